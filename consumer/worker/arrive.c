@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arrive: the step in which Kafka delivers a record. The record becomes a message in the memory of
- * this worker, behind the other messages of its lane, unless it was delivered before, or it has no
- * key and key.missing says to skip such records. */
+ * this worker, behind the other messages of its lane. There are two exceptions: the record was
+ * delivered before, or it has no key and key.missing says to skip such records. */
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/outcome.h"
@@ -18,7 +18,7 @@
 /* maximum number of records in memory that are neither in a call nor running */
 enum { HELD_MAX = 20000 };
 
-/* Sets the text by which Redis remembers the message's business id: the lane and the id, or a hash
+/* Sets the text under which Redis stores the message's business id: the lane and the id, or a hash
  * of both if they are too long. */
 static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r,
                       struct lw_bytes lane) {
@@ -43,9 +43,10 @@ static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record
 /* Holds the key and the lane of a record, or the reason why it has no key. */
 struct found {
     enum lw_key_result how;
-    struct lw_bytes key, lane; /* a record without a key gets a lane of its own */
+    /* the key, and the id of the lane; each record without a key gets a lane of its own */
+    struct lw_bytes key, lane;
     uint32_t tag;
-    struct lw_err err; /* if the record has no key, the reason */
+    struct lw_err err; /* the reason why the record has no key */
     char room[LW_IDENTITY_MAX];
 };
 
@@ -64,8 +65,8 @@ static void find_lane(struct lw_worker *w, const struct part *p, const struct lw
     assert(f->lane.n <= LW_LANE_MAX);
 }
 
-/* Notes the record's offset as delivered. Returns true if nothing else is left to do: the record
- * was delivered before, or is skipped. */
+/* Notes the record's offset as delivered. Returns true if nothing else is to be done, because the
+ * record was delivered before or is skipped. */
 static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival *a,
                     const struct found *f) {
     assert(p->gen && p->offsets);
@@ -90,8 +91,8 @@ static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival 
         m->dead_reason = lw_strdup(f->err.text);
         m->key = a->record.key;
     } else if (f->key.n && f->key.p == w->scratch.p) {
-        /* the key was decoded into the scratch buffer, so its bytes are not part of the
-                    * record */
+        /* The key was decoded into the scratch buffer, so its bytes are not part of the record, and
+         * the message needs its own copy. */
         m->own = lw_memdup(f->key.p, f->key.n);
         m->key = lw_bytes(m->own, f->key.n);
     }
@@ -132,7 +133,7 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
         find_lane(w, p, a, &f);
     }
     if (!p || is_over(w, p, a, &f)) {
-        /* if there is no partition, the record belongs to an earlier assignment */
+        /* If the partition is not known, the record belongs to an earlier assignment. */
         w->io->release(w->ctx, a->origin);
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim: the step that takes the lanes that hints name, together with their heads. */
+/* claim: the step that takes the lanes that hints name, and gets their heads. */
 #include "consumer/worker/claim.h"
 
 #include "consumer/worker/grants.h"
@@ -37,13 +37,13 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     check_claim(&sh->claim);
     assert(!sh->claim.n && sh->phase == READY);
-    /* no memory is left for heads; more becomes free when the heads that run now finish */
+    /* No memory is left for more heads. Memory becomes free when the heads that run now finish. */
     if (!heads_fit(w)) return 0;
     while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
         struct lane *l = lane_get(w, id);
-        /* the hint is not needed: the lane's next settle or gate sees the waiting messages as
-         * well */
+        /* The hint is dropped if this worker already works on the lane, because the lane's next
+         * settle or gate sees the waiting messages as well. */
         if (l->hold || l->lost || l->in_call) {
             free((void *)(uintptr_t)id.p);
             continue;
@@ -89,7 +89,7 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (int i = 0; i < n; i++) {
         struct claim_item *it = &sh->claim.item[i];
         struct lane *l = lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
-        /* this cannot happen, because a lane stays in memory while a call names it */
+        /* the lane is always found, because it stays in memory while a call names it */
         if (!l) continue;
         l->in_call = false;
         count_acquire(w, &e[1]->str[i], 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim: the step that takes the lanes that hints name, together with their heads. */
+/* claim: the step that takes the lanes that hints name, and gets their heads. */
 #ifndef LW_CONSUMER_WORKER_CLAIM_H
 #define LW_CONSUMER_WORKER_CLAIM_H
 
@@ -23,7 +23,7 @@ struct claim { /* only claim.c changes this struct */
     uint64_t token; /* the token that all locks taken by one call share */
 };
 
-/* called when a pipeline begins; empties the list of lanes to claim */
+/* Empties the list of lanes to claim, when a new pipeline begins. */
 void claim_begin(struct shard *sh);
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
 void claim_encode(struct lw_worker *w, struct shard *sh);

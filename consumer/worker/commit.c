@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: the step that commits the watermarks to Kafka, with metadata about what is finished above
- * them. Each commit that Kafka has accepted is sent to the shards, as their floor. */
+/* commit: the step that commits the watermarks to Kafka, with metadata that lists which messages
+ * above them are finished. Each commit that Kafka has accepted is sent to the shards, as their
+ * floor. */
 #include "consumer/worker/commit.h"
 
 #include "consumer/worker/first.h"
@@ -17,7 +18,8 @@
 enum {
     COMMIT_MS = 200,
     COMMITS = 64,
-    META_MIN = 32 /* META_MIN: metadata with fewer bytes has no room for a range */
+    /* META_MIN is the minimum size of commit metadata in bytes; with less, no range would fit */
+    META_MIN = 32
 };
 
 void commits_open(struct lw_worker *w) {
@@ -45,8 +47,9 @@ bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
     return n > 0;
 }
 
-/* Halves the metadata limit, down to 0. Commits work without metadata, but more messages run again
- * if Redis loses its data. Refusals for several partitions of one commit count once. */
+/* Halves the limit of commit metadata, down to 0, when the broker has refused a commit. Commits
+ * work without metadata, but more messages run again if Redis loses its data. Refusals for several
+ * partitions of one commit count once. */
 void lw_worker_metadata_refused(struct lw_worker *w) {
     check_commits(&w->commit);
     if (w->commit.meta_max != w->commit.meta_tried || !w->commit.meta_max) return;
@@ -69,8 +72,8 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         int64_t mark = lw_offsets_watermark(p->offsets);
         if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
-        /* some states of the partition are not read yet, so the metadata of a commit might list too
-         * much as finished */
+        /* While some states of the partition have not been read, the metadata of a commit might
+         * list too much as finished. So the partition is left out. */
         if (!all && p->watch.n_fresh < w->n_shards) continue;
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
@@ -97,8 +100,8 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     check_worker(w);
     assert(gen);
     struct part *p = part_of_gen(w, gen);
-    /* a refused commit needs no action, because a rebalance reports the loss of the partition as
-     * well */
+    /* nothing is done about a refused commit, because Kafka also reports by a rebalance that the
+     * partition was lost */
     (void)stale;
     if (!p || !ok) return;
     part_committed(p, offset);
@@ -109,8 +112,9 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
 }
 
 /* Applies the rule "Kafka confirms first": before anything is repaired or gated after an epoch
- * loss, Kafka must accept a commit of the watermark, which shows that the partitions still belong
- * to this worker. Returns false while Kafka has not accepted the commit; the caller tries again. */
+ * loss, Kafka must accept a commit of the watermarks, which shows that the partitions still belong
+ * to this worker. Returns false while Kafka has not accepted the commit. The caller then tries
+ * again. */
 bool commit_confirm(struct lw_worker *w) {
     assert(w->commit.confirm);
     int64_t now = now_ms(w);
@@ -175,7 +179,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
         struct part *p = w->assigned[i];
         int64_t sent = p->floor_sent[sh->index], to = p->committed;
         if (to < 0 || sent >= to) continue;
-        /* the floor that the last owner left in Redis has not been read yet */
+        /* the floor that the last owner left in Redis has not been read yet, so no floor is sent */
         if (sent < 0 && !p->watch.fresh[sh->index]) continue;
         sh->floors.item[sh->floors.n++] = (struct floor_item){p, p->gen, to};
     }

@@ -15,7 +15,7 @@ struct lw_worker;
 struct part;
 struct shard;
 
-/* META_RANGES: maximum number of ranges of offsets in the metadata of a commit */
+/* META_RANGES is the maximum number of ranges of offsets in the metadata of a commit. */
 enum { FLOOR_BATCH = 256, META_RANGES = 512 };
 
 struct floor_item {
@@ -29,34 +29,36 @@ struct floors { /* only commit.c changes this struct */
     int n;
 };
 
-struct commits {   /* a worker's commits to Kafka; only commit.c changes this struct */
-    bool confirm;  /* Kafka must accept a commit of every watermark before anything else is sent */
+struct commits { /* a worker's commits to Kafka; only commit.c changes this struct */
+    /* true: Kafka must accept a commit of every watermark before anything else is sent */
+    bool confirm;
     int64_t at_ms; /* time when the next commit is due */
     int64_t confirm_ms;
     size_t from;       /* index of the partition with which the next commit begins */
     size_t meta_max;   /* current limit of commit metadata in bytes */
-    size_t meta_tried; /* the value of meta_max, in bytes, that the last commit used */
+    size_t meta_tried; /* limit in bytes that the metadata of the last commit had */
 };
 
 void commits_open(struct lw_worker *w);
-/* makes Kafka confirm the watermarks again; called when an epoch is lost, or when the metadata of
- * the last commit is no longer true */
+/* Makes Kafka confirm the watermarks again, because an epoch is lost or the metadata of the last
+ * commit is no longer true. */
 void commit_must_confirm(struct lw_worker *w);
 void commit_soon(struct lw_worker *w); /* makes a commit due in the next turn */
-/* allocates the floors of a new partition */
+/* Allocates the array of floors of a new partition. */
 void floors_open(struct lw_worker *w, struct part *p);
-/* called for a new assignment; forgets which floors were sent */
+/* Forgets, for a new assignment of the partition, which floors were sent. */
 void floors_assigned(struct lw_worker *w, struct part *p);
-/* called when the shard's epoch is lost; forgets its floors */
+/* Forgets which floors were sent to a shard whose epoch is lost. */
 void floor_unknown(struct lw_worker *w, const struct shard *sh);
-/* notes a floor that watch has read; if `again` is true, the floor must be sent once more */
+/* Notes a floor that watch has read. If `again` is true, the floor is sent once more. */
 void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool again);
-/* called when a pipeline begins; empties the list of floors to send */
+/* Empties the list of floors to send, when a new pipeline begins. */
 void floor_begin(struct shard *sh);
 void floor_build(struct lw_worker *w, struct shard *sh);
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void commit_step(struct lw_worker *w);
-/* writes the metadata of a partition's commit; returns false if it holds no range */
+/* Writes the metadata of a partition's commit. Returns false if it has no range of finished
+ * offsets. */
 bool commit_encode(struct lw_worker *w, const struct part *p, char *out);
 bool commit_confirm(struct lw_worker *w);
 

@@ -2,8 +2,8 @@
 /* connection: checks which life the server is in, what its clock says, and whether it has the
  * scripts.
  *
- * By the rule "life first" a new connection carries nothing but HELLO until the worker has compared
- * the server's life (run_id, master_replid) with the life that it knows. */
+ * By the rule "life first", a new connection carries only HELLO until the worker has compared the
+ * server's life (run_id, master_replid) with the life that it knows. */
 #include "consumer/worker/connection.h"
 
 #include "consumer/worker/epoch.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 enum {
-    /* after this number of slow replies in a row, the network counts as the cause, and not a pause
+    /* number of slow replies in a row after which the network counts as the cause, and not a pause
      * of this machine */
     SLOW_TRIPS = 3,
     SLOW_TRIPS_A_WARNING = 64, /* number of slow replies from one warning to the next */
@@ -60,8 +60,8 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     connection_drop(w, sh);
 }
 
-/* Returns the server's life as HELLO found it. Enter is sent with this life, and
- * connection_entered() stores it. */
+/* Returns the server's life as HELLO has reported it. This life is sent with enter and stored by
+ * connection_entered(). */
 const struct lw_life *connection_life(struct shard *sh) {
     assert(sh->phase == ENTERING);
     return &sh->server.new_life;
@@ -78,8 +78,8 @@ bool connection_entered(struct shard *sh) {
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     assert(!sh->pipe.open);
     pipe_begin(w, sh);
-    /* TIME must be the first call, because time that the server spends on earlier calls would look
-     * like network delay */
+    /* TIME must be the first command of the pipeline. Otherwise the time that the server takes for
+     * the commands before it would look like network delay. */
     pipe_call(sh, CALL_TIME);
     lw_cmd(&sh->pipe.commands, "TIME");
     if (with_scripts)
@@ -111,8 +111,8 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
     hello_build(w, sh, true);
 }
 
-/* Returns whether the server's life is unchanged. A harmless change (a replica was attached) is
- * remembered, and the next check compares with it. */
+/* Returns true if the server's life is unchanged. If a replica was attached, the replication id has
+ * changed without harm. It is stored, and the next check compares with it. */
 static bool same_life(struct shard *sh) {
     assert(sh->epoch.id[0]);
     if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;
@@ -153,7 +153,8 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     program_reply(w, sh, r->str);
-    /* in phase READY, this reply belongs to the periodic check, so the life is compared here */
+    /* In phase READY, HELLO is sent by the periodic check, so the life in the reply is compared at
+     * once. */
     if (sh->phase == READY && !same_life(sh))
         shard_lost(w, sh, "the server is another, or restarted");
 }
@@ -209,8 +210,8 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
 }
 
-/* Continues the epoch on this connection. `another` is true if the server is in another life than
- * before. */
+/* Lets the epoch continue on this connection. `another` is true if the server is in another life
+ * than before. */
 static void goes_on(struct lw_worker *w, struct shard *sh, bool another) {
     move_joined(w, sh, another);
     shard_to(sh, sh->repair.over ? READY : REPAIRING);

@@ -13,37 +13,41 @@ struct lw_worker;
 struct shard;
 
 struct connection { /* only connection.c changes this struct */
-    bool loaded;    /* the scripts are loaded on the server */
-    bool checking;  /* the server's life and clock must be checked before anything else is sent */
+    bool loaded;    /* true: the scripts are loaded on the server */
+    /* true: the server's life and clock must be checked before anything else is sent */
+    bool checking;
     struct lw_life life, new_life;
     struct lw_server program; /* the kind and version of the server that answered last */
     /* number of replies to TIME in a row that came too late to compare the clocks */
     int slow_trips;
-    int64_t trip_ms; /* how long the last reply that came too late took */
-    /* id of the epoch in which the server's clock jumped; "": none */
+    int64_t trip_ms; /* time that the last reply that came too late took */
+    /* id of the epoch that the worker has left because the server's clock jumped; "": none */
     char jumped[40];
     int64_t offset_ms, new_offset_ms; /* time of Redis minus time of the boot clock */
     int64_t wall_offset_ms;           /* time of Redis minus time of the wall clock */
 };
 
-/* makes the next pipeline check the server's life and clock before anything else */
+/* Makes the next pipeline check the server's life and clock before anything else. */
 void connection_check(struct shard *sh);
 void connection_scripts(struct shard *sh, bool loaded);
-/* true if the server's life, clock or scripts must be checked before anything else is sent */
+/* Returns true if the server's life, clock or scripts must be checked before anything else is
+ * sent. */
 bool connection_unsure(const struct shard *sh);
 void connection_restart(struct lw_worker *w, struct shard *sh);
-/* Closes the connection and gives up its pipeline. The unanswered calls are sent again. */
+/* Closes the connection and gives up its pipeline. The unanswered calls are sent again on the next
+ * connection. */
 void connection_drop(struct lw_worker *w, struct shard *sh);
-/* returns the life of the server with which enter is sent */
+/* Returns the life of the server, which is sent with enter. */
 const struct lw_life *connection_life(struct shard *sh);
-/* stores the life that connection_life() returns; returns true if another life was stored before */
+/* Stores the life that connection_life() returns. Returns true if another life was stored
+ * before. */
 bool connection_entered(struct shard *sh);
-/* called when enter has found that the epoch goes on; continues the epoch on this connection */
+/* Lets the epoch continue on this connection, because the reply to enter says so. */
 void connection_rejoined(struct lw_worker *w, struct shard *sh);
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
 void hello_done(struct lw_worker *w, struct shard *sh);
-/* Writes to `out` why the server's clock cannot be compared with this machine's, and what helps.
- * Returns false if the clocks can be compared. */
+/* Writes to `out` why the server's clock cannot be compared with this machine's, and what the
+ * operator can do. Returns false if the clocks can be compared. */
 bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *out, size_t size);
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

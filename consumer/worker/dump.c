@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes to the log what a worker has in memory. An operator who finds that a worker does not go on
+/* Logs the state that a worker has in memory. An operator who finds that a worker makes no progress
  * asks for this output with SIGUSR1. The output is bounded and shows keys only as hashes. */
 #include "base/log.h"
 #include "consumer/worker/hold.h"

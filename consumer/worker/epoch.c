@@ -59,8 +59,9 @@ bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
 
 /* --- the end of an epoch ---------------------------------------------------------------------- */
 
-/* Applies the rule "epoch ends, grants end": forgets the leases of this shard only, but rewinds
- * all partitions. Runs that are still in a handler go to the lost list and block their key here. */
+/* Applies the rule "epoch ends, grants end": forgets the leases of this shard only, but rewinds all
+ * partitions. Runs that are still in a handler go to the lost list of their lane, and block their
+ * key in this worker. */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     check_shard(sh);
     assert(why);
@@ -85,8 +86,8 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     sh->epoch.quiet_until_ms = 0;
     first_begin(sh, false);
     repair_drop(sh);
-    /* calls that the old connection may still deliver are refused, because they name the old
-     * epoch */
+    /* Redis refuses all calls that the old connection may still deliver, because they name the old
+     * epoch. */
     connection_restart(w, sh);
     assert(sh->phase == DOWN && !sh->epoch.id[0]);
 }
@@ -102,10 +103,10 @@ static void schema(struct lw_worker *w, struct lw_commands *c) {
     if (w->set.cluster_id[0]) lw_arg_text(c, "kafka_cluster"), lw_arg_text(c, w->set.cluster_id);
 }
 
-/* Returns how long leases of the epochs known so far may still live. A wiped Redis does not know
- * this time, and other workers, perhaps cut off now, may use a longer TTL than this worker. The
- * result matters for one quarantine only: after that quarantine all these leases have ended, and
- * the TTL that enter has answered counts. */
+/* Returns how long the leases of earlier epochs may still live. A wiped Redis does not have this
+ * time, and other workers, which may be unreachable now, may use a longer TTL than this worker. The
+ * time matters for one quarantine only. When that is over, all these leases have ended, and the TTL
+ * in the reply to enter counts. */
 static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t left = sh->epoch.old_until_ms - now_ms(w);
     return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;
@@ -138,8 +139,8 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->pipe.open);
 }
 
-/* Takes the largest TTL in use and the end of the quarantine from the reply. Returns how long
- * the quarantine still lasts. */
+/* Stores the largest TTL in use and the end of the quarantine, which the reply to enter tells.
+ * Returns how long the quarantine still lasts. */
 static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int64_t now = now_ms(w),
             left = strtoll(r->element[3]->str, NULL, 10) - strtoll(r->element[2]->str, NULL, 10);
@@ -149,9 +150,9 @@ static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisRepl
     return left;
 }
 
-/* Handles the reply to enter if this worker was in an epoch before: the slot is now on another
- * node, or the connection is new. If the data on the server names the epoch, the epoch goes on;
- * otherwise it is lost. */
+/* Handles the reply to enter if this worker was in an epoch before, and the slot is now on another
+ * node or the connection is new. If the data on the server has the id of the same epoch, the epoch
+ * goes on; otherwise it is lost. */
 static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (strcmp(sh->epoch.id, r->element[1]->str) != 0) {
         shard_lost(w, sh, "the node that has its slot now holds another");
@@ -161,7 +162,7 @@ static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisRepl
     connection_rejoined(w, sh);
 }
 
-/* Ends the worker, because a field of its schema differs from that of the fleet. */
+/* Ends the worker because a field of its schema differs from that of the fleet. */
 static void refused(struct lw_worker *w, const struct shard *sh, const char *field,
                     const char *theirs) {
     char why[700];
@@ -209,7 +210,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
                 " ms, until no lease from before can be live",
                 sh->index, sh->epoch.id, left);
     first_begin(sh, r->element[5]->str[0] == '1');
-    /* a fleet that is gone may have left lanes behind, so tend looks at them now */
+    /* workers that no longer exist may have left lanes behind, so tend checks all lanes now */
     tend_now(sh, now);
     shard_to(sh, REPAIRING);
     repair_open(sh);

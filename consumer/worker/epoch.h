@@ -14,15 +14,15 @@ struct shard;
 struct epoch {              /* only epoch.c changes this struct */
     char id[40];            /* id of the epoch that is joined; "": none */
     int64_t quiet_until_ms; /* time when the quarantine ends; 0: there is no quarantine */
-    /* the largest TTL of the epoch joined last, as enter answered; 0: none */
+    /* largest TTL of the epoch that was joined last, from the reply to enter; 0: none */
     int64_t ttl_ms;
-    int64_t old_until_ms; /* time when all leases of earlier epochs have ended */
+    int64_t old_until_ms; /* time at which all leases of earlier epochs have ended */
 };
 
 void epoch_quiet(struct shard *sh, int64_t until_ms);
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why);
-/* true while neither gate nor claim may be sent, because of a quarantine or because no commit of
- * the group is known yet */
+/* Returns true while neither gate nor claim may be sent, because of a quarantine or because no
+ * commit of the group is known yet. */
 bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now);
 void enter_build(struct lw_worker *w, struct shard *sh);
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* first: the part of the worker that handles the first run of a name, which needs no quarantine.
  *
- * A quarantine waits for leases that an earlier life of Redis has granted. No handler is given
- * anything before the group has a commit: a new epoch on an empty Redis carries the mark `first`,
- * under which gate and claim refuse, until a worker knows of a commit that Kafka has accepted
- * (lift.lua). So if the group had no commit at a moment after the epoch began, then no lease from
- * before the epoch can be live, and the quarantine may end:
+ * A quarantine waits for leases that an earlier life of Redis has granted. But no message is given
+ * to a handler before the group has a commit: a new epoch on an empty Redis carries the mark
+ * `first`, and gate and claim refuse while it is there. It is removed when a worker knows of a
+ * commit that Kafka has accepted (lift.lua). So if the group had no commit at a moment after the
+ * epoch began, then no lease from before the epoch can be live, and the quarantine may end:
  *
- *     enter: the epoch begins, `first` stands --> look: the group has no commit --> lift: no
- *         quarantine
- *                                                  first commits are accepted --> lift: `first`
- *                                                      goes
+ *     enter: the epoch begins, with the mark `first`
+ *       --> look: the group has no commit        --> lift: the quarantine ends
+ *       --> Kafka has accepted the first commits --> lift: the mark `first` is removed
  *
  * The order matters: a look that was requested before the epoch began proves nothing, because
- * commits and grants may have followed it. A look proves nothing either if the server was a
- * replica, because its old master may go on granting for a while. */
+ * commits and grants may have followed it. A look also proves nothing if the server was a replica,
+ * because its old master may go on granting for a while. */
 #include "consumer/worker/first.h"
 
 #include "consumer/worker/epoch.h"
@@ -50,7 +49,7 @@ void first_committed(struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) w->shards[s].first.lift_ms = 0;
 }
 
-/* As soon as every shard has joined its epoch, asks Kafka for all commits of the group. */
+/* Asks Kafka for all commits of the group, as soon as every shard has joined its epoch. */
 void first_look(struct lw_worker *w) {
     check_worker(w);
     bool wanted = false;
@@ -73,9 +72,8 @@ void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
     }
 }
 
-/* Returns true while the look at the group's commits is due or under way. A first commit must wait
- * for the end of that look; otherwise the look might find this commit, and the quarantine could not
- * end early. */
+/* Returns true while the look at the group's commits is due or under way. First commits must wait
+ * until it is over. Otherwise the look might find them, and the quarantine could not end early. */
 bool first_looks(struct lw_worker *w) {
     assert(w->n_shards > 0);
     int64_t now = now_ms(w);
@@ -89,8 +87,8 @@ bool first_looks(struct lw_worker *w) {
     return false;
 }
 
-/* While nothing may be granted, tells Redis periodically what this worker knows of the group's
- * commits, and asks how long the quarantine still lasts. */
+/* While nothing may be granted, tells Redis periodically whether this worker knows of a commit of
+ * the group, and asks how long the quarantine still lasts. */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     check_first(&sh->first);
     assert(sh->phase == READY);

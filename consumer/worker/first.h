@@ -11,21 +11,21 @@
 struct lw_worker;
 struct shard;
 
-/* only first.c changes this struct */
+/* Holds what a shard knows about the first run. Only first.c changes this struct. */
 struct first {
-    /* no commit of the group is known yet, so handlers are given nothing */
+    /* true: no commit of the group is known yet, so handlers are given nothing */
     bool waits;
     /* state of the look at the group's commits in this epoch */
     enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look;
-    /* time when the worker asks next whether another worker has lifted the quarantine */
+    /* time at which the worker asks again whether another worker has ended the quarantine */
     int64_t lift_ms;
 };
 
-void first_begin(struct shard *sh, bool waits); /* called when an epoch was joined or lost */
-/* called when Kafka has accepted a commit of this worker */
+void first_begin(struct shard *sh, bool waits); /* sets whether handlers wait for a first commit */
+/* Notes that Kafka has accepted a commit of this worker. */
 void first_committed(struct lw_worker *w);
 void first_look(struct lw_worker *w);
-/* true while the worker waits for the list of the group's commits */
+/* Returns true while the worker waits for the list of the group's commits. */
 bool first_looks(struct lw_worker *w);
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate: the step in which new messages ask for their lane. The answer says of each message whether
+/* gate: the step in which new messages ask for their lane. The answer says for each message whether
  * it runs at once, waits in Redis, or is finished already. */
 #include "consumer/worker/gate.h"
 
@@ -21,13 +21,13 @@
 
 enum { REST_MS = 20, OOM_MS = 200 };
 
-/* If a lane was seen busy recently, its messages carry their envelopes, because they will probably
- * have to wait in its list. */
+/* If a lane was busy during the last BUSY_S seconds, gate sends its messages with their envelopes,
+ * because they will probably be parked. */
 enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
-/* with queue.on_busy `drop`: maximum number of messages per lane and call */
+/* DROP_MAX is the maximum number of messages of a lane in one call, if queue.on_busy is `drop`. */
 enum { DROP_MAX = LW_GATE_BEHIND - 1 };
 
 void gate_open(struct shard *sh) {
@@ -72,8 +72,8 @@ static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t
     return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
 }
 
-/* Lists the places of a call's messages. Writes one byte per lane: the number of its messages, and
- * flags. Returns true if each lane has a single message and no flags. */
+/* Lists the places of a call's messages. Writes one byte per lane, which has the number of its
+ * messages and flags. Returns true if each lane has a single message and no flags. */
 static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned char *counts) {
     bool plain = true;
     lw_places_clear(p);
@@ -123,8 +123,8 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     encode_messages(w, sh, &c);
 }
 
-/* Adds messages of a lane, in order, to the call. Call it only after lane_may_gate() has found that
- * the first message needs gate. */
+/* Adds messages of a lane to the call, in their order. Before this call, lane_may_gate() must have
+ * found that the first message needs gate. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p,
                  size_t most, size_t *bytes, int64_t now) {
     assert(l->head && !l->in_call);
@@ -163,7 +163,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
         struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
             if (l->head && l->not_before_ms > now) {
-                /* the lane rests, and is listed again when the rest is over */
+                /* a lane that rests is listed again, so that gate is asked when the rest is over */
                 l->listed = true;
                 l->gate_next = NULL;
                 *again_tail = l;
@@ -187,8 +187,8 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     gate_encode(w, sh);
 }
 
-/* Puts messages back to the front of their lane if gate has not decided them. Returns the number of
- * these messages. */
+/* Puts the messages that gate has not decided back to the front of their lane. Returns the number
+ * of these messages. */
 static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it,
                        int from) {
     assert(from >= 0 && from <= it->n);
@@ -204,7 +204,7 @@ static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_
     return n;
 }
 
-/* Puts the messages of a call back if the call did not execute or was refused. */
+/* Puts the messages of a call back into their lanes if the call did not execute or was refused. */
 void gate_back(struct lw_worker *w, struct shard *sh) {
     check_gate(&sh->gate);
     for (int i = sh->gate.n - 1; i >= 0; i--) {
@@ -240,7 +240,7 @@ bool gate_rests(const struct shard *sh, int64_t now) {
 }
 
 /* Grants the messages of a lane whose lock this worker has now. Messages whose partition was
- * revoked while the call was in flight do not run; if no other message is left, the lock is
+ * revoked while the call was in flight do not run. If no other message is left, the lock is
  * released. */
 static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it,
                     const char *letters, struct grants *g) {
@@ -255,7 +255,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         int tries = grants_tries(g);
         uint64_t mine = fence++;
-        /* an earlier message of the hold failed, so this message is put back */
+        /* if an earlier message of the hold has failed, this message is put back */
         if (h && h->failed) continue;
         if (!msg_current(m)) {
             if (!gone) gone = m, *at = NULL;
@@ -321,8 +321,9 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         *at = NULL;
     }
     if (runs && l->hold) {
-        /* the call executed after the hold's lease had ended. Two messages of a key must not run
-         * here at once, so the new grant is refused, and the lock that it took is left to expire */
+        /* The call executed after the lease of this worker's hold had ended. Two messages of a key
+         * must not run in this worker at once, so the new grant is not used, and the lock that it
+         * took is left to expire. */
         for (int k = 0; k < it->n; k++)
             if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO) grants_tries(g);
     } else if (runs) {
@@ -334,8 +335,9 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
     return runs;
 }
 
-/* Adapts how many lanes a call asks for. Messages that must wait, or were done before, occupy no
- * handler: while few lanes may run, calls ask for more lanes than there are free handlers. */
+/* Adapts the number of lanes that a call asks for. Messages that must wait, or were done before,
+ * occupy no handler. So if only few lanes may run, calls ask for more lanes than there are free
+ * handlers. */
 static void ask_for_more(struct shard *sh, int asked, int ran) {
     assert(ran >= 0 && ran <= asked);
     if (2 * ran <= asked)

@@ -18,36 +18,37 @@ struct gate_item {
     struct lane *lane;
     int first, n; /* index of the lane's first message in the call, and number of its messages */
     bool envelopes;
-    /* the messages stand behind a run of the fast path; the call asks only which of them are
-     * dropped */
+    /* true: the messages stand behind a run of the fast path, and the call only asks which of them
+     * to drop */
     bool behind;
 };
 
-/* Holds what gate remembers of a shard. Each step has such a struct within the shard. Only the
- * step's own file changes it; other files call functions of that file. */
+/* Holds what gate remembers of a shard. Each step has such a struct within the shard, and only the
+ * step's own file changes it. Other files call functions of that file. */
 struct gate { /* only gate.c changes this struct */
     struct gate_item item[BATCH];
     struct msg *msgs[BATCH];
     int n, n_msgs;
     uint64_t token; /* the token that all locks taken by one call share */
     struct lane *head, **tail;
-    size_t ask; /* number of lanes to ask for per message that may run, 1 to 16 */
-    /* every listed lane has to wait at least until this time (not_before_ms) */
+    size_t ask; /* number of lanes to ask for per message that may run; from 1 to 16 */
+    /* earliest time at which any of the listed lanes may ask gate (their not_before_ms) */
     int64_t rest_ms;
-    /* Redis is at maxmemory, so nothing is admitted before this time; 0: Redis has memory left */
+    /* time before which nothing is admitted, because Redis is at maxmemory; 0: Redis has memory
+     * left */
     int64_t oom_until_ms;
 };
 
 void gate_open(struct shard *sh);
-/* called when a pipeline begins; empties the lists of lanes and messages to gate */
+/* Empties the lists of lanes and messages to gate, when a new pipeline begins. */
 void gate_begin(struct shard *sh);
-/* adds the lane to the list of lanes to gate */
+/* Adds the lane to the list of lanes to gate. */
 void gate_list(struct shard *sh, struct lane *l, int64_t now);
-/* frees the messages of a gate call that will never be answered */
+/* Frees the messages of a gate call that will never be answered. */
 void gate_forget(struct lw_worker *w, struct shard *sh);
-/* stops admission for a moment, because Redis is at maxmemory; waiting messages still run */
+/* Stops admission for a moment, because Redis is at maxmemory. Waiting messages still run. */
 void gate_refused(struct lw_worker *w, struct shard *sh);
-/* true while admission pauses because of maxmemory */
+/* Returns true while admission pauses because of maxmemory. */
 bool gate_rests(const struct shard *sh, int64_t now);
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: the part of the worker that reads from a reply of gate, claim or settle which messages
- * are granted. */
+/* grants: the part of the worker that finds out from a reply of gate, claim or settle which
+ * messages are granted. */
 #include "consumer/worker/grants.h"
 
 #include "consumer/worker/hold.h"
@@ -52,7 +52,7 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     return m;
 }
 
-/* Grants the heads that were handed over to the hold h, or to a new hold if h is NULL. */
+/* Grants the heads in a reply to the hold h, or to a new hold if h is NULL. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
                 struct grants *g, size_t n, uint64_t token) {
     check_lane(l);
@@ -62,7 +62,8 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
         int tries = grants_tries(g);
         struct msg *m = grants_head(w, g), *same;
         if (!m) {
-            stop = true; /* this head stays in its waiting list, so no head behind it may run */
+            /* an unreadable head stays in its waiting list, so no head behind it may run */
+            stop = true;
             continue;
         }
         if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: the part of the worker that reads from a reply which messages are granted. It reads, in
- * this order, their fences, attempts and envelopes. */
+/* grants: the part of the worker that reads from a reply which messages are granted. For each it
+ * reads the fence, the number of attempts, and the envelope, in this order. */
 #ifndef LW_CONSUMER_WORKER_GRANTS_H
 #define LW_CONSUMER_WORKER_GRANTS_H
 
@@ -21,7 +21,7 @@ struct grants {
 };
 
 int grants_tries(struct grants *g); /* returns how many attempts the next granted message has had */
-/* returns the next head as a message, or NULL if its envelope is malformed */
+/* Returns the next head as a message, or NULL if its envelope is malformed. */
 struct msg *grants_head(struct lw_worker *w, struct grants *g);
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
                 struct grants *g, size_t n, uint64_t token);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: the part of the worker that keeps a list of the lanes that hints name, because these lanes
- * may be runnable. */
+/* hints: the part of the worker that lists the lanes that hints name, because they may be
+ * runnable. */
 #ifndef LW_CONSUMER_WORKER_HINTS_H
 #define LW_CONSUMER_WORKER_HINTS_H
 
@@ -17,14 +17,14 @@ struct hints {             /* the list of lanes that hints name */
     struct lw_bytes *ring; /* ids of the lanes, owned copies */
     size_t head, n, cap;
     size_t taken; /* number of hints that were taken and not yet reported to Redis */
-    bool on;      /* true if the blocking pop should run */
-    bool more;    /* true if the list `ready` may hold more hints */
+    bool on;      /* true: the blocking pop should run */
+    bool more;    /* true: the list `ready` may have more hints */
 };
 
-bool hints_known(const struct shard *sh); /* true if the list holds a hint */
-/* takes a hint out of the list and returns it; the caller frees it */
+bool hints_known(const struct shard *sh); /* returns true if the list has a hint */
+/* Takes a hint out of the list and returns it. The caller frees it. */
 struct lw_bytes hints_pop(struct shard *sh);
-/* called when the hints that were taken have been reported to Redis */
+/* Notes that the hints that were taken have been reported to Redis. */
 void hints_told(struct shard *sh);
 void hints_forget(struct shard *sh);
 void hints_free(struct shard *sh);

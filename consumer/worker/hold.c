@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold: the part of the worker that handles one acquisition of a lane and the messages granted
+/* hold: the part of the worker that handles one acquisition of a lane, and the messages granted
  * under it, which run one after the other.
  *
  *     granted: AHEAD → RUNNING → FINISHED → settled
  *
  * If the next message was linked in time (handlers/handler.h), the thread that ran one message
- * starts the next at once. So between two messages the lane waits neither for Redis nor for the
+ * starts the next one at once. So between two messages the lane waits neither for Redis nor for the
  * main thread. */
 #include "consumer/worker/hold.h"
 
@@ -23,7 +23,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Returns whether several messages of a lane are granted at once and linked: lock.run_ahead must
+/* Returns true if several messages of a lane are granted at once and linked. lock.run_ahead must
  * ask for it, and retry.order, dedup and queue.on_busy must allow it. */
 bool runs_ahead(const struct lw_worker *w) {
     assert(w->c->lock.run_ahead >= 1);
@@ -44,7 +44,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
         w->free_holds = h->next;
     else
         h = lw_alloc(sizeof *h);
-    /* only the hold's own fields are reset, because a renewal under way may still read the lease
+    /* fields of the lease are not reset, because a renewal under way may still read them
      * (consumer/worker/lease.h) */
     h->lane = l;
     h->kind = kind;
@@ -96,10 +96,10 @@ void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fen
         r->linked = lw_job_then(&before->job, &r->job);
 }
 
-/* Links the grants behind a run that starts now. They are not linked yet if, when they were
- * granted, the run before them had just ended or was held up. A grant behind one that is not linked
- * is not linked either, so without this step the lane would pass the main thread message by message
- * until it is empty, and batch handlers would get batches of one. */
+/* Links the grants behind a run that starts now. A grant is not linked when it is made if the run
+ * before it has just ended, is held up, or is not linked. Without this function, all further
+ * messages of the lane would then pass through the main thread one by one, and batch handlers would
+ * get batches of one. */
 void hold_link(struct lw_worker *w, struct run *r) {
     for (struct run *next = r->next; next && may_link(w, r, next->msg);
          r = next, next = next->next) {
@@ -123,9 +123,8 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     }
 }
 
-/* Withdraws a grant that has not started. The grants behind it are withdrawn first. A message of
- * the fast path goes back to the front of its lane in memory; a head is still in its waiting
- * list. */
+/* Withdraws a grant that has not started, after those behind it. A message of the fast path goes
+ * back to the front of its lane in memory. A head is still in its waiting list. */
 static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     assert(!r || r->state == AHEAD);
     if (!r) return;
@@ -146,7 +145,7 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
     while (*at && (*at)->state != AHEAD) before = *at, at = &(*at)->next;
     while (*at && (*at)->linked) {
         struct run *r = *at;
-        assert(before); /* a linked run is never the first of its hold */
+        assert(before);
         if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE))
             break; /* the thread has not started the next message */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
@@ -182,9 +181,9 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
     return false;
 }
 
-/* Notes in this worker's memory which messages of the hold are done; Redis was not told about them
- * before the epoch ended. Under a live lease nobody else can have run these messages. If the lease
- * has ended, the rule "first done only" applies, as in a settle. */
+/* Notes in this worker's memory which messages of a lost hold are done, because Redis was not told
+ * before the epoch ended. Under a live lease no other worker can have run these messages. If the
+ * lease has ended, the rule "first done only" applies, as in a settle. */
 static void note_dones(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(h->lost);
@@ -198,9 +197,10 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* Called when the epoch of a hold is lost. The messages that are done are remembered here, and the
- * rewind decides which of them survive. A handler goes on until it notices that its lease is
- * cancelled. Until then this worker blocks the key, and no other message of the hold starts. */
+/* Moves a hold whose epoch is lost to the lost list of its lane. This worker remembers the messages
+ * that are done, and the rewind decides which of them it may still report. A handler continues
+ * until it notices that its lease is cancelled. Until then this worker blocks the key, and no other
+ * message of the hold starts. */
 void hold_to_lost(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     struct lane *l = h->lane;
@@ -225,9 +225,8 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* Called when the lease belongs to another holder. Nothing more of the hold is settled: if a later
- * message were recorded as done and an earlier one were not, the earlier one would run again after
- * it. */
+/* Stops settling a hold whose lease belongs to another holder. If a later message were recorded as
+ * done and an earlier one were not, the earlier one would run again after it. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(!h->lost);
@@ -236,8 +235,8 @@ void hold_to_stale(struct lw_worker *w, struct hold *h) {
     atomic_store(&h->lease.held.cancelled, true);
 }
 
-/* Ends a stale hold when none of its messages runs any more. No outcome that is left in it is
- * recorded, and its messages of the fast path ask gate again. */
+/* Ends a stale hold when none of its messages runs any more. The outcomes that are left in it are
+ * not recorded, and its messages of the fast path ask gate again. */
 static void end_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(h->stale && !h->lost);

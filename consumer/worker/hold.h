@@ -14,60 +14,62 @@ struct msg;
 struct part;
 struct run;
 
-/* FAST: gate has granted the messages; LANE: claim or settle has handed over heads */
+/* Tells who granted the messages of a hold. FAST: gate let them run at once. LANE: claim or settle
+ * handed over heads of the waiting list. */
 enum hold_kind { FAST, LANE };
 
 /* Describes one acquisition of a lane, under one lease. Its messages run one after the other. The
- * list of runs begins with the finished runs; then comes at most one that is running, and then the
- * runs granted ahead. The first run that does not end as done is the last one: grants behind it are
+ * list of runs begins with the finished runs. Then comes at most one that is running, and then the
+ * runs granted ahead. If a run does not end as done, it is the last one: grants behind it are
  * withdrawn. */
 struct hold {
     struct lw_lease lease;
     struct lane *lane;
     enum hold_kind kind;
-    uint64_t fence; /* the first fence of the acquisition, as in the lock's value */
+    uint64_t fence; /* first fence of the acquisition, which is part of the lock's value */
     struct run *first, **tail;
-    /* number of messages granted since the lane last let other lanes go first (lock.max_run) */
+    /* number of messages granted since the lane last gave way to other lanes (lock.max_run) */
     int n;
     int n_finished; /* number of runs at the front of the list that are FINISHED */
     int n_open;     /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */
-    int n_in_call;  /* number of runs at the front of the list that the settle under way reports */
-    bool failed;    /* the last finished run is not done, so nothing more runs */
-    /* another holder has the lease (settle has answered S): nothing more is recorded, and the lane
-     * waits until the last run has ended */
+    int n_in_call;  /* number of runs at the front of the list that the unanswered settle reports */
+    bool failed;    /* true: the last finished run is not done, so no further run starts */
+    /* true: another holder has the lease (settle has answered S), so nothing more is recorded, and
+     * the lane waits until the last run has ended */
     bool stale;
-    bool lost;       /* the epoch of the hold's shard was lost */
-    bool listed;     /* the hold is in its shard's list of holds to settle */
-    int64_t done_ms; /* time when the first finished run ended */
+    bool lost;       /* true: the epoch of the hold's shard was lost */
+    bool listed;     /* true: the hold is in its shard's list of holds to settle */
+    int64_t done_ms; /* time at which the first finished run ended */
     struct hold *next;
 };
 
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token,
                       uint64_t fence, int64_t deadline_ms);
-/* frees a hold that was removed from its lane, with the runs that are left in it */
+/* Frees a hold that was removed from its lane, with the runs that are left in it. */
 void hold_free(struct lw_worker *w, struct hold *h);
-/* grants a message, which starts after those granted before it */
+/* Grants a message, which starts after those granted before it. */
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
-/* links the grants behind a run that starts */
+/* Links the grants behind a run that starts now. */
 void hold_link(struct lw_worker *w, struct run *r);
-/* withdraws the grants that have not started */
+/* Withdraws the grants that have not started. */
 void hold_cut(struct lw_worker *w, struct hold *h);
-/* removes the first n runs, which are finished */
+/* Removes the first n runs of a hold, which are finished and settled. */
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
-/* called when the epoch of the hold's shard is lost; keeps the hold only as long as a handler
- * runs */
+/* Handles the loss of the epoch: keeps the hold only as long as a handler runs one of its
+ * messages. */
 void hold_to_lost(struct lw_worker *w, struct hold *h);
-/* called when the lease is lost: nothing more of the hold is settled */
+/* Handles the loss of the lease: nothing more of the hold is settled. */
 void hold_to_stale(struct lw_worker *w, struct hold *h);
-/* ends a stale or lost hold once none of its messages runs */
+/* Ends a stale or lost hold when none of its messages runs any more. */
 void hold_maybe_end(struct lw_worker *w, struct hold *h);
 size_t wanted_heads(const struct lw_worker *w);
-bool drops_busy(const struct lw_worker *w); /* true if queue.on_busy is `drop` */
+bool drops_busy(const struct lw_worker *w); /* returns true if queue.on_busy is `drop` */
 bool runs_ahead(const struct lw_worker *w);
 
-/* Asserts the hold's invariants. They hold between two steps of its runs, but not within a step. */
+/* Asserts the invariants of a hold, which are true between two steps of its runs, but not within a
+ * step. */
 static inline void check_hold(const struct hold *h) {
     assert(h->lane && h->tail);
     assert(h->n_open >= 0 && h->n_in_call >= 0 && h->n_in_call <= h->n_finished);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane: the part of the worker that handles lanes, and their messages in memory. A lane is in
- * memory while it has a message, a run or an unanswered call. */
+ * memory as long as it has a message, a run or an unanswered call. */
 #include "consumer/worker/lane.h"
 
 #include "consumer/worker/gate.h"
@@ -130,14 +130,16 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
     }
 }
 
-/* Removes the messages at the front that need no gate any more: they are finished, belong to an
- * earlier delivery, or are granted here already. Returns the first message that is left. */
+/* Removes messages from the front of the lane that do not need gate any more: they are finished,
+ * belong to an earlier delivery, or are granted in this worker already. Returns the first message
+ * that is left. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;
         struct msg *same;
         if (l->hold && hold_has(l->hold, m->part, m->offset, &same)) {
-            /* the message is already granted here; its settle covers this delivery as well */
+            /* this worker has already granted the message, and that grant's settle covers this
+             * delivery as well */
             if (l->hold->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_WAITING);
             same->gen = m->gen;
             same->pass = m->pass;
@@ -151,10 +153,10 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
 
 bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
 
-/* Returns whether messages behind a run ask gate. Behind a run of the fast path the messages stay
- * in memory, as its chain. Behind a claimed run the messages ask gate and are parked. With
- * queue.on_busy drop, gate is asked once about each message behind a run, and the message stays in
- * the chain unless gate drops it. */
+/* Returns true if messages behind a run ask gate. Behind a run of the fast path they stay in
+ * memory, as its chain. Behind a claimed run they ask gate and are parked. If queue.on_busy is
+ * `drop`, gate is asked once about each message behind a run, and the message stays in the chain
+ * unless gate drops it. */
 static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
     assert(l->hold && l->hold->lane == l);
     return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);

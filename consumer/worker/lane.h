@@ -15,7 +15,7 @@ struct msg;
 struct part;
 struct shard;
 
-/* Holds everything about one key. A lane is in memory while it has a message, a run or an
+/* Holds everything about one key. A lane is in memory as long as it has a message, a run or an
  * unanswered call. */
 struct lane {
     UT_hash_handle hh;
@@ -24,31 +24,31 @@ struct lane {
     struct lw_bytes id; /* id of the lane; points to `own` or `small` */
     char small[48];
     char *own;
-    /* messages that gate has not decided, in order; the local chain behind a FAST run is among
-     * them */
+    /* messages that gate has not decided, in order, including the local chain behind a FAST run */
     struct msg *head, **tail;
     size_t n;
-    /* queue.on_busy drop: the first n_asked messages have asked gate and are not dropped */
+    /* if queue.on_busy is `drop`: number of messages at the front that have asked gate and are not
+     * dropped */
     size_t n_asked;
     struct hold *hold;
-    /* holds of a lost epoch, some of whose runs are still in their handler, or late */
+    /* holds of a lost epoch that still have runs in a handler, or runs that ended late */
     struct hold *lost;
-    bool in_call; /* an unanswered call names the lane */
-    bool listed;  /* the lane is in its shard's list of lanes to gate */
-    /* the lane's last call was a settle; if messages wait for gate, the next call is a gate */
+    bool in_call; /* true: an unanswered call names the lane */
+    bool listed;  /* true: the lane is in its shard's list of lanes to gate */
+    /* true: the lane's last call was a settle; if messages wait for gate, the next call is a
+     * gate */
     bool settled;
-    /* gate is not sent before this time, because a Redis name of the lane holds another type */
+    /* time before which gate is not asked, because a Redis key of the lane has the wrong type */
     int64_t not_before_ms;
     struct lane *gate_next;
 };
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
-/* called after a change: lists the lane for gate if it may be gated */
+/* Lists the lane for gate if it may be gated. Called after each change of the lane. */
 void lane_wake(struct lw_worker *w, struct lane *l);
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
-/* Removes the messages that stand before the first one that needs gate, and returns the one that
- * needs gate, or NULL. */
+/* Removes the messages in front of the first one that needs gate, and returns that one, or NULL. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l);
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
@@ -74,8 +74,8 @@ static inline void check_lane(const struct lane *l) {
     assert(!l->hold || !l->lost);
 }
 
-/* Notes that a call names the lane. Nothing else about its key is sent until the call is
- * answered or given up. */
+/* Notes that a call names the lane. Nothing else about its key is sent until the call is answered
+ * or given up. */
 static inline void lane_call(struct lane *l) {
     assert(!l->in_call);
     l->in_call = true;

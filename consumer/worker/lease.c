@@ -4,10 +4,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The leases of a shard, ordered by deadline: the first to end is the first to be renewed or
- * cancelled. */
+/* Lists the leases of a shard by their deadline, because the first to end is the first to be
+ * renewed or cancelled. */
 struct list {
-    /* joins the beginning and the end of a circular list; this element is no lease */
+    /* This element joins the two ends of a circular list, and is no lease. */
     struct lw_lease head;
 };
 
@@ -36,7 +36,7 @@ void lw_leases_close(struct lw_leases *t) {
     free(t);
 }
 
-/* Asserts that both neighbours in the list point to the lease. */
+/* Asserts that both neighbours of a lease in the list point to it. */
 static inline void check_linked(const struct lw_lease *l) {
     assert(l->id);
     assert(l->prev->next == l && l->next->prev == l);
@@ -48,9 +48,9 @@ static void unlink_lease(struct lw_lease *l) {
     l->next->prev = l->prev;
 }
 
-/* Inserts a lease in order of deadline. Its place is nearly always the end, since all leases have
- * the same TTL, but a grant whose reply was read late belongs before leases that were renewed
- * meanwhile. */
+/* Inserts a lease in the order of deadlines. Its place is nearly always the end, because all leases
+ * have the same TTL. But a grant whose reply was read late belongs in front of leases that were
+ * renewed meanwhile. */
 static void insert(struct lw_leases *t, struct lw_lease *l) {
     assert(l->shard >= 0 && l->shard < t->shards);
     struct lw_lease *head = &t->list[l->shard].head, *before = head->prev;
@@ -118,7 +118,8 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
     for (struct lw_lease *l = head->next; l != head && n < max; l = l->next) {
         int64_t left = atomic_load(&l->held.deadline_ms) - now_ms;
         if (left > t->ttl_ms - t->ttl_ms / 3) break;
-        /* the lease is not renewed, because the lock may have another holder by now */
+        /* a lease that is lost or over is not renewed, because the lock may have another holder by
+         * now */
         if (left <= 0 || l->lost) continue;
         struct lw_due *d = &out[n++];
         d->lease = l;
@@ -138,7 +139,7 @@ size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n
     pthread_mutex_lock(&t->mutex);
     for (size_t i = 0; i < n; i++) {
         struct lw_lease *l = due[i].lease;
-        /* the lease was settled while the renewal was in flight */
+        /* a lease that is not found was settled while the renewal was in flight */
         if (l->id != due[i].id || l->token != due[i].token) continue;
         if (answers[i] != '1') {
             l->lost = true;

@@ -2,18 +2,18 @@
 /* Handles leases, which are the locks that this worker holds, and keeps them alive.
  *
  * A lease is a lock with a deadline. The holder counts the deadline from *before* it sent the
- * request that got or extended it, on the boot-time clock, so that its own idea of the deadline is
- * never later than Redis'. A renewer (a thread of its own in the program, a step in the simulation)
- * extends the leases that are older than a third of the TTL; it never takes a lock again. A lease
- * that has not been extended when two thirds of its TTL are over is cancelled: the handler is asked
- * to stop while the lease is still live (self-fence).
+ * request that got or extended the lock, on the boot clock, so that its own idea of the deadline is
+ * never later than that of Redis. A renewer, which is a thread in the program and a step in the
+ * simulation, extends the leases that are older than a third of the TTL. It never takes a lock
+ * again. A lease that has not been extended when two thirds of its TTL are over is cancelled: the
+ * handler is asked to stop while the lease is still live (self-fence).
  *
  *     lw_leases_add()  →  [lw_leases_due() → renew.lua → lw_leases_renewed()]…
  *     →  lw_leases_remove()
  *
- * After a crash nothing is left to do: the lock expires by itself. All functions are thread-safe;
- * the lease's memory is the caller's and must stay readable (a pool, never freed while the table
- * lives), since the answer to a renewal may come after the lease was removed. */
+ * After a crash nothing has to be cleaned up, because the locks expire. All functions are
+ * thread-safe. The memory of a lease belongs to the caller and must stay readable as long as the
+ * table exists, because the answer to a renewal may come after the lease was removed. */
 #ifndef LW_CONSUMER_WORKER_LEASE_H
 #define LW_CONSUMER_WORKER_LEASE_H
 
@@ -28,16 +28,17 @@ struct lw_lease {
     struct lw_job_lease held; /* the part of the lease that the handler sees */
     uint64_t token;           /* number of the acquisition, unique within the worker */
     int shard;
-    struct lw_bytes lane; /* owned by the caller while the lease is in the table */
+    struct lw_bytes lane; /* id of the lane; the caller owns it while the lease is in the table */
     uint64_t id;          /* number of the lease in the table; 0: the lease is not in the table */
-    bool lost;            /* a renewal found the lease lost, so the lease is not renewed again */
+    /* true: a renewal found that the lease is lost, so the lease is not renewed again */
+    bool lost;
     struct lw_lease *prev, *next;
 };
 
 struct lw_leases; /* the table of leases */
 
-/* Describes one lease to renew. The struct is a copy, so that no mutex is held during the round
- * trip. */
+/* Describes one lease to renew. The struct is a copy, so that no mutex is held while the request is
+ * in flight. */
 struct lw_due {
     struct lw_lease *lease;
     uint64_t id, token;
@@ -48,23 +49,22 @@ struct lw_due {
 struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms);
 void lw_leases_close(struct lw_leases *t);
 void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
-/* Sets a new deadline and clears the cancellation. Called when settle answers that this worker
+/* Sets a new deadline and clears the cancellation. Called when settle has answered that this worker
  * still has the lock, for more messages of the hold or for the next heads of the lane. */
 void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
-/* does nothing if the lease is not in the table */
+/* Removes a lease from the table. Does nothing if the lease is not there. */
 void lw_leases_remove(struct lw_leases *t, struct lw_lease *l);
-/* cancels all leases of a shard; called when the shard's epoch is lost */
+/* Cancels all leases of a shard whose epoch is lost. */
 void lw_leases_cancel_shard(struct lw_leases *t, int shard);
 
 /* Returns the leases of a shard that are due for renewal, earliest deadline first, at most max. */
 size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out,
                      size_t max);
-/* Takes the answer of renew.lua, one character per lease. sent_ms is a time before the request was
- * sent. Returns how many leases turned out to be lost. */
+/* Applies the answer of renew.lua, which has one character per lease. sent_ms is a time before the
+ * request was sent. Returns how many leases turned out to be lost. */
 size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n,
                          const char *answers, int64_t sent_ms);
-/* Cancels leases that could not be renewed in time. Returns the number of leases that were
- * cancelled. */
+/* Cancels leases that could not be renewed in time, and returns their number. */
 size_t lw_leases_fence(struct lw_leases *t, int64_t now_ms);
 
 #endif

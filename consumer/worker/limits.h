@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits: the file with numbers that several steps share. */
+/* limits: numbers that several steps share. */
 #ifndef LW_CONSUMER_WORKER_LIMITS_H
 #define LW_CONSUMER_WORKER_LIMITS_H
 
 #include "queue/codes.h"
 
 enum {
-    /* maximum number of messages per call, so that no script takes long; batches of more than 64
-     * gain little */
+    /* maximum number of messages per call; it is this small because larger batches gain little, and
+     * no script must take long */
     BATCH = 256,
     /* maximum number of messages of a lane that one call grants; they run one after the other
      * without another call */

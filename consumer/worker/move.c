@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A shard is one slot of a Redis Cluster, and a slot may be moved to another node, key by key.
- * While the slot moves, a script fails in the middle if it touches a key that has left, or a key
- * that does not exist yet. Such calls are sent again until the owner says that the slot is no
- * longer its own. Then this worker turns to the new owner, and the epoch goes on if all the data
- * came along (the rule "moved whole").
+ * While the slot moves, a script fails in the middle if it touches a key that has left, or one that
+ * does not exist. Such calls are sent again until the owner says that it no longer owns the slot.
+ * Then this worker connects to the new owner. The epoch goes on if all data was moved (the rule
+ * "moved whole").
  *
- *     owner A: WHOLE ----> LEAVING ----> ELSEWHERE       B: HELLO ----> enter: our epoch, and the
- *                                                        life of A ----> READY
- *              whole_ms    calls fail    left                                  another epoch, or
- *                  nobody vouches -> lost
- */
+ *     old owner A: WHOLE ------------> LEAVING --------> ELSEWHERE
+ *                  (time: whole_ms)    (calls fail)
+ *     new owner B: HELLO --> enter, with the life of A
+ *                    --> the reply has our epoch      --> READY
+ *                    --> the reply has another epoch, or no worker vouches --> lost */
 #include "consumer/worker/move.h"
 
 #include "base/redis/servers.h"
@@ -28,7 +28,7 @@ enum {
     PAUSE_MS = 5,
     PAUSE_MAX_MS = 80, /* longest pause after a refused call */
     ASK_AGAIN_MS = 50, /* time after which a worker that cannot vouch asks again */
-    /* possible error of the uptime in INFO, which is the difference of two times in whole
+    /* possible error of the uptime in INFO, because it is the difference of two times in whole
      * seconds */
     UPTIME_SLACK_S = 2,
 };
@@ -56,8 +56,8 @@ void move_build(struct shard *sh) {
     lw_arg_text(&sh->pipe.commands, "NODES");
 }
 
-/* Notes what the slot's owner answered. If the owner had all keys of the slot, keeps the answer as
- * `seen`. */
+/* Notes the answer of the slot's owner to CLUSTER NODES. If the owner had all keys of the slot,
+ * keeps the answer as `seen`. */
 static void owner_told(struct shard *sh) {
     struct move *m = &sh->move;
     assert(m->node.slot != LW_SLOT_ELSEWHERE);
@@ -131,8 +131,8 @@ bool move_joins(const struct shard *sh) {
            strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;
 }
 
-/* Returns whether the node was already a master when the old owner last had all keys of the slot.
- * If so, the node was not a replica of the old owner. */
+/* Returns true if the node was already a master when the old owner last had all keys of the slot.
+ * Then it was not a replica of the old owner. */
 static bool was_master(const struct move *m) {
     return m->whole_ms && lw_nodes_master(m->seen.p, m->node.id);
 }
@@ -141,10 +141,10 @@ struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
     assert(sh->phase == ENTERING);
     bool knows = m->cluster && sh->epoch.id[0] && m->left && was_master(m);
-    /* this node has not restarted since the old owner had all data of the slot, so it has lost none
-     * of that data */
+    /* the node has not restarted since the old owner had all data of the slot, so it has lost none
+     * of them */
     bool kept = m->started_ms <= m->whole_ms;
-    /* too little time has passed for a third node to have had the slot in between */
+    /* the time since then is so short that no third node can have had the slot in between */
     bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2;
     return knows && kept && direct ? sh->server.life : (struct lw_life){.id = ""};
 }

@@ -16,51 +16,51 @@ struct lw_worker;
 struct shard;
 
 struct move {     /* only move.c changes this struct */
-    bool cluster; /* the server is a node of a cluster */
-    bool fresh;   /* no epoch was entered on this connection yet */
-    /* the owner said that the slot is no longer its own, and was still in the life that this worker
-     * knows */
+    bool cluster; /* true: the server is a node of a cluster */
+    bool fresh;   /* true: no epoch was entered on this connection yet */
+    /* true: the owner said that it no longer owns the slot, and was still in the life that this
+     * worker knows */
     bool left;
-    struct lw_node node;  /* the node that answered CLUSTER NODES last */
-    struct lw_node owner; /* the node where the epoch was joined last */
+    struct lw_node node;  /* the node that last answered CLUSTER NODES */
+    struct lw_node owner; /* the node on which the epoch was last joined */
     struct lw_buf text;   /* the answer of `node` to CLUSTER NODES */
-    int64_t text_ms;      /* time when `text` was requested */
+    int64_t text_ms;      /* time at which `text` was requested */
     /* the answer of `owner` to CLUSTER NODES when all keys of the slot were there */
     struct lw_buf seen;
-    int64_t whole_ms; /* time when `seen` was requested; 0: `seen` proves nothing */
-    int64_t owned_ms; /* time when `owner` was last known to own the slot */
-    /* a time at which the process that answered INFO last was running already */
+    int64_t whole_ms; /* time at which `seen` was requested; 0: `seen` is not usable */
+    int64_t owned_ms; /* time at which `owner` was last known to own the slot */
+    /* time at which the process that last answered INFO is known to have been running */
     int64_t started_ms;
-    int64_t rest_ms;  /* nothing is sent before this time */
+    int64_t rest_ms;  /* time before which nothing is sent */
     int64_t pause_ms; /* length of the last pause after a refused call; 0: there was none */
-    /* time since which this worker has waited for another worker to vouch; 0: this worker does not
-     * wait */
+    /* time at which this worker began to wait until another worker vouches; 0: it does not wait */
     int64_t unsure_ms;
 };
 
 void move_connected(struct shard *sh);
 void move_info(struct lw_worker *w, struct shard *sh, const char *info);
-/* adds CLUSTER NODES to the pipeline if the server is a node of a cluster */
+/* Adds CLUSTER NODES to the pipeline if the server is a node of a cluster. */
 void move_build(struct shard *sh);
 void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-/* Returns whether this error says that the slot, or a key of it, is on another node. If so, the
- * server is asked about the slot before anything else is sent. */
+/* Returns true if this error says that the slot, or a key of it, is on another node. The server is
+ * then asked about the slot before anything else is sent. */
 bool move_refused(struct lw_worker *w, struct shard *sh, const char *text);
 bool move_rests(const struct shard *sh, int64_t now);
-/* true if the server is a node of a cluster and was not yet asked who owns the slot */
+/* Returns true if the server is a node of a cluster and was not yet asked who owns the slot. */
 bool move_unasked(const struct shard *sh);
-/* true if this node does not own the slot */
+/* Returns true if this node does not own the slot. */
 bool move_elsewhere(struct lw_worker *w, struct shard *sh);
-/* true if enter has to decide whether the epoch goes on here */
+/* Returns true if the reply to enter has to decide whether the epoch goes on at this node. */
 bool move_joins(const struct shard *sh);
-/* Returns the life of the server that had the slot before, if this worker knows that the server
- * handed over all data of the slot; otherwise an empty life. */
+/* Returns the life of the server that had the slot before, if this worker knows that all data of
+ * the slot was moved away from there. Otherwise returns an empty life. */
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh);
-/* true if another worker may be able to vouch for the data, and should enter first */
+/* Returns true if another worker may be able to vouch for the data, so that it should enter
+ * first. */
 bool move_patient(struct lw_worker *w, const struct shard *sh);
-/* called when enter has answered UNVOUCHED; begins the wait for a worker that can vouch */
+/* Begins to wait for a worker that can vouch, because enter has answered UNVOUCHED. */
 void move_unsure(struct lw_worker *w, struct shard *sh);
-/* called when the epoch is joined; `another`: the server is in a new life */
+/* Notes that the epoch is joined. `another` is true if the server is in a new life. */
 void move_joined(struct lw_worker *w, struct shard *sh, bool another);
 void move_free(struct shard *sh);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* msg: the part of the worker that handles messages in memory. The bytes of a message belong to a
- * claimed envelope, or to a Kafka record that is released when the message is freed. */
+ * claimed envelope, or to a Kafka record, which is released when the message is freed. */
 #include "consumer/worker/msg.h"
 
 #include "consumer/worker/partition.h"
@@ -30,7 +30,7 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
     assert(m->part && m->part->n_msgs > 0);
     assert(!m->bytes);
     n += sizeof *m;
-    /* if there is a `raw`, n already includes the bytes of the headers */
+    /* if there is a `raw` envelope, n already includes the bytes of the headers */
     for (size_t i = 0; i < m->n_headers; i++)
         n += sizeof m->headers[i] + (m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n);
     m->bytes = n;

@@ -20,32 +20,34 @@ struct msg {
     struct lw_bytes key, payload, dedup;
     struct lw_header *headers; /* the headers, which the message owns */
     size_t n_headers;
-    void *origin;        /* the message's Kafka record, released through lw_io */
-    char *own;           /* bytes that the message owns: a claimed envelope, or a decoded key */
-    struct lw_bytes raw; /* the envelope as it is in its list; p is NULL if it must be encoded */
+    void *origin; /* Kafka record of the message, which is released through lw_io */
+    char *own;    /* bytes that the message owns: a claimed envelope, or a decoded key */
+    /* the envelope as it is in its waiting list; p is NULL if it must be encoded */
+    struct lw_bytes raw;
     char *dedup_own;
-    /* if the record has no key, the reason, with which the message becomes a dead letter without a
-     * handler; otherwise NULL */
+    /* reason why the record has no key, with which the message becomes a dead letter without a
+     * handler; NULL: the record has a key */
     char *dead_reason;
     size_t bytes; /* size of the message in memory, close to the size of its envelope */
 };
 
 /* Counts the memory that messages take, as records and as envelopes. */
 struct memory {   /* only msg.c changes this struct */
-    size_t held;  /* number of bytes of all messages */
-    size_t heads; /* number of bytes of the messages that are heads */
-    /* approximate size of the largest recent message; decides how many messages are read at once */
+    size_t held;  /* total size of all messages in memory, in bytes */
+    size_t heads; /* total size of the messages that are heads, in bytes */
+    /* approximate size of the largest recent message, in bytes; determines how many messages are
+     * read at once */
     size_t big;
     struct msg *free;
 };
 
-/* called at the start; assumes that messages are large until their sizes are known */
+/* Assumes, at the start, that messages are large until their sizes are known. */
 void msgs_open(struct lw_worker *w);
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);
-/* accounts for a new message of n bytes plus its headers */
+/* Adds the size of a new message to the counts: n bytes, and those of its headers. */
 void msg_count(struct lw_worker *w, struct msg *m, size_t n);
-/* true if memory has room for further heads */
+/* Returns true if memory has room for further heads. */
 bool heads_fit(const struct lw_worker *w);
 void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
 

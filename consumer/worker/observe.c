@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes to the board what the worker's partitions look like, for metrics. This file changes
- * nothing that happens to a message. */
+/* Writes to the board, for metrics, how far the worker's partitions have come. This file has no
+ * influence on messages. */
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 
@@ -19,7 +19,7 @@ static void show(struct part *p, int64_t end, int64_t now) {
     struct lw_board_partition *b = p->slot;
     int64_t mark = lw_offsets_watermark(p->offsets),
             unfinished = (int64_t)lw_offsets_unfinished(p->offsets);
-    /* the log reaches at least as far as it did at assignment */
+    /* the log reaches at least as far as it did when the partition was assigned */
     if (end < p->log_end) end = p->log_end;
     put(&b->committed, p->committed >= 0 ? p->committed : p->begin);
     put(&b->log_end, end > mark ? end : mark);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes outcomes to the board, where the page finds them. This file changes nothing that happens
- * to a message. */
+/* Writes outcomes of messages to the board, where the web page of the monitor reads them. This file
+ * has no influence on messages. */
 #include "consumer/worker/outcome.h"
 
 #include "consumer/worker/partition.h"
@@ -9,8 +9,8 @@
 
 #include <assert.h>
 
-/* Returns the index of a slot on the board that tells the partition's name, or -1 if the board has
- * no room for the name. Partitions of other workers have a slot, too, because this worker may run
+/* Returns the index of the slot on the board that has the partition's name, or -1 if the board has
+ * no room for the name. Partitions of other workers have slots, too, because this worker may run
  * their waiting messages. */
 static int32_t slot_of(const struct lw_worker *w, struct part *p) {
     if (!p->named) {

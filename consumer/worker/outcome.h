@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outcome: the part of the worker that notes on the board how messages ended, for the page
- * (consumer/outcomes.h). */
+/* outcome: the part of the worker that notes on the board how messages ended, for the web page of
+ * the monitor (consumer/outcomes.h). */
 #ifndef LW_CONSUMER_WORKER_OUTCOME_H
 #define LW_CONSUMER_WORKER_OUTCOME_H
 
@@ -11,9 +11,9 @@ struct lw_worker;
 struct part;
 struct run;
 
-/* Notes the outcome of a run that Redis has recorded. */
+/* Notes the outcome of a run after Redis has recorded it. */
 void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms);
-/* Notes the end of a record that no handler gets. */
+/* Notes the end of a record that is given to no handler. */
 void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key,
                        enum lw_end end, const char *reason);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps counts that a crash would lose. If a worker dies after Redis executed a settle and before
  * the worker read the reply, the outcomes of that settle are recorded but not counted. So the board
- * holds the outcomes of each settle until it is answered (LW_UNSURE per shard). When a worker dies,
- * the supervisor marks these outcomes as owed (board.h). An owed outcome is counted once, by the
- * worker that settles the message or finds it finished. */
+ * has the outcomes of each settle until it is answered (up to LW_UNSURE per shard). When a worker
+ * dies, the supervisor marks these outcomes as owed (board.h). An owed outcome is counted once, by
+ * the worker that settles the message or finds it finished. */
 #include "consumer/worker/owed.h"
 
 #include "consumer/worker/partition.h"
@@ -34,7 +34,7 @@ static void put(_Atomic uint64_t *at, uint64_t id) {
     atomic_store_explicit(at, id, memory_order_relaxed);
 }
 
-/* Writes to the board the runs whose outcome is final (done or dead) and not counted yet. */
+/* Writes the runs to the board whose outcome is final (done or dead) and not counted yet. */
 static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it) {
     assert(n >= 0 && n <= LW_UNSURE);
     assert(it->n_runs <= it->hold->n_finished);
@@ -60,8 +60,8 @@ void unsure_write(struct lw_worker *w, struct shard *sh) {
 }
 
 /* Marks a run as counted. The run keeps its place on the board, because readers stop at the first
- * empty place. The mark comes before the count, so a crash in between loses the count, and never
- * makes it double. */
+ * empty place. The mark is set before the count is raised. So a crash between the two steps loses
+ * the count, but never doubles it. */
 void unsure_counted(struct lw_worker *w, struct run *r) {
     assert(r->unsure >= 0 && r->unsure <= LW_UNSURE);
     _Atomic uint64_t *at = row(w, &w->shards[r->hold->lane->shard]);

@@ -10,17 +10,17 @@ struct part;
 struct run;
 struct shard;
 
-/* called before a settle is sent; writes its outcomes to the board */
+/* Writes the outcomes of a settle to the board before the settle is sent. */
 void unsure_write(struct lw_worker *w, struct shard *sh);
-/* called before the outcome of a run is counted; marks it as counted on the board */
+/* Marks the outcome of a run as counted on the board, before it is counted. */
 void unsure_counted(struct lw_worker *w, struct run *r);
-/* called when the settle is answered; clears its outcomes on the board */
+/* Clears the outcomes of a settle on the board when it is answered. */
 void unsure_clear(struct lw_worker *w, struct shard *sh);
-/* called when the settle will never be answered; marks its outcomes as owed */
+/* Marks the outcomes of a settle that will never be answered as owed. */
 void unsure_owe(struct lw_worker *w, const struct shard *sh);
-/* Marks an outcome as owed, because another worker may be the first to find it recorded. */
+/* Marks an outcome as owed, because another worker may be the first that finds it recorded. */
 void owed_add(struct lw_worker *w, const struct run *r);
-/* called when a message is found finished; counts its outcome if it is owed */
+/* Counts the outcome of a message that was found finished, if the outcome is owed. */
 void owed_pay(struct lw_worker *w, const struct part *p, int64_t offset);
 
 #endif
