@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts assertions per function in the worker's logic and in queue/: prints one line per file, and
+"""Counts assertions per function in the worker's logic and in queue/. Prints one line per file, and
 the sum. The script sets no limit.
 
-The script prints two figures: the assertions that are written, and those that hold at a call. The
-invariants of a struct are written once, in a checker: `static inline void check_NAME(…)`, a
-function of nothing but assertions and calls of other checkers (this script refuses any other
-statement in it). A function that calls a checker makes all assertions of the checker, so a call
-counts as all of them. A checker does not count as a function.
-usage: asserts.py [FOLDER...]   (from the top of the tree)"""
+The script prints two figures: the number of assertions in the text, and the number of assertions
+with calls expanded. The invariants of a struct are written once, in a checker: `static inline void
+check_NAME(…)`, a function that consists only of assertions and calls of other checkers (this script
+refuses any other statement in it). A function that calls a checker makes all assertions of the
+checker, so the second figure counts all of them for each call. A checker does not count as a
+function.
+  usage: asserts.py [FOLDER...]   (from the top of the tree)"""
 
 import glob, re, sys
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs the packages that scripts/packages.txt lists and this machine lacks.
-# usage: deps.sh build|test|browser|lint|bench|matrix|chart|image
+#   usage: deps.sh build|test|browser|lint|bench|matrix|chart|image
 #
 # On Debian and its relatives the script uses apt-get, with sudo only if the user is not root. If
 # nothing is missing, the script does nothing and needs no password. On other systems the script
@@ -21,7 +21,7 @@ list=$(dirname "$0")/packages.txt
 # Prints the packages of the requested groups, one package per line as "PACKAGE HOW".
 wanted() { awk -v g="$group" '/^[a-z]/ && ($1 == "build" || $1 == g) {print $2, $3}' "$list"; }
 
-# Succeeds if the package is on this machine, whoever installed it.
+# Succeeds if the package is on this machine, no matter how it was installed.
 found() { # usage: found HOW; packages.txt lists the values of HOW
     case $1 in
     cmd:* | any:*) command -v "${1#*:}" >/dev/null 2>&1 ;;

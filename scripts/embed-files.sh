@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Embeds the files of the page (monitor/page) in a C file, each as it is and compressed.
-# usage: scripts/embed-files.sh FILE… > page.c
-# A text literal would be longer than compilers must accept, so each file becomes a list of bytes.
+# Embeds the files of the web page (monitor/page) in a C file, each both as it is and compressed.
+#   usage: scripts/embed-files.sh FILE… > page.c
+# Compilers need not accept string literals as long as these files, so each file becomes a list of
+# bytes.
 set -eu
 command -v gzip >/dev/null || { echo "embed-files.sh: gzip is missing; install it" >&2; exit 1; }
 bytes() { od -An -v -tu1 | sed 's/  *\([0-9]\)/\1/; s/  */,/g; s/$/,/'; }

@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Turns Lua scripts into C. usage: embed-lua.sh HEADER PREFIX PARTS CODES SCRIPT.lua… >
-# scripts.gen.c
+# Converts Lua scripts to C.
+#   usage: embed-lua.sh HEADER PREFIX PARTS CODES SCRIPT.lua… > scripts.gen.c
 #
-# Each script becomes one struct lw_script, whose name is PREFIX and the name of its file; the array
-# PREFIXs lists all of these structs. A line `--
-# @NAME…` in a script or in a part is replaced by the parts of these names, which are files of the
-# folder PARTS. Each part is inserted only once, so that it can name the parts that it needs. A name
-# LW_… becomes its number in CODES, a C header with lines NAME = NUMBER or NAME = 'LETTER'; 'LW_…'
-# in quotes becomes its letter. Comment lines are not changed. CODES may be /dev/null. The licence
-# line is left out, because it would cost memory in each Redis.
+# Each script becomes a struct lw_script, whose name is PREFIX followed by the name of the script's
+# file. The array PREFIXs lists all of these structs. The folder PARTS has parts that scripts share.
+# A comment line of a script or of a part that consists of names @NAME… is replaced by the parts of
+# these names. Each part is inserted only once, even if several parts name it. CODES is a C header
+# with lines NAME = NUMBER or NAME = 'LETTER', or /dev/null: a name LW_… in a script becomes its
+# number in CODES, and 'LW_…' in quotes becomes its letter. Comment lines are not changed. The
+# licence line is left out, because it would use memory in each Redis.
 set -eu
 header=$1
 prefix=$2

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Embeds the pages of the commands in a C file. A page has the name of its folder.
-# usage: scripts/embed-pages.sh cli/page.md cli/run/page.md ... > pages.c
+# Embeds the Markdown pages of the commands in a C file. The name of a page is the name of its
+# folder.
+#   usage: scripts/embed-pages.sh cli/page.md cli/run/page.md ... > pages.c
 echo '#include "cli/reference/private.h"'
 echo 'const struct reference_page reference_pages[] = {'
 for page; do

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Checks the Python scripts with ruff, which is installed once into BUILD_DIR/lint. If ruff cannot
-# be installed, the script uses pyflakes, which finds less, and says so.
-# usage: lint-python.sh BUILD_DIR RUFF_VERSION [--format]     (--format: lays the scripts out instead)
+# be installed, the script prints a message and uses pyflakes, which finds fewer problems.
+#   usage: lint-python.sh BUILD_DIR RUFF_VERSION [--format]
+#   --format   change the layout of the scripts instead of checking them
 set -eu
 cd "$(dirname "$0")/.."
 env=$1/lint/ruff-$2

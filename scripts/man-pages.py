@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes the manual pages whose text is already in the program and the headers: latchwork.json(5),
-latchwork-handler(3), latchwork-lock(3). Usage: scripts/man-pages.py PROGRAM FOLDER"""
+latchwork-handler(3), latchwork-lock(3).
+  usage: scripts/man-pages.py PROGRAM FOLDER"""
 
 import os
 import re

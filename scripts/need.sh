@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that the compiler and the libraries are recent enough to build Latchwork. usage: need.sh CC
-# "NAME [>= VERSION], …" Names everything that is missing or too old on stderr. exit: 0 nothing is
-# missing, 1 something is missing
+# Checks that the compiler and the libraries are recent enough to build Latchwork. Names everything
+# that is missing or too old on stderr.
+#   usage: need.sh CC "NAME [>= VERSION], …"
+#   exit: 0 nothing is missing, 1 something is missing
 set -eu
 cc=$1
 status=0

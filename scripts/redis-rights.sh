@@ -4,11 +4,11 @@
 # or "lock NAME".
 #
 # Searches the C files and Lua scripts of a role for quoted words in capitals that are names of
-# Redis commands, such as "ZADD", 'ZADD' or "LLEN %swait". So the script finds every command that is
-# used. A word that only looks like a command has a row in cli/check/redis_rights.c which says so;
-# tests/cli/test_rights.py compares that table with the output. The role "operator" stands for ops/
-# and cli/ (queue, dead, lock -c, ledger, top); the role "lock" stands for the lock library and
-# `lock --redis`.
+# Redis commands, such as "ZADD", 'ZADD' or "LLEN %swait". The script finds every command that is
+# used, but also words that only look like a command. Such a word has a row in
+# cli/check/redis_rights.c which says so. tests/cli/test_rights.py compares that table with the
+# output of this script. The role "operator" means ops/ and cli/ (queue, dead, lock -c, ledger,
+# top); the role "lock" means the lock library and `lock --redis`.
 set -eu
 cd "$(dirname "$0")/.."
 commands="

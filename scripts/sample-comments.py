@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws comments of the tracked C, Lua, Python and shell files at random, to be judged by a reader
 who does not know the code.
-usage: sample-comments.py [--seed N] [--number N] [--all] [FILE...]   (from the top of the tree;
-default: every such file that git
-                                                                      knows)
+  usage: sample-comments.py [--seed N] [--number N] [--all] [FILE...]
+         (from the top of the tree; default: every such file that git knows)
 Each comment is shown as FILE:LINE, its text, and the line of code if the comment stands beside
 code. The same seed and tree give the same sample. A comment is a block of whole lines, a text
 behind code on one line, or a docstring. Licence lines, directives to tools and headings made of
@@ -31,7 +30,7 @@ class Comment:
 
 
 def plain(raw):
-    """Returns the comment's text without its marks."""
+    """Returns the comment's text without the comment marks."""
     raw = raw.strip()
     for begin, end, mark in (
         ('/*', '*/', r'\s*\*? ?'),

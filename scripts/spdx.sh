@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Lists each source file that does not name its licence in its first line (or the second, after a #!
-# line).
-# usage: spdx.sh   (from the top of the tree)   exit: 0 every file names its licence, 1 some files
-# do not
+# Lists each source file that does not name its licence in its first line (or in the second, after a
+# #! line).
+#   usage: spdx.sh   (from the top of the tree)
+#   exit: 0 every file names its licence, 1 some files do not
 set -eu
 missing=$(git ls-files | grep -E '\.(c|h|lua|sh|py|mk|awk|bash|java)$|(^|/)Makefile$|^\.ci/run$' | while read -r file; do
     awk 'FNR == 1 && /^#!/ { next } { exit !/SPDX-License-Identifier: Apache-2.0/ }' "$file" || echo "$file: no SPDX-License-Identifier line"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds a definition for clang's static analyzer only (make tidy). The analyzer cannot follow how
- * uthash unlinks an element, and takes the rest of a table for freed memory. With this definition
- * the analyzer sees a table as a plain list. */
+/* Contains a definition for clang's static analyzer only (make tidy). The analyzer cannot follow
+ * how uthash removes an element from a table, and reports the remaining elements as freed memory.
+ * With this definition the analyzer sees a table as a plain list. */
 #include <uthash.h>
 #undef HASH_DEL
 #undef HASH_DELETE

@@ -1,24 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks C files with clang-tidy. A file that was found clean before is checked only if it has
-changed since.
-usage: tidy.py BUILD_DIR [--analyze] [--include HEADER] [--flags "FLAGS"] [FILE...]   (from the top
-of the tree; default: every .c
-file that git knows)
-  --analyze   run the static analyzer too, which takes fifteen times as long
+"""Checks C files with clang-tidy. A file without findings is checked again only after a change.
+  usage: tidy.py BUILD_DIR [--analyze] [--include HEADER] [--flags "FLAGS"] [FILE...]
+         (from the top of the tree; default: every .c file that git knows)
+  --analyze   run the static analyzer, too, which takes fifteen times as long
   --include   a header that is included before each file
-A clean file leaves a stamp below BUILD_DIR/lint/tidy: the hash of its text, of the project's
-headers that it includes, of .clang-tidy, of the flags and of clang-tidy's version. Headers of the
-system are not in the hash, so after an upgrade of libraries run `rm -r BUILD_DIR/lint/tidy`. exit:
-0 every file is clean, 1 there are findings, 2 usage error or no clang-tidy"""
+A file without findings leaves a stamp below BUILD_DIR/lint/tidy: the hash of its text, of the
+project's headers that it includes, of .clang-tidy, of the flags and of clang-tidy's version. The
+hash does not cover headers of the system, so run `rm -r BUILD_DIR/lint/tidy` after an upgrade of
+libraries.
+  exit: 0 no findings, 1 there are findings, 2 usage error or no clang-tidy"""
 
 import argparse, concurrent.futures, hashlib, os, re, shlex, subprocess, sys
 
 INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.M)
-PLACES = (
-    '',
-    'include',
-)  # folders in which a header is searched for, after the folder of the file that includes it
+# folders in which a header is searched for, after the folder of the file that includes it
+PLACES = ('', 'include')
 
 
 def text_of(path):

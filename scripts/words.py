@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that no page, comment or text of the program uses a phrase that was retired because a
-plainer phrase exists.
-usage: words.py [FILE...]   (default: every file that git knows, from the top of the tree)
-exit: 0 no such phrase was found, 1 some phrases were found, which are printed"""
+plainer phrase exists. Prints the phrases that were found.
+  usage: words.py [FILE...]   (default: every file that git knows, from the top of the tree)
+  exit: 0 no such phrase was found, 1 some phrases were found"""
 
 import re, subprocess, sys
 
-# maps each retired phrase to what should be said instead
+# maps each retired phrase to the words that replace it
 RETIRED = {
     r'time-outs?': 'timeout, one word',
     r'trying on': 'retrying',

@@ -3,13 +3,17 @@
 -- drop: discard waiting messages. Their state becomes done, so the next holder of the lane skips
 -- them. If nobody holds the lane, the discarded messages at the oldest end of the list are removed
 -- at once.
--- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>
--- ARGV 1 maximum number of messages that a lane's holder may have been granted, 2 'dry': only
---      answer what would be done; then per message: topic:partition[#replay], offset
+-- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; the lane's list is
+--      wait:<lane>
+-- ARGV 1 maximum number of messages that a lane's holder may have been granted
+--      2 'dry': the script only answers what it would do
+--      then per message: topic:partition[#replay], offset
 -- Result: 'NOEPOCH', 'QUARANTINE', or one letter per message:
---      X dropped   D finished before   N not waiting   H not dropped, because the holder of the
---        lane may have the message
---      - not examined, because the call was long enough; the caller asks again
+--      X dropped
+--      D the message was finished before
+--      N the message is not waiting
+--      H not dropped, because the holder of the lane may have the message
+--      - not examined, because the call has read enough; the caller calls again
 -- @locks @heads
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)
@@ -17,9 +21,9 @@ if why then return why end
 local HELD_MAX = 2 -- maximum number of lanes with a holder that one call reads
 local ahead, dry, out, held, n_held, dropped = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0, {}
 
--- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished messages, of at
--- most lane_bytes. If the lane has no holder, there are no such messages. Returns nil if the call
--- has read enough lanes.
+-- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished messages, up to
+-- lane_bytes bytes. If the lane has no holder, there are no such messages. Returns nil if the call
+-- has already read HELD_MAX lanes with a holder.
 local function granted(lock)
     local g = held[lock]
     if g then return g end
@@ -44,7 +48,7 @@ local function granted(lock)
             -- a message that is in the list twice counts as one
             if tp and not g[name] and not finished(tp, offset) then
                 bytes = bytes + #list[k]
-                -- a holder is never granted more than this at once
+                -- a holder is never granted more messages or bytes than this at once
                 if n == ahead or (n > 0 and bytes > lane_bytes) then return g end
                 g[name] = true
                 n = n + 1
@@ -60,7 +64,8 @@ for i = 1, #KEYS - 3 do
     local state = offset < floor_of(tp) and LW_STATE_DONE or state_of(tp, offset)
     if state >= LW_STATE_DONE then
         out[i] = 'D'
-    elseif state == LW_STATE_UNSEEN and not find(tp, '#', 1, true) then -- the mark of a replay may have expired, but the replay was seen in the list
+    elseif state == LW_STATE_UNSEEN and not find(tp, '#', 1, true) then
+        -- a replay without a mark may still wait, because its mark may have expired
         out[i] = 'N'
     else
         local g = granted(lock)

@@ -1,10 +1,11 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
 -- edit: replace the content of a dead letter. The edited letter goes to the end of the stream under
--- a new id, and keeps the first envelope as `original`. The new entry names who edited the letter
--- last, and when.
+-- a new id, and keeps the first envelope as `original`. The new entry names the operator who edited
+-- the letter last, and the time.
 -- KEYS 1 epoch, 2 dead
--- ARGV 1 id in the stream, 2 envelope as the caller read it, 3 new envelope, 4 who, 5 wall time ms
+-- ARGV 1 id in the stream, 2 envelope as the caller read it, 3 new envelope, 4 name of the
+--      operator, 5 wall time in ms
 -- Result: the new id; 0 if the dead letter was removed or changed since the caller read it
 -- @epoch
 local found = call('XRANGE', KEYS[2], ARGV[1], ARGV[1])

@@ -2,9 +2,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- heads: tell when the oldest message of each of several lanes first arrived.
 -- KEYS 1 lanes
--- ARGV 1 rank of the first lane in `lanes`, 2 number of lanes to read from that rank on, 3 prefix
---      of the names of waiting lists, then names
--- of further lanes
+-- ARGV 1 rank of the first lane in `lanes`, 2 number of lanes to read from that rank on,
+--      3 prefix of the names of waiting lists, then names of further lanes
 -- Result: two elements per lane: its name, and the first line of its oldest envelope ('' if no
 --      message waits)
 local lanes = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1)

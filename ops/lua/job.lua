@@ -2,15 +2,16 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- job: begin, renew and end a job, so that an application runs one bulk command at a time. A job
 -- has a number, which is the replay number of the messages that it puts back.
--- KEYS 1 epoch, 2 job (string "NUMBER TOKEN", PX), 3 replays (the last number), 4 job:NUMBER of the
---      job to continue (job:0 for a new one);
---      5 audit
--- ARGV 1 'begin', 'renew' or 'end', 2 token, 3 ttl_ms; begin: 4 lowest number to use, 5 '' or the
---      number of the job to continue,
---      6.. name, value… to record; renew, end: 4 number, 5.. name, value… to record
--- Result: begin: number, or {'BUSY', number}, or {'NONE'}: no such job; renew, end: 1, or 0 if
---      another job has begun. A job that did not renew within ttl_ms may still continue as long as
---      no other job has begun.
+-- KEYS 1 epoch, 2 job (string "NUMBER TOKEN", PX), 3 replays (the last number)
+--      4 job:NUMBER of the job to continue (job:0 for a new job), 5 audit
+-- ARGV 1 'begin', 'renew' or 'end', 2 token, 3 ttl_ms
+--      begin: 4 lowest number to use, 5 number of the job to continue ('' for a new job),
+--      6.. name, value… to record
+--      renew, end: 4 number, 5.. name, value… to record
+-- Result of begin: the number of the job, {'BUSY', number of the running job}, or {'NONE'} if there
+--      is no job to continue
+-- Result of renew and end: 1, or 0 if another job has begun. A job that did not renew within ttl_ms
+--      may still continue as long as no other job has begun.
 -- @states
 local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
 -- The record expires before the marks of the messages that the job put. If the job could be
@@ -18,7 +19,7 @@ local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
 local KEEP_S, AUDIT_MAX = REPLAY_MARK_S - 86400, 10000
 local function record(job, from)
     for i = from, #ARGV, 2 do call('HSET', job, ARGV[i], ARGV[i + 1]) end
-    -- the TTL counts from the job's beginning, however long the job runs
+    -- the TTL counts from the beginning of the job, even if the job runs for a long time
     if call('TTL', job) < 0 then call('EXPIRE', job, KEEP_S) end
 end
 local function audit(event, number, from)
@@ -40,7 +41,8 @@ if what ~= 'begin' then
     return 1
 end
 if running and string.match(running, ' (.*)$') ~= token then
-    -- the expiry may be too long, because Redis' clock went back
+    -- if Redis' clock went back, the running job's record would expire too late, so its TTL is
+    -- shortened
     if call('PTTL', KEYS[2]) > tonumber(ttl) then call('PEXPIRE', KEYS[2], ttl) end
     return {'BUSY', string.match(running, '^%d+')}
 end
@@ -48,7 +50,7 @@ local number = ARGV[5]
 if number ~= '' then
     if call('EXISTS', KEYS[4]) == 0 then return {'NONE'} end
 elseif running then
-    -- the caller repeats its call, because the answer was lost
+    -- the caller lost the answer to its first call and repeats the call
     number = string.match(running, '^%d+')
 else
     number = text(math.max(tonumber(call('GET', KEYS[3]) or 0) + 1, tonumber(ARGV[4])))

@@ -1,18 +1,19 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
--- look: read the state of lanes, for people.
+-- look: read the state of lanes, to be shown to operators.
 -- KEYS 1 epoch, 2 lanes, 3 floor
--- ARGV lanes
--- Result: Redis time ms, then seven values per lane:
---      1 number of elements of its list, finished ones included until the next claim or settle of
---        the lane removes them; -1 if the list's name holds another type
---      2 the first line of its oldest envelope, '' if there is none
---      3 value of the lock, '' if there is none
+-- ARGV names of lanes
+-- Result: Redis' time in ms, then seven values per lane:
+--      1 number of elements in the lane's list, including finished messages, which the next claim
+--        or settle of the lane removes; -1 if the list's name holds another type
+--      2 first line of the oldest envelope, '' if the list is empty
+--      3 value of the lock, '' if there is no lock
 --      4 ms until the lock ends, -1: never
 --      5 '1' if the lane is paused
---      6 attempts of the oldest message so far
---      7 when that message is due, 0: now
---      If messages are large, the answer covers fewer lanes than requested, but at least one; the caller asks again for the others.
+--      6 number of attempts of the oldest message so far
+--      7 time when the oldest message is due, 0: now
+-- If messages are large, the answer covers fewer lanes than requested, but at least one. The caller
+-- calls again for the other lanes.
 -- @tries @envelopes @lanes
 -- The script reads one byte of a segment per message, not the whole segment: the messages of many
 -- lanes lie in many segments, which together may be megabytes.

@@ -3,11 +3,14 @@
 -- page: read some elements of a lane's list, oldest first.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 waiting list
 -- ARGV 1 number of elements to skip, from the oldest, 2 maximum number of elements
--- Result: {number of elements in the list, or -1 if the list's name holds another type, then four
---      values per element: 'w' waiting, 'f' finished (to be removed), or '?' not an envelope of
---      this version; attempts so far; time when the message is due, ms; the envelope}. If elements
---      are large, fewer than requested are returned, but at least two if there are two; the caller
---      asks again for the others.
+-- Result: the number of elements in the list, or -1 if the list's name holds another type; then
+--      four values per element:
+--      1 'w' waiting, 'f' finished (to be removed), or '?' not an envelope of this version
+--      2 number of attempts so far
+--      3 time when the message is due, in ms
+--      4 the envelope
+-- If elements are large, the answer has fewer than requested, but at least two if there are two.
+-- The caller calls again for the other elements.
 -- @heads
 local BYTES_MAX = 1048576
 local skip, most, wait = tonumber(ARGV[1]), tonumber(ARGV[2]), KEYS[4]

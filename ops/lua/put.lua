@@ -1,19 +1,21 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- put: add replays and imports to their lanes, behind all messages that wait there. A dead letter
--- leaves its stream in the same step.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; its list
---      is wait:<lane>
--- ARGV 1 handoff_ms, 2 'undone': leave out a message whose original is done; 'any': leave out none,
---      3 'dry': only answer what would be done; then per message: its envelope; topic:partition of
---        the original if the message was read from Kafka again, else ''; id in `dead` if it leaves
---        that stream, else ''
+-- put: add replays and imports to their lanes, behind all messages that wait in these lanes. A dead
+-- letter is removed from its stream in the same call.
+-- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; the lane's
+--      list is wait:<lane>
+-- ARGV 1 handoff_ms
+--      2 'undone': leave out a message whose original is done; 'any': leave out no message
+--      3 'dry': the script only answers what it would do
+--      then per message: its envelope; topic:partition of the original if the message was read from
+--      Kafka again, otherwise ''; its id in `dead` if it is removed from that stream, otherwise ''
 -- Result: 'NOEPOCH', 'QUARANTINE', or one letter per message:
---      P put   A waiting there already, or finished, because this identity was put before   D left
---        out: the original is done   U left out:
---      the original is not finished and will run by itself   G its dead letter does not exist any
---        more   B not put, because a name holds
---      another type
+--      P put into its lane
+--      A not put, because this identity was put before, and is waiting or finished
+--      D left out, because the original is done
+--      U left out, because the original is not finished and will run without a replay
+--      G not put, because its dead letter does not exist any more
+--      B not put, because a name in Redis holds another type
 -- Order of writes: `lanes`, the list, its state, and last the removal of the dead letter.
 -- @locks @states @envelopes @lanes
 local handoff, which, dry = tonumber(ARGV[1]), ARGV[2], ARGV[3] == 'dry'

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 -- wake: resume paused lanes.
--- KEYS 1 epoch, 2 lanes, 3 ready, 4 paused, then the lock of each lane; its list is wait:<lane>
+-- KEYS 1 epoch, 2 lanes, 3 ready, 4 paused, then the lock of each lane; the lane's list is
+--      wait:<lane>
 -- ARGV 1 handoff_ms
 -- Result: one letter per lane: R: the lane was resumed; N: the lane was not paused
 -- @lanes @hints
