@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <xxhash.h>
 
 struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size) {
@@ -13,6 +14,20 @@ struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size) {
     int n = snprintf(room, size, "\001long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64,
                      (uint64_t)h.low64);
     return lw_bytes(room, (size_t)n);
+}
+
+#define WITHOUT_KEY "\001none:"
+
+struct lw_bytes lw_lane_without_key(const char *partition, int64_t offset, char *room,
+                                    size_t size) {
+    int n = snprintf(room, size, WITHOUT_KEY "%s:%" PRId64, partition, offset);
+    assert(n > 0 && (size_t)n < size && n <= LW_LANE_MAX);
+    return lw_bytes(room, (size_t)n);
+}
+
+bool lw_lane_may_lack_key(struct lw_bytes lane) {
+    assert(lane.p || !lane.n);
+    return lane.n >= sizeof WITHOUT_KEY && !memcmp(lane.p, WITHOUT_KEY, sizeof WITHOUT_KEY - 1);
 }
 
 int lw_lane_shard(struct lw_bytes lane, int shards, uint32_t *tag) {

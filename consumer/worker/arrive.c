@@ -11,7 +11,6 @@
 #include "queue/lane.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <xxhash.h>
 
@@ -59,8 +58,7 @@ static void find_lane(struct lw_worker *w, const struct part *p, const struct lw
     f->how = lw_key_of(w->c, &a->record, &at, &w->scratch, &f->key, &f->err);
     f->lane = f->how == LW_KEY_OK
                   ? lw_lane_id(f->key, f->room, sizeof f->room)
-                  : lw_bytes(f->room, (size_t)snprintf(f->room, sizeof f->room,
-                                                       "\001none:%s:%" PRId64, p->name, a->offset));
+                  : lw_lane_without_key(p->name, a->offset, f->room, sizeof f->room);
     shard_of(w, f->lane, &f->tag);
     assert(f->lane.n <= LW_LANE_MAX);
 }

@@ -9,6 +9,7 @@
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
+#include "queue/lane.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -52,6 +53,20 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     return m;
 }
 
+/* Notes why a message that waited in Redis must be buried, if it has no key. Its envelope does not
+ * tell, so the key is looked for again. */
+static void look_for_key(struct lw_worker *w, const struct lane *l, struct msg *m) {
+    assert(!m->dead_reason);
+    if (!lw_lane_may_lack_key(l->id)) return;
+    const struct lw_record r = {
+        .key = m->key, .payload = m->payload, .headers = m->headers, .n_headers = m->n_headers};
+    const struct lw_record_at at = {lw_bytes_of(m->part->topic), m->part->partition, m->offset};
+    struct lw_bytes key;
+    struct lw_err err = {0};
+    if (lw_key_of(w->c, &r, &at, &w->scratch, &key, &err) != LW_KEY_OK)
+        m->dead_reason = lw_strdup(err.text);
+}
+
 /* Grants the heads in a reply to the hold h, or to a new hold if h is NULL. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
                 struct grants *g, size_t n, uint64_t token) {
@@ -71,6 +86,7 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
             continue;
         }
         m->tag = l->tag;
+        look_for_key(w, l, m);
         if (!h) h = hold_new(w, l, LANE, token, g->fence, sh->pipe.sent_ms + w->c->lock.ttl_ms);
         hold_grant(w, h, m, g->fence + i, tries);
     }

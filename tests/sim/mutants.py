@@ -24,6 +24,9 @@ SEEDS, LIMIT_S = (
     120,
 )  # SEEDS: seeds per mutant; LIMIT_S: seconds after which a mutant that hangs is ended
 M = {
+    'a record without a key is forgotten while it waits': [
+        ('consumer/worker/grants.c', "        look_for_key(w, l, m);\n", "")
+    ],
     'gate ignores waiters': [
         ("queue/lua/gate.lua", "if paused or (waiting and waiting[i]) then", "if paused then")
     ],
@@ -973,6 +976,7 @@ MODE = {
 # because random runs meet that situation too seldom, or because the mutant breaks no promise and
 # only costs more.
 TEST = {
+    'a record without a key is forgotten while it waits': 'tests/sim/sim_meta a_record_without_a_key_waits_in_redis',
     'keys that have moved are taken for absent': 'tests/lua/test_migrating',
     'the first epoch tells for all what is new': 'tests/lua/test_gate_lane',
     'done only under a live lease': 'tests/lua/test_settle',
