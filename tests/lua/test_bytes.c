@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that no call to a script keeps Redis busy for long, whatever waits: 64 lanes with messages
- * of half a megabyte, partitions with thousands of segments, and more. The simulation bounds
- * exactly what a call reads and hands over (tests/sim/world/bytes.c); here a real Redis shows how
- * long a call takes. Other programs share the machine, so of several runs only the shortest counts,
- * and of each run only the smaller of two times: the time that Redis measured, and the CPU time of
- * the server. */
+/* Tests that no call to a script blocks Redis for long, even in extreme cases: 64 lanes with
+ * messages of half a megabyte, partitions with thousands of segments, and more. The simulation
+ * bounds exactly what a call reads and returns (tests/sim/world/bytes.c). In this test, a real
+ * Redis shows how long a call takes. Other programs share the machine, so each call is made several
+ * times and only the shortest run counts. Of each run, only the smaller of two times counts: the
+ * time measured by Redis, and the CPU time of the server. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -29,8 +29,8 @@ static void eval(struct lt *l, const char *script) {
     freeReplyObject(r);
 }
 
-/* Fills lists as if gate had parked the messages: message m of lane k has the identity orders/1
- * with offset 8k + m. */
+/* Fills the waiting lists of 64 lanes as if gate had parked eight messages in each: message m of
+ * lane k is orders/1/(8k + m). */
 static void fill(struct lt *l) {
     eval(l, "local body = string.rep('x', 500000)\n"
             "for k = 0, 63 do\n"
@@ -72,8 +72,8 @@ static int64_t spent_us(struct lt *l) {
     return n;
 }
 
-/* Returns the CPU time of all threads of the server, which is never less than the CPU time of the
- * calls. */
+/* Returns the CPU time that all threads of the Redis server have used. Its growth during a call is
+ * an upper bound of the CPU time of the call. */
 static int64_t cpu_us(struct lt *l) {
     clockid_t clock;
     struct timespec t;
@@ -117,13 +117,13 @@ static void claim_all(struct lt *l) {
     l->want = 64, l->reserve = 64;
     lt_claim(l, m, LANES);
     assert_non_null(strchr(l->answers, 'N'));
-    /* the lanes that do not fit into the call get a new hint */
+    /* Lanes that exceed the limits of the call are answered with 'B' and get a new hint. */
     assert_non_null(strchr(l->answers, 'B'));
     assert_true(lt_int(l, "LLEN " LT_TAG "ready") > 0);
 }
 static void none_due(struct lt *l) {
     free_all(l);
-    /* all messages become due one minute from now */
+    /* Make all messages due one minute from now. */
     eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n"
             "for o = 0, 511 do redis.call('HSET', '" LT_TAG
             "tries:orders:1:0', o, '1 1 ' .. due) end");
@@ -238,12 +238,13 @@ static void floors(struct lt *l) {
     key(l, "epoch"), key(l, "floor");
     arg(l, l->epoch);
     for (int p = 1; p <= 3; p++) lt_addf(&l->args, "orders:%d", p), arg(l, "67108864"), arg(l, "0");
-    /* only the first of the three partitions is complete after this call */
+    /* After this call, only the segments of the first of the three partitions are deleted
+     * completely. */
     assert_string_equal(lt_run(l), "1");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"),
                      0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:2:4095"), 1);
-    /* the next call continues with this segment */
+    /* The hash `sweep` contains the segment at which the next call will continue. */
     assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0");
 }
 static void quarantine(struct lt *l) {
@@ -251,8 +252,8 @@ static void quarantine(struct lt *l) {
             "state:orders:1:' .. s, 4095, '\\0') end");
     lt_int(l, "HSET " LT_TAG "epoch not_before 99999999999999");
 }
-/* Calls repair with as much as one call may carry: 1,024 ranges with 4,096 offsets in all, where
- * each range lies in another page (64 bytes). */
+/* Calls repair with the largest input that is allowed: 1,024 ranges with 4,096 offsets in total.
+ * Each range is in a page of its own. */
 static void repair(struct lt *l) {
     struct lt_range ranges[1024];
     for (int i = 0; i < 1024; i++)
@@ -285,8 +286,7 @@ static void page(struct lt *l) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor"), key(l, "wait:160");
     arg(l, "0"), arg(l, "32");
     lt_run(l);
-    /* with the third message the reply exceeds 1 MiB, so this message is the last one in the
-     * reply */
+    /* The reply contains three messages, because the third makes it larger than 1 MiB. */
     assert_int_equal(l->reply->elements, 1 + 4 * 3);
 }
 static void look(struct lt *l) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests claim, which takes lanes that hints say may be runnable. */
+/* Tests the script claim, which takes the lanes named by hints. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -85,7 +85,7 @@ static void my_own_claim_is_handed_over_again(void **state) {
     assert_string_equal(lt_waiting(l, message(1)), "0/1");
 }
 
-/* If all messages of a lane are finished already, and the caller itself holds the lane, claim frees
+/* Tests that claim releases a lane whose messages are all finished, even if the caller itself holds
  * the lane. */
 static void my_own_empty_lane_is_let_go(void **state) {
     struct lt *l = *state;
@@ -103,7 +103,7 @@ static void an_empty_lane_is_no_more(void **state) {
     assert_string_equal(claim1(l, "k", "t1"), "E");
     assert_false(in_lanes(l));
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
-    /* this call has not used up a fence */
+    /* claim has used no fence, because it granted nothing */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "fence"), 0);
 }
 
@@ -134,7 +134,7 @@ static void waiting_duplicates_are_dropped_and_counted(void **state) {
     park(l, a);
     park(l, b);
     park(l, c);
-    /* message b has recorded the id itself, so b is not a duplicate */
+    /* The id was recorded by message b itself, so b is not a duplicate. */
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2");
     struct lt_msg claims[] = {message(0), c};
     assert_string_equal(lt_claim(l, claims, 2), "NE");
@@ -187,15 +187,15 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     assert_true(left > 200000 && left <= 300000);
     assert_int_equal(score(l), earliest);
     assert_string_equal(lt_waiting(l, message(1)), "0/1 0/2");
-    l->skip = false; /* with retry.order block, due times are ignored */
+    /* Choose retry.order block, in which due times are ignored. */
+    l->skip = false;
     lt_free_lock(l, message(1));
     assert_string_equal(claim1(l, "k", "t1"), "N");
     assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
-/* A due time may lie too far ahead, because Redis' clock went back after the time was set. Such a
- * due time is ignored. The stored length of the backoff shows whether a due time is too far
- * ahead. */
+/* If Redis' clock was set back, the due time of a message may be too far ahead. claim detects this
+ * by the stored length of the backoff, and ignores such a due time. */
 static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt *l = *state;
     l->skip = true;
@@ -210,11 +210,12 @@ static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt_msg m = lt_with(message(2), "done", "next");
     m.token = "t1";
     lt_settle(l, &m, 1);
-    /* the attempts of the finished head were removed together with the head */
+    /* claim has removed the number of attempts of the finished head together with the head. */
     assert_int_equal(lt_int(l, "HLEN " LT_TAG "tries:orders:0:0"), 2);
 }
 
-/* If there are more finished heads than a call may remove, the rest waits for the next hint. */
+/* Tests a lane with more finished heads than one call may remove: the remaining heads are removed
+ * when the lane's next hint is claimed. */
 static void dropping_has_a_bound(void **state) {
     struct lt *l = *state;
     struct lt_msg m = message(5);
@@ -227,7 +228,7 @@ static void dropping_has_a_bound(void **state) {
     lw_buf_free(&e);
     lt_floor(l, "orders:0", 6, 0);
     assert_string_equal(claim1(l, "k", "t1"), "B");
-    /* one call removes only some of the finished heads */
+    /* The call has removed only a limited number of the finished heads. */
     assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024);
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
@@ -239,7 +240,8 @@ static void hints_leave_claimed(void **state) {
     struct lt *l = *state;
     lt_int(l, "RPUSH " LT_TAG "claimed:w new mid old1 old2");
     park(l, message(1));
-    l->taken = 2; /* the two oldest hints, which are at the right end of the list, were taken */
+    /* The call takes the two oldest hints, which are at the right end of the list `claimed`. */
+    l->taken = 2;
     claim1(l, "k", "t1");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 2);
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w 1"), "mid");
@@ -279,8 +281,8 @@ static void a_full_batch(void **state) {
     }
 }
 
-/* A worker never names a lane twice in a call. If a call names a lane twice all the same, claim
- * finds the caller's own lock the second time, and grants the same head again, as after a lost
+/* Tests a call that names the same lane twice, which workers never do. When claim reaches the lane
+ * the second time, it finds the caller's own lock, and grants the same head again, as after a lost
  * reply. */
 static void a_doubled_hint_is_harmless(void **state) {
     struct lt *l = *state;
@@ -356,8 +358,9 @@ int main(void) {
         LT(a_broken_name_is_busy_for_that_lane_only),
         LT(is_refused_as_a_whole),
     };
-    /* A repeated call continues at the point where a limit stopped the first call, and removes
-     * other hints. Removing other hints is harmless, because tend makes lost hints again. */
+    /* These tests do not run in the variant in which each call is sent twice, because the second
+     * call changes more: it continues where a limit stopped the first call, or removes further
+     * hints. Removing them is harmless, because tend makes lost hints again. */
     const struct CMUnitTest once[] = {LT(dropping_has_a_bound), LT(hints_leave_claimed)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what the scripts cost Redis: the commands that they execute per message. Each command takes
- * about a microsecond of the single thread that all lanes share. */
+/* Tests how many commands the scripts execute in Redis per message. Each command takes about a
+ * microsecond of Redis' single thread. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 enum { BATCH = 64, PARTITIONS = 4, EACH = 8, LANES = BATCH / EACH };
-/* Each limit is the most commands that a call may execute: a fixed cost, plus a number per message
+/* Maximum number of commands that one call may execute: a fixed number, plus a number per message
  * or per lane. */
 enum {
     CALL_MOST = 20,
@@ -23,14 +23,14 @@ enum {
     LAST_MOST = 5 * LANES + CALL_MOST,
 };
 
-/* Returns how often a command was called since CONFIG RESETSTAT, from a line of INFO commandstats:
- * cmdstat_NAME:calls=N,… */
+/* Returns how often a command was called since CONFIG RESETSTAT. `line` is a line of INFO
+ * commandstats, which has the form cmdstat_NAME:calls=N,… */
 static int64_t calls_of(const char *line) {
     const char *calls = strstr(line, ":calls=");
     return calls ? atoll(calls + 7) : 0;
 }
-/* Returns true for commands that tests and workers send themselves; all other commands were called
- * by scripts. */
+/* Returns true for the commands that tests and workers send directly. Scripts call all other
+ * commands. */
 static bool from_outside(const char *line) {
     static const char *const names[] = {"evalsha", "script|load", "script|flush",
                                         "config|", "info",        "time"};
@@ -38,8 +38,9 @@ static bool from_outside(const char *line) {
         if (strncmp(line + strlen("cmdstat_"), names[i], strlen(names[i])) == 0) return true;
     return false;
 }
-/* Returns how many commands scripts executed. TIME is not counted, because the tests call it as
- * well; instead 1 is added, because each script that is counted here calls TIME once. */
+/* Returns how many commands one script has executed. TIME is counted as one call, since each script
+ * that is counted calls TIME once. The calls of TIME in INFO are ignored, because the tests call
+ * TIME as well. */
 static int64_t commands_in_script(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "INFO commandstats");
     assert_non_null(r);
@@ -52,8 +53,8 @@ static int64_t commands_in_script(struct lt *l) {
     return n;
 }
 
-/* Makes `each` messages for each of `n` lanes. The messages of a lane are neighbours in `m` and
- * come from one partition. */
+/* Makes n * each messages in `m`: `each` messages for each of `n` lanes. The messages of a lane are
+ * neighbours in `m` and belong to one partition. */
 static void make_batch(struct lt_msg *m, char (*lanes)[24], int n, int each, int64_t first_offset) {
     for (int i = 0; i < n; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
@@ -68,7 +69,8 @@ static void assert_at_most(const char *what, int64_t n, int n_messages, int64_t 
                   (double)n / n_messages);
     if (n > most) fail_msg("%s: %" PRId64 " commands, more than %" PRId64, what, n, most);
 }
-/* subtracts 1, because the test support reads the fence */
+/* Like commands_in_script(), but without the one command with which the test support reads the
+ * fence. */
 static int64_t counted(struct lt *l) { return commands_in_script(l) - 1; }
 
 static void answered(const struct lt *l, const char *cycle, int n) {
@@ -76,8 +78,8 @@ static void answered(const struct lt *l, const char *cycle, int n) {
     assert_int_equal(l->answers[n], 0);
 }
 
-/* With one message per lane and no waiters, each message costs one SET and a share of the call's
- * fixed cost. */
+/* Tests batches with one message per lane and no waiting messages: gate then costs one SET per
+ * message and a fixed number of commands per call, and settle only the fixed number. */
 static void gate_and_settle_without_waiters(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];
@@ -91,12 +93,13 @@ static void gate_and_settle_without_waiters(void **state) {
     lt_settle(l, m, BATCH);
     int64_t settle = commands_in_script(l);
     answered(l, "L", BATCH);
-    assert_true(gate > BATCH); /* this shows that commands of scripts are counted at all */
+    /* Check that commands of scripts are counted at all. */
+    assert_true(gate > BATCH);
     assert_at_most("gate", gate, BATCH, GATE_MOST);
     assert_at_most("settle", settle, BATCH, SETTLE_MOST);
 }
 
-/* Several messages of one lane in a row cost one SET in all. */
+/* Tests that several consecutive messages of one lane cost only one SET in total. */
 static void several_messages_of_a_lane(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];
@@ -117,7 +120,8 @@ static void several_messages_of_a_lane(void **state) {
     assert_at_most("settle, 8 of a lane", settle, BATCH, SETTLE_MOST);
 }
 
-/* Counts the cost of messages that are parked, claimed, and then handed over eight at a time. */
+/* Counts the commands for messages that are parked, claimed, and then handed over in groups of
+ * eight. */
 static void parked_and_drained(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[2 * BATCH], claims[LANES];

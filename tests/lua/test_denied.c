@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* If the user lacks a right, the script ends with an error. The script never takes the error for a
- * key of the wrong type or for a missing message. Once the right is granted, the same call does its
- * work. */
+/* Tests scripts whose Redis user lacks the right to a command. The script must end with an error,
+ * and must not mistake the error for a key of the wrong type or a missing message. When the right
+ * is granted, the same call must do its work. */
 #include "tests/support/lanes.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static void take(struct lt *l, const char *right) {
     assert_string_equal(lt_text(l, "ACL SETUSER lane %s", right), "OK");
 }
 
-/* Makes the call without the right, which must fail, and then with the right. */
+/* Makes the call without the right to `command`, which must fail, and then with this right. */
 #define DENIED(l, command, call, answer)      \
     do {                                      \
         take(l, "-" command);                 \

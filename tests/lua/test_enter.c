@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests enter: joining an epoch and starting one. */
+/* Tests the script enter, by which workers join the epoch of a shard or start a new one. */
 #include "tests/support/lanes.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static struct lt_entered entered(struct lt *l, struct lt_enter e) {
     return out;
 }
 
-/* Empties the server and enters the epoch "a". */
+/* Deletes all data on the server, and then enters the epoch "a". */
 static struct lt_entered fresh(struct lt *l) {
     lt_text(l, "FLUSHALL");
     return entered(l, caller("a"));
@@ -58,8 +58,8 @@ static void joins_an_epoch(void **state) {
     assert_true(b.first);
 }
 
-/* Makes a caller whose node got the slot from another node; `from` is the life of the data on that
- * other node. */
+/* Returns the arguments of a caller whose node got the slot from another node. `from` is the life
+ * of the data on that other node. */
 static struct lt_enter mover(const char *candidate, const char *life, const char *from) {
     struct lt_enter e = caller(candidate);
     e.life = life;
@@ -77,7 +77,7 @@ static void moved_whole_keeps_the_epoch(void **state) {
     assert_int_equal(b.not_before_ms, 5);
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "there");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch history"), "b/7");
-    /* callers that come later need not know of the move */
+    /* A later caller joins the epoch without naming the life of the data on the other node. */
     assert_string_equal(entered(l, mover("c", "there", "")).id, "a");
 }
 
@@ -118,20 +118,22 @@ static void the_patient_change_nothing(void **state) {
     e.patient = true;
     assert_string_equal(lt_enter(l, &e, &out), "UNVOUCHED");
     lt_assert_unchanged(l, before, true);
-    /* this life is one that the data has had before, so the caller joins the epoch */
+    /* The caller finds the life with which the data was recorded, so it joins the epoch. */
     e.life = "life";
     assert_string_equal(entered(l, e).id, "a");
-    lt_text(l, "FLUSHALL"); /* the server has no data, so the caller starts an epoch */
+    /* A server without data has no epoch, so the caller starts one. */
+    lt_text(l, "FLUSHALL");
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* The clock of the node that had the slot before may have been behind. So a quarantine that began
- * at that node must end later by the clock of the new node. */
+/* The clock of the slot's previous node may have been behind. So a quarantine that began at that
+ * node must end later by the clock of the new node. */
 static void a_quarantine_moves_along(void **state) {
     struct lt *l = *state;
     struct lt_entered a = fresh(l), b = entered(l, mover("b", "there", "life"));
     assert_string_equal(b.id, "a");
-    /* leaves room for a test that sends the call twice */
+    /* The end of the quarantine may be postponed twice, since some variants of the test send each
+     * call twice. */
     assert_true(b.not_before_ms > a.not_before_ms &&
                 b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4));
 }
@@ -152,8 +154,8 @@ static void another_life_is_another_epoch(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* A replica was attached to the same process, which was never a replica itself. The life of the
- * data goes on, and the new name of this life (its replication id) is stored. */
+/* A replica has been attached to the server, so the server has a new replication id, but it was
+ * never a replica itself. The life of its data continues, and enter stores the new id. */
 static void another_name_of_the_same_life_is_joined(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -164,15 +166,17 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e.life = "attached", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "a");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "attached");
-    e.history = ""; /* older versions, and servers that hide their history, report no history */
+    /* Older versions, and servers that hide it, report no history. */
+    e.history = "";
     assert_string_equal(entered(l, e).id, "a");
     e.life = "other";
-    /* an unknown history does not count as the same history */
+    /* If the life differs and the history is unknown, a new epoch begins. */
     assert_string_equal(entered(l, e).id, "b");
     e = caller("c");
     e.life = "other", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "b");
-    e.life = "back", e.history = "run/517"; /* the server was a replica in the meantime */
+    /* A changed number in the history shows that the server was a replica meanwhile. */
+    e.life = "back", e.history = "run/517";
     assert_string_equal(entered(l, e).id, "c");
     e = caller("d");
     e.life = "back again", e.history = "run2/517";
@@ -188,7 +192,9 @@ static void an_epoch_that_jumped_ends_once(void **state) {
     struct lt_entered b = entered(l, e);
     assert_string_equal(b.id, "b");
     assert_quarantine(&b, LT_TTL_MS);
-    e.candidate = "c"; /* another worker has seen the same jump */
+    /* Another worker reports the same jump, so it joins the epoch that was started because of
+     * it. */
+    e.candidate = "c";
     assert_string_equal(entered(l, e).id, "b");
 }
 
@@ -197,7 +203,8 @@ static void a_moved_clock_is_another_epoch(void **state) {
     fresh(l);
     struct lt_enter e = caller("b");
     e.host = "h2";
-    e.offset_ms = LT_TTL_MS / 4; /* a clock has not jumped if it is off by no more than this */
+    /* A quarter of the TTL is the largest difference that does not count as a jump of the clock. */
+    e.offset_ms = LT_TTL_MS / 4;
     assert_string_equal(entered(l, e).id, "a");
     e = caller("c");
     e.offset_ms = -LT_TTL_MS / 4;
@@ -206,10 +213,11 @@ static void a_moved_clock_is_another_epoch(void **state) {
     struct lt_entered c = entered(l, e);
     assert_string_equal(c.id, "c");
     assert_quarantine(&c, LT_TTL_MS);
-    /* host h2 measured its difference to the clock of Redis before the jump, so this difference is
-     * deleted */
+    /* The difference between the clocks of host h2 and Redis was measured before the jump, so enter
+     * has deleted it. */
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)");
-    assert_string_equal(entered(l, caller("d")).id, "d"); /* the clock has jumped back */
+    /* Redis' clock has jumped back, which is a jump like any other. */
+    assert_string_equal(entered(l, caller("d")).id, "d");
     e.candidate = "x";
     e.offset_ms = LT_TTL_MS / 4;
     assert_string_equal(entered(l, e).id, "d");
@@ -224,7 +232,7 @@ static void a_far_new_host_is_another_epoch_once(void **state) {
     assert_string_equal(entered(l, e).id, "b");
     e.candidate = "c";
     assert_string_equal(entered(l, e).id, "b");
-    /* by the clock of host h1, the clock of Redis has not jumped */
+    /* Compared with the clock of host h1, Redis' clock has not jumped, so h1 joins the epoch. */
     assert_string_equal(entered(l, caller("d")).id, "b");
 }
 
@@ -249,7 +257,8 @@ static void another_schema_is_refused(void **state) {
     e.life = "another";
     assert_refused(l, e, "shards", "1");
     e = caller("b");
-    e.field = "group"; /* a caller adds a new field to the schema */
+    /* The first caller that has a new field of the schema adds it. */
+    e.field = "group";
     e.value = "g";
     assert_string_equal(entered(l, e).id, "a");
     e.value = "h";
@@ -280,8 +289,9 @@ static void a_quarantine_too_long_is_cut(void **state) {
                 b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS + GRACE_MS);
 }
 
-/* A wiped Redis has forgotten longer leases of which a caller still knows. The quarantine that this
- * caller begins lasts as long as those leases, but later quarantines do not. */
+/* Redis was wiped and no longer knows of earlier, longer leases, but a caller does. The quarantine
+ * that this caller starts lasts as long as those leases. Later quarantines last as long as the
+ * current TTL. */
 static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -290,7 +300,7 @@ static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt_entered a = entered(l, e);
     assert_quarantine(&a, 5 * LT_TTL_MS);
     assert_int_equal(a.ttl_ms, LT_TTL_MS);
-    /* joining an epoch never shortens its quarantine */
+    /* A caller that joins an epoch never shortens its quarantine. */
     assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms);
     lt_text(l, "FLUSHALL");
     struct lt_entered c = entered(l, caller("c"));
@@ -302,21 +312,23 @@ static void a_quarantine_under_way_grows(void **state) {
     struct lt_entered a = fresh(l);
     struct lt_enter e = caller("b");
     e.old_ms = LT_TTL_MS;
-    /* both quarantines end at the same time */
+    /* The caller's earlier leases have ended when the present quarantine ends, so the quarantine is
+     * not prolonged. */
     assert_int_equal(entered(l, e).not_before_ms, a.not_before_ms);
     e.old_ms = 3 * LT_TTL_MS;
     struct lt_entered b = entered(l, e);
     assert_string_equal(b.id, "a");
     assert_int_equal(b.not_before_ms, a.not_before_ms + 2 * LT_TTL_MS);
     assert_int_equal(entered(l, e).not_before_ms, b.not_before_ms);
-    /* the quarantine is over, and leases can be granted */
+    /* The quarantine is over and leases may have been granted, so the quarantine is not
+     * prolonged. */
     lt_int(l, "HSET " LT_TAG "epoch not_before 5");
     e.old_ms = 9 * LT_TTL_MS;
     assert_int_equal(entered(l, e).not_before_ms, 5);
 }
 
-/* Redis restarts during a long quarantine, and the first caller knows of no earlier leases. The
- * rest of the old quarantine still counts. */
+/* Redis restarts during a long quarantine, and the first caller after that knows of no earlier
+ * leases. The new quarantine must last at least as long as the rest of the old one. */
 static void the_rest_of_a_quarantine_counts_in_the_next(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -335,7 +347,7 @@ static void scores_too_far_ahead_are_cut(void **state) {
     struct lt_entered a = fresh(l);
     lt_text(l, "ZADD " LT_TAG "lanes 5 early %lld late", (long long)a.now_ms + 3600000);
     entered(l, caller("b"));
-    /* joining an epoch does not change the score of a lane */
+    /* A caller that joins an epoch does not change the scores in the zset `lanes`. */
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000);
     struct lt_enter e = caller("b");
     e.life = "another";
@@ -357,8 +369,8 @@ static void the_fence_only_rises(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), "500");
 }
 
-/* Fences grow even if Redis' clock is behind all fences handed out so far. lt_gate() checks that
- * each fence is above all earlier fences. */
+/* Fences grow even if Redis' clock is behind all fences used so far. lt_gate() checks that each
+ * fence is larger than all earlier fences. */
 static void fences_rise_over_a_wipe(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "fence 8000000000000000");
@@ -372,7 +384,8 @@ static void fences_rise_over_a_wipe(void **state) {
     snprintf(l->epoch, sizeof l->epoch, "b");
     assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE");
     lt_int(l, "HSET " LT_TAG "epoch not_before 0");
-    /* nobody has reported a commit of the group */
+    /* The quarantine of a first run lasts until a worker has reported a commit of the consumer
+     * group. */
     assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE");
     lt_int(l, "HDEL " LT_TAG "epoch first");
     assert_string_equal(lt_gate(l, &m, 1), "R");

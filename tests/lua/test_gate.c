@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests gate: a message runs at once, waits, or is known to be finished. */
+/* Tests the script gate, which decides whether a message runs at once, waits, or is finished
+ * already. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -35,7 +36,7 @@ static void the_fence_is_the_time_in_us_at_least(void **state) {
     uint64_t before_us = (uint64_t)lt_now_ms(l) * 1000;
     gate1(l, lt_msg(0, 1, "k", "t1"));
     assert_true(l->fence >= before_us);
-    /* the next fence exceeds the last fence, even if the clock is behind the last fence */
+    /* The next fence is larger than the last one, even if the clock is behind the last fence. */
     lt_text(l, "SET " LT_TAG "fence 8000000000000000");
     l->reserve = 5;
     gate1(l, lt_msg(0, 2, "j", "t2"));
@@ -53,7 +54,7 @@ static void a_locked_lane_parks(void **state) {
     assert_int_equal(lt_state(l, m), 1);
     assert_string_equal(lt_lock(l, m), "t1");
     int64_t due = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")), now = lt_now_ms(l);
-    /* tend will look at the lane when the lease has ended */
+    /* The lane's score is the time at which the lease ends; tend looks at the lane then. */
     assert_true(due > now && due <= now + LT_TTL_MS);
     assert_string_equal(gate1(l, lt_msg(1, 7, "k", "t3")), "W");
     assert_string_equal(lt_waiting(l, m), "0/2 1/7");
@@ -79,8 +80,7 @@ static void a_paused_lane_parks(void **state) {
     assert_string_equal(gate1(l, m), "W");
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_true(in_lanes(l, "k"));
-    /* with on_busy `drop`, messages of a busy lane are dropped, and messages of a paused lane are
-     * parked */
+    /* With queue.on_busy `drop`, messages of a paused lane are still parked, and not dropped. */
     l->drop = true;
     assert_string_equal(gate1(l, lt_msg(0, 2, "k", "t2")), "W");
     assert_string_equal(gate1(l, lt_msg(0, 3, "j", "t3")), "R");
@@ -104,7 +104,7 @@ static void my_own_lock_runs_again(void **state) {
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 100000");
     assert_string_equal(gate1(l, m), "R");
     assert_true(lt_int(l, "PTTL " LT_TAG "lock:k") > 100000);
-    /* the caller's token t1 is only a prefix of the holder's token */
+    /* Token t1 is a prefix of the holder's token t12, but not the same token. */
     assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W");
     assert_string_equal(lt_lock(l, m), "t12");
 }
@@ -119,12 +119,12 @@ static void finished_is_finished(void **state) {
     lt_int(l, "LPUSH " LT_TAG "wait:c x");
     assert_string_equal(lt_gate(l, m, 4), "DDWR");
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
-    /* a message that is marked as waiting is not parked again */
+    /* The message that is already marked as waiting is not parked a second time. */
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:c"), 1);
 }
 
-/* The message's mark says that the message waits, but somebody has deleted the waiting list, or
- * Redis has evicted it. */
+/* A message is marked as waiting, but the waiting list was deleted by an operator or evicted by
+ * Redis. gate treats the message as new. */
 static void what_lost_its_list_is_new(void **state) {
     struct lt *l = *state;
     const struct lt_msg m = lt_msg(0, 6, "c", "t1");
@@ -133,8 +133,8 @@ static void what_lost_its_list_is_new(void **state) {
     assert_true(lt_int(l, "XLEN " LT_TAG "vanished") >= 1);
 }
 
-/* The caller believed that the lane has waiting messages, but this message is alone in the list, so
- * gate reports that the list vanished. */
+/* The caller says that the lane has waiting messages. gate parks a message and finds no other in
+ * the waiting list, so it reports that the list vanished. */
 static void a_list_made_anew_is_told(void **state) {
     struct lt *l = *state;
     gate1(l, lt_msg(0, 1, "c", "t1"));
@@ -153,7 +153,7 @@ static void below_the_floor_is_finished(void **state) {
     const struct lt_msg m[] = {lt_msg(0, 999, "a", "t1"), lt_msg(0, 1000, "b", "t1"),
                                lt_msg(1, far_offset - 1, "c", "t1"),
                                lt_msg(1, far_offset, "d", "t1"), lt_msg(2, 0, "e", "t1")};
-    /* a message below the floor is not parked even while its lane is busy */
+    /* A message below the floor is finished, so it is not parked even if its lane is busy. */
     gate1(l, lt_msg(3, 1, "a", "x1"));
     assert_string_equal(lt_gate(l, m, 5), "DRDRR");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
@@ -173,11 +173,11 @@ static void attempts_are_told(void **state) {
 static void a_recorded_business_id_is_a_duplicate(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:5");
-    /* a key of another Redis type counts as if no message had recorded the id */
+    /* A key of another Redis type counts as if no message had recorded the business id. */
     lt_int(l, "LPUSH " LT_TAG "dedup:broken x");
     struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 7, "c", "t1"),
                          lt_msg(0, 8, "d", "t1")};
-    /* message m[1] has recorded the business id itself, so it is no duplicate */
+    /* Message m[1] has recorded the business id itself, so it is not a duplicate. */
     m[0].dedup = m[1].dedup = "id-1";
     m[2].dedup = "id-2";
     m[3].dedup = "broken";
@@ -207,8 +207,8 @@ static void segments_meet_at_their_borders(void **state) {
     assert_string_equal(lt_waiting(l, m[7]), "0/1099511644159");
 }
 
-/* The states of a batch are read at once, from its lowest to its highest offset, in whatever order
- * the messages come. */
+/* gate reads the states from the lowest to the highest offset of a batch at once. The messages may
+ * come in any order. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
     const struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"),
@@ -219,8 +219,8 @@ static void offsets_come_in_any_order(void **state) {
     assert_string_equal(lt_gate(l, m, 4), "DDDR");
 }
 
-/* Calls gate with the largest batch: 256 messages of 8 partitions with two segments each. Every
- * third lane is busy, and some messages are finished. */
+/* Calls gate with the largest batch: 256 messages of 8 partitions, in two segments per partition.
+ * Every third lane is busy, and some messages are finished. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
@@ -314,7 +314,8 @@ static void the_quarantine_admits_nothing(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
     assert_refused(l, "QUARANTINE");
-    l->off_ms = LT_TTL_MS; /* JUMP is answered first, even during the quarantine */
+    /* gate answers JUMP before QUARANTINE if both apply. */
+    l->off_ms = LT_TTL_MS;
     assert_refused(l, "JUMP");
     l->off_ms = 0;
     lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l));
@@ -353,8 +354,10 @@ int main(void) {
         LT(the_quarantine_admits_nothing),
         LT(maxmemory_refuses_all_of_it),
     };
-    /* a repeated call would report the list once more */
+    /* This test does not run in the variant in which each call is sent twice, because the second
+     * call would report the vanished list again. */
     const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)};
-    /* at maxmemory gate is refused, which only the last test expects */
+    /* The variant at maxmemory is left out, because gate is then refused. One of the tests covers
+     * this. */
     return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE) + LT_RUN(once, LT_PLAIN | LT_FLUSHED);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests gate with several messages of a lane in one call. The first unfinished message decides for
- * all messages, which keep their order. */
+/* Tests calls of gate with several messages of a lane. The first unfinished message of a lane
+ * decides what happens to all of them, and they keep their order. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -23,7 +23,8 @@ static void a_free_lane_runs_all_of_them(void **state) {
     const struct lt_msg m[] = {message(1), message(2), message(3), lt_msg(0, 4, "j", "t1"),
                                lt_msg(1, 9, "j", "t1")};
     assert_string_equal(lt_gate(l, m, 5), "RAARA");
-    /* in each lane, the fences count up from the first fence that the call reserved */
+    /* In each lane, the fences of the messages are consecutive, beginning with the first fence that
+     * the call reserved. */
     for (int i = 0; i < 5; i++)
         assert_true(lt_fence(l, i) == l->fence + (uint64_t)(i < 3 ? i : i - 3));
     char value[64];
@@ -64,7 +65,9 @@ static void finished_ones_are_told_wherever_they_stand(void **state) {
     lt_set_state(l, m[2], 3);
     lt_int(l, "HSET " LT_TAG "floor orders:0 0");
     assert_string_equal(lt_gate(l, m, 5), "DRDAA");
-    assert_true(lt_fence(l, 3) == l->fence + 1); /* only grants use up fences */
+    /* Message 4 is the second one granted and has the second fence, because finished messages use
+     * none. */
+    assert_true(lt_fence(l, 3) == l->fence + 1);
     lt_free_lock(l, m[0]);
     lt_floor(l, "orders:0", 5, 0);
     assert_string_equal(lt_gate(l, m, 5), "DDDDR");
@@ -112,7 +115,8 @@ static void one_that_waits_sends_the_rest_behind_it(void **state) {
     busy(l, "k");
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "W");
-    /* the lane looks free now, but message 1 still waits */
+    /* Delete the lock and the entry in `lanes`, so that the lane looks free, although message 1
+     * still waits. */
     lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "lanes");
     assert_string_equal(lt_gate(l, m, 3), "WWW");
     assert_string_equal(lt_waiting(l, m[0]), "0/1 0/2 0/3");
@@ -136,14 +140,16 @@ static void without_envelopes_the_first_asks_for_them(void **state) {
     assert_false(in_lanes(l, "k"));
     const struct lt_msg mixed[] = {bare(message(2)), bare(message(6)), lt_msg(0, 4, "j", "t1"),
                                    lt_msg(0, 5, "j", "t1")};
-    /* in one call, one lane comes with envelopes and the other without */
+    /* In one call, the messages of one lane have envelopes, and those of the other lane have
+     * none. */
     assert_string_equal(lt_gate(l, mixed, 4), "EGRA");
     const struct lt_msg again[] = {message(2), message(6)};
     assert_string_equal(lt_gate(l, again, 2), "WW");
     assert_string_equal(lt_waiting(l, again[0]), "0/2 0/6");
 }
 
-/* Makes the usual call, with one message per lane, and with neither envelopes nor counts. */
+/* Makes the most frequent kind of call: one message per lane, without envelopes and without
+ * counts. */
 static void one_each_without_envelopes(void **state) {
     struct lt *l = *state;
     busy(l, "k");
@@ -192,23 +198,25 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     l->drop = true;
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
-    lt_free_lock(l, m[0]); /* the lock of message 1 is gone, as after the death of its worker */
+    /* Delete the lock of message 1, as if its worker had died. */
+    lt_free_lock(l, m[0]);
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
-    /* message 1 stays with its worker, behind message 7, which is running */
+    /* Message 1 was granted before, so it is not dropped. It stays with its worker, behind message
+     * 7, which runs. */
     assert_string_equal(lt_gate(l, again, 3), "RGX");
     again[1].token = again[2].token = "t3";
-    /* in a call without message 7, message 1 is parked */
+    /* In a call without message 7, message 1 finds the lane busy and is parked. */
     assert_string_equal(lt_gate(l, again + 1, 2), "WD");
     assert_string_equal(lt_waiting(l, m[0]), "0/1");
     assert_int_equal(lt_state(l, m[0]), 1);
-    /* the messages behind message 1 in the same call are dropped */
+    /* Messages 2 and 3 were never granted, so they are dropped while the lane is busy. */
     assert_string_equal(lt_gate(l, m + 1, 2), "XX");
 }
 
-/* Messages older than the epoch may have been granted in an earlier epoch, so they are not dropped.
- * When a call has told Redis from which offset on all messages are new, later calls need not repeat
- * this offset. */
+/* Messages older than the epoch may have been granted in an earlier epoch, so gate does not drop
+ * them. A call can tell Redis the offset from which on all messages are new; later calls do not
+ * have to repeat this offset. */
 static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     struct lt *l = *state;
     busy(l, "k");
@@ -220,20 +228,21 @@ static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(5)}, 1), "X");
     l->new_from = -1;
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(6)}, 1), "X");
-    /* this stored value belongs to an earlier epoch */
+    /* Store an offset that was valid in another epoch, which gate must ignore. */
     freeReplyObject(redisCommand(l->admin, "HSET " LT_TAG "new_from orders:0 %s", "another 0"));
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(7)}, 1), "W");
 }
 
-/* The caller already runs a message of the lane, so the call neither takes the lane nor parks
- * messages. The caller keeps the messages that are not dropped. */
+/* The caller already runs a message of the lane, and only asks which of the following messages are
+ * dropped. The call neither takes the lane nor parks messages. The caller keeps the messages that
+ * are not dropped. */
 static void behind_a_run_only_drops_are_asked_for(void **state) {
     struct lt *l = *state;
     l->drop = true;
     struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
     lt_free_lock(l, m[0]);
-    /* message 2 runs now, because message 1 was granted before */
+    /* Message 2 is granted, as the lock of message 1 was deleted. */
     assert_string_equal(lt_gate(l, m + 1, 1), "R");
     struct lt_msg ask[] = {bare(message(1)), bare(message(3)), bare(message(4))};
     for (int i = 0; i < 3; i++) ask[i].token = "t9", ask[i].behind = true;
@@ -244,8 +253,8 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     assert_string_equal(lt_waiting(l, m[0]), "");
 }
 
-/* The first call took the lane, but its answer was lost, and other workers parked messages in the
- * meantime. When the call is sent again, its messages are granted again. */
+/* A call takes the lane, but its answer is lost, and other workers park messages meanwhile. When
+ * the call is sent again, its messages are granted again. */
 static void my_own_lane_with_waiters_runs_again(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2)}, other[] = {message(7), message(8)};
@@ -260,14 +269,15 @@ static void my_own_lane_with_waiters_runs_again(void **state) {
     char value[64];
     snprintf(value, sizeof value, "t1:%" PRIu64, l->fence);
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
-    lt_int(l, "SADD " LT_TAG "paused k"); /* a pause between the two calls makes no difference */
+    /* Pausing the lane between the two calls makes no difference. */
+    lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(lt_gate(l, m, 2), "RA");
     assert_string_equal(lt_gate(l, other, 2), "WW");
     assert_string_equal(lt_waiting(l, m[0]), "0/7 0/8");
 }
 
-/* A new owner of the partition parked the second message before the first call was sent again. The
- * repeated call still grants that message, in its place. */
+/* The answer of a call is lost, and the partition's new owner parks the second message of the call.
+ * When the call is sent again, it still grants that message, in the same order. */
 static void mine_is_granted_though_another_parked_it(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2), message(3)}, parked = message(2);
@@ -276,7 +286,7 @@ static void mine_is_granted_though_another_parked_it(void **state) {
     assert_string_equal(lt_gate(l, &parked, 1), "W");
     assert_string_equal(lt_gate(l, m, 3), "RAA");
     const struct lt_item item = {.done = m, .n_done = 3, .mode = 'n', .want = 1};
-    /* when the message is settled, its copy in the list is removed, too */
+    /* When the second message is settled, its copy in the waiting list is removed as well. */
     assert_string_equal(lt_settle_items(l, &item, 1), "L");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k"), 0);
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
@@ -294,8 +304,8 @@ static void a_token_that_mine_begins_with_is_not_mine(void **state) {
     }
 }
 
-/* The second message may be a duplicate of the first, but this is known only when the first message
- * is done, so the two messages run one at a time. */
+/* Messages with business ids are granted one at a time, because a message may be a duplicate of the
+ * one before it, which is known only when that one is done. */
 static void with_business_ids_one_runs_at_a_time(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:5:5");
@@ -337,14 +347,14 @@ static void a_broken_name_is_bad_for_that_lane_only(void **state) {
     assert_string_equal(lt_gate(l, m, 7), "RABGBBR");
     for (int i = 0; i < 7; i++) assert_int_equal(lt_state(l, m[i]), 0);
     assert_false(in_lanes(l, "c"));
-    /* gate has other code for a lane that stands in `lanes`, so this test also uses such a lane,
-     * b */
+    /* Add lane b to the zset `lanes`, because gate executes different code for lanes in this
+     * zset. */
     lt_int(l, "ZADD " LT_TAG "lanes 5 b");
     assert_string_equal(lt_gate(l, m + 2, 2), "BG");
 }
 
-/* Calls gate with the largest batch, in which every lane has several messages. Envelopes and ids of
- * one lane must not be taken for envelopes and ids of the next lane. */
+/* Calls gate with the largest batch, in which every lane has several messages. gate must not
+ * mistake envelopes and ids of one lane for those of the next. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 4, N = LT_BATCH_MAX * EACH };
@@ -366,7 +376,8 @@ static void a_full_batch(void **state) {
     }
 }
 
-/* Uses as many messages of one lane as one byte can count. */
+/* Tests a call with 127 messages of one lane, the largest number that fits into the byte for the
+ * count. */
 static void many_messages_of_a_lane(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[127];
@@ -385,8 +396,8 @@ static void many_messages_of_a_lane(void **state) {
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 127);
 }
 
-/* Fences grow whether a lock is released or expires. The test support checks that no two calls get
- * the same fence. */
+/* Tests that fences grow when a lock is released and when it expires. The test support checks that
+ * no two calls get the same fence. */
 static void fences_grow_over_release_and_expiry(void **state) {
     struct lt *l = *state;
     const struct lt_msg m[] = {message(1), message(2), message(3)};
@@ -415,7 +426,7 @@ static void a_wiped_server_goes_on_above(void **state) {
     for (int i = 0; i < 3; i++) {
         lt_text(l, "FLUSHALL");
         lt_int(l, "HSET " LT_TAG "epoch id %s not_before 0", l->epoch);
-        /* lt_gate() checks that the fence is above all earlier fences */
+        /* lt_gate() checks that each fence is larger than all earlier fences, even after a wipe. */
         assert_string_equal(lt_gate(l, &m, 1), "R");
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the scripts hold and break: how a command takes a lane's lock, and how an operator ends a
- * lock (`latchwork lock exec -c`, `lock break -c`). */
+/* Tests the script hold, with which a command takes a lane's lock (`latchwork lock exec -c`), and
+ * the script break, with which an operator ends a lock (`lock break -c`). */
 #include "tests/support/lanes_build.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* This fence is larger than any clock time, so that the next fence can only be larger by 1. */
+/* A fence larger than any clock time, so that the fence after it is larger by exactly 1. */
 #define FENCE_FAR 8000000000000000
 enum { MOST_FENCES = 64 };
 
@@ -18,8 +18,8 @@ enum { MOST_FENCES = 64 };
 
 static bool paused_too;
 
-/* Calls hold. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. With H, checks that the fence
- * is above all fences that were reserved before. */
+/* Calls the script hold. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. If the answer is
+ * "H", checks that the fence is larger than all fences reserved before. */
 static const char *hold(struct lt *l, struct lt_msg m) {
     lt_begin(l, &lw_script_hold);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "fence");
@@ -47,7 +47,7 @@ static int64_t number_in(const struct lt *l) {
     return l->reply->element[1]->integer;
 }
 
-/* Breaks a lock. Returns the value that the lock had, or "" if nobody held it. */
+/* Calls the script break. Returns the value that the lock had, or "" if the lane had no lock. */
 static const char *break_lock(struct lt *l, const char *lane, const char *by) {
     static const char *const names[] = {"epoch", "lanes", "fence", "ready", "audit"};
     lt_begin(l, &lw_script_break);
@@ -95,7 +95,7 @@ static void a_free_lane_is_held(void **state) {
     m = lt_msg_bytes(0, 1, lw_bytes("\0}\xff", 3), "me");
     assert_string_equal(hold(l, m), "H");
     assert_holds(l, m);
-    /* no message waits for the lane, so the lane is not in `lanes` */
+    /* No message waits in the lane, so hold does not add the lane to the zset `lanes`. */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
 }
 
@@ -110,7 +110,7 @@ static void its_fence_is_above_all_that_a_call_reserved(void **state) {
     assert_string_equal(hold(l, b), "H");
     assert_int_equal(l->fence, reserved + 1);
     uint64_t mine = l->fence;
-    /* the worker's next fences are above the fence of the command */
+    /* The fences that the worker gets later are larger than the command's fence. */
     assert_string_equal(lt_gate(l, &c, 1), "R");
     assert_true(lt_fence(l, 0) > mine);
 }
@@ -123,13 +123,14 @@ static void a_held_lane_is_busy(void **state) {
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) > 1000 && number_in(l) <= LT_TTL_MS);
     lt_assert_unchanged(l, before, true);
-    /* a message waits for its retry, and nobody holds the lane until then */
+    /* During the backoff of a message no worker holds the lane, but the lane is still busy. */
     lt_text(l, "SET " LT_TAG "lock:k backoff PX 60000");
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) <= 60000);
     lt_text(l, "SET " LT_TAG "lock:k left-behind");
     assert_string_equal(hold(l, me), "B");
-    assert_int_equal(number_in(l), -1); /* the lock has no TTL, so it never ends by itself */
+    /* hold reports that the lock has no TTL, so that it would never expire. */
+    assert_int_equal(number_in(l), -1);
 }
 
 static void the_other_way_round_messages_wait(void **state) {
@@ -140,7 +141,8 @@ static void the_other_way_round_messages_wait(void **state) {
     assert_string_equal(lt_claim(l, &m, 1), "B");
     assert_holds(l, me);
     lt_free_lock(l, me);
-    assert_string_equal(hold(l, me), "H"); /* a command does not wait behind messages in the lane */
+    /* A command takes a free lane even if messages wait in it. */
+    assert_string_equal(hold(l, me), "H");
     assert_string_equal(lt_waiting(l, m), "0/1");
     lt_free_lock(l, me);
     assert_string_equal(lt_claim(l, &m, 1), "N");
@@ -153,12 +155,13 @@ static void mine_already_is_held_anew(void **state) {
     assert_string_equal(hold(l, m), "H");
     uint64_t first = l->fence;
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 500");
-    /* the first answer was lost, and the lane is paused before the call is sent again */
+    /* The answer of the first call was lost, and the lane is paused before the call is sent
+     * again. */
     lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(hold(l, m), "H");
     assert_true(l->fence > first);
     assert_holds(l, m);
-    /* the caller's token is only a prefix of the holder's token */
+    /* The caller's token is a prefix of the holder's token, but not the same token. */
     assert_string_equal(hold(l, like_mine), "B");
 }
 
@@ -166,7 +169,8 @@ static void another_epoch_is_lost(void **state) {
     struct lt *l = *state;
     struct lt_msg m = lt_msg(0, 1, "k", "me");
     snprintf(l->epoch, sizeof l->epoch, "other");
-    l->off_ms = 10 * LT_TTL_MS; /* hold checks the epoch first */
+    /* The clock has jumped as well, but hold checks the epoch first. */
+    l->off_ms = 10 * LT_TTL_MS;
     char *before = lt_dump(l, true);
     assert_string_equal(hold(l, m), "LOST");
     lt_assert_unchanged(l, before, true);
@@ -235,7 +239,8 @@ static void nobody_held_it(void **state) {
     lt_int(l, "ZADD " LT_TAG "lanes 1 k");
     char *before = lt_dump(l, true);
     assert_string_equal(break_lock(l, "k", "anna"), "");
-    lt_assert_unchanged(l, before, true); /* the call has made no new fence, hint or audit entry */
+    /* Breaking a lock that does not exist makes no new fence, hint or audit entry. */
+    lt_assert_unchanged(l, before, true);
 }
 
 static void the_holder_is_stale_from_then_on(void **state) {
@@ -248,7 +253,7 @@ static void the_holder_is_stale_from_then_on(void **state) {
     char value[96];
     lt_value(l, "worker", value, sizeof value);
     assert_string_equal(break_lock(l, "k", "anna"), value);
-    /* the new fence is above all fences that the worker may use under its lease */
+    /* The new fence is larger than all fences that the worker may use under its lease. */
     assert_int_equal(l->fence, reserved + 1);
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_lock(l, other), "worker");
@@ -267,7 +272,8 @@ static void what_waits_goes_on(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 1);
     int64_t score = strtoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"), NULL, 10);
-    /* if nobody claims the lane, tend looks at it again after this time */
+    /* The lane's score is the time at which tend makes a new hint, in case that no worker claims
+     * the lane before. */
     assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000);
     assert_string_equal(lt_claim(l, &wait, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
@@ -303,7 +309,7 @@ static void a_backoff_ends(void **state) {
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     m.token = "worker2";
-    /* the next claim gets the message at once, and its attempt is counted */
+    /* The next claim gets the message without a backoff, and its attempt was counted. */
     assert_string_equal(lt_claim(l, &m, 1), "N");
     assert_int_equal(lt_attempts(l, 0), 1);
 }
@@ -324,7 +330,8 @@ static void the_audit_says_who_and_what(void **state) {
     lt_text(l, "SET " LT_TAG "lock:k worker:17");
     break_lock(l, "k", "anna@example");
     redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "audit - +");
-    assert_int_equal(r->elements, 1); /* the audit has one entry, even if the call was sent twice */
+    /* The audit has only one entry, even in the variant in which each call is sent twice. */
+    assert_int_equal(r->elements, 1);
     const redisReply *f = r->element[0]->element[1];
     char fence[24];
     snprintf(fence, sizeof fence, "%" PRIu64, l->fence);
@@ -373,7 +380,8 @@ int main(void) {
         T(the_audit_says_who_and_what),
         T(the_audit_is_bounded_and_never_in_the_way),
     };
-    /* at maxmemory hold is refused, which another test checks */
+    /* The tests of hold do not run in the variant at maxmemory, because hold is then refused.
+     * Another test checks that. */
     int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE);
     return failed + LT_RUN(of_break, LT_ALL);
 }

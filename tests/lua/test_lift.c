@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lift, which ends the quarantine of a first run. The tests also show that gate and tend do
- * nothing in a first run until a commit of the group is known. */
+/* Tests the script lift, which ends the quarantine of a first run. Even after that, gate and tend
+ * do nothing until a worker has reported a commit of the consumer group. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the scripts on two nodes of a real cluster, while a slot migrates from one to the other key
- * by key. A script that runs at the source during that time either gives the answer that it would
- * give with all keys in place, or fails. It never takes a key that has moved for one that never
- * existed. When all keys are together again, a repetition of the call has the effect that the call
- * would have had without the move, whatever the first attempt has written.
+/* Tests the scripts on two nodes of a real cluster, while a slot migrates from one node to the
+ * other, key by key. A script that runs at the source during the migration either fails, or gives
+ * the same answer as with all keys in place. It must not treat a key that has moved as one that
+ * does not exist. When all keys are together again, repeating the call must have the same effect as
+ * if there had been no migration, no matter what the first attempt has written.
  *
- * Each scene is tried with each of its keys moved alone, with all keys but one moved, and with
+ * Each scene is tried with each of its keys moved alone, with all keys except one moved, and with
  * random sets of keys moved (LW_SEED). */
 #include "tests/support/lanes_build.h"
 #include "tests/support/server_process.h"
@@ -22,7 +22,8 @@
 enum { KEYS_MAX = 64, BY_CHANCE = 8, OK_TRIES = 400, NODE_ID = 41 };
 
 struct nodes {
-    struct lt *l; /* the source node of the move, which owns all slots at first */
+    /* Access to the source node of the migration, which owns all slots at first. */
+    struct lt *l;
     struct lw_test_redis *target;
     redisContext *to;
     int source_port, target_port;
@@ -149,7 +150,7 @@ static void set_up(struct nodes *n, const struct scene *s) {
     s->before(n->l);
 }
 
-/* Returns everything that the nodes store, with each time replaced by '#'. */
+/* Returns all data of both nodes as text, in which each time is replaced by '#'. */
 static char *stored(struct nodes *n) {
     char *text = lt_dump(n->l, false), *to = text;
     for (const char *p = text; *p;) {
@@ -165,8 +166,8 @@ static char *stored(struct nodes *n) {
 
 static char *copy(const char *text) { return lw_memdup(text, strlen(text) + 1); }
 
-/* Calls the script with all keys in place and returns its answer. Sets *after to what the nodes
- * store after the call. */
+/* Calls the scene's script with all keys in place, and returns its answer. Sets *after to the data
+ * of the nodes after the call. */
 static char *expected(struct nodes *n, const struct scene *s, char **after, size_t *n_keys) {
     set_up(n, s);
     redisReply *keys = keys_of(n, n->l->admin);
@@ -179,13 +180,14 @@ static char *expected(struct nodes *n, const struct scene *s, char **after, size
 }
 
 static bool is_of_the_cluster(const char *text) {
-    /* this is Valkey's text of the error */
+    /* The last two texts are errors of scripts: the first is that of Redis, the second is that of
+     * Valkey. */
     return !strncmp(text, "TRYAGAIN ", 9) || !strncmp(text, "ASK ", 4) ||
            strstr(text, "access a non local key") ||
            strstr(text, "undeclared keys were accessed during rehashing of the slot");
 }
 
-/* Moves the keys in `which`, and then calls the script. */
+/* Moves the keys whose bits are set in `which`, and then calls the scene's script. */
 static void try_one(struct nodes *n, const struct scene *s, uint64_t which, const char *want,
                     const char *after) {
     struct lt *l = n->l;
@@ -247,10 +249,10 @@ static void settle_one(struct lt *l, struct lt_msg m, const char *outcome) {
     lt_settle(l, &it, 1);
 }
 
-/* Lane a is held, one of its messages is done and two wait. Lane b is free, two messages wait in
- * it, and its hint was popped. Lane c has a message that was tried once. The scene also has keys
- * that seldom exist, because a script that asks for a missing key fails, and so would never do what
- * the scene is about. */
+/* Prepares lanes for a scene. Lane a is held: one of its messages is done and two wait. Lane b is
+ * free: two messages wait, and its hint was popped. Lane c has a message that was tried once. The
+ * scene also creates keys that seldom exist, because a script that accesses a missing key fails
+ * during a migration, and would not get as far as the scene requires. */
 static void busy(struct lt *l) {
     const struct lt_msg c = lt_msg(1, 9, "c", "t3"), c_again = lt_with(c, "retry", "next");
     gate_one(l, of_a(0, "t1")), settle_one(l, of_a(0, "t1"), "done");

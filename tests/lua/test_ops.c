@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests edit, hold, job, look, page and wake, which are scripts of operators: every answer, and
- * what each script leaves in Redis. test_ops_move.c tests put and drop. */
+/* Tests the operators' scripts edit, hold, job, look, page and wake: every answer, and what each
+ * script leaves in Redis. test_ops_move.c tests put and drop. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -30,7 +30,7 @@ static void park(struct lt *l, int first, int last) {
 }
 static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 
-/* Returns the elements of the answer as one text, joined by '|'. */
+/* Returns the elements of the script's answer as one text, joined by '|'. */
 static const char *joined(struct lt *l) {
     assert_int_equal(l->reply->type, REDIS_REPLY_ARRAY);
     size_t n = 0;
@@ -55,7 +55,7 @@ static const char *edit(struct lt *l, const char *id, const char *was, const cha
     arg(l, id), arg(l, was), arg(l, is), arg(l, who), arg(l, at);
     return lt_run(l);
 }
-/* Returns all fields of the only dead letter in Redis as one text. */
+/* Returns all fields of the only dead letter in Redis, as one text. */
 static const char *letter(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "dead - +");
     assert_int_equal(r->elements, 1);
@@ -88,7 +88,8 @@ static void an_edit_of_what_is_no_more(void **state) {
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * reason r envelope e1"));
     char *before = lt_dump(l, true);
     assert_string_equal(edit(l, "1-1", "e1", "e2", "me", "11"), "0");
-    /* another operator has edited the letter first, so this edit changes nothing */
+    /* The dead letter no longer has the envelope that this operator saw, so the edit changes
+     * nothing. */
     assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0");
     lt_assert_unchanged(l, before, true);
 }
@@ -117,7 +118,7 @@ static const char *go_on(struct lt *l, const char *what, const char *token, cons
 static void jobs_are_numbered_and_run_alone(void **state) {
     struct lt *l = *state;
     assert_string_equal(begin(l, "a", "1", ""), "1");
-    /* the same call is sent again, as after a lost answer */
+    /* The same call sent again, as after a lost answer, does not begin a second job. */
     assert_string_equal(begin(l, "a", "1", ""), "1");
     assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");
     assert_string_equal(go_on(l, "renew", "a", "1"), "1");
@@ -128,10 +129,11 @@ static void jobs_are_numbered_and_run_alone(void **state) {
     assert_string_equal(lt_text(l, "HGET " LT_TAG "job:1 state"), "end");
     assert_string_equal(begin(l, "b", "1", ""), "2");
     go_on(l, "end", "b", "2");
-    /* another shard knows of higher job numbers */
+    /* The caller has seen a job number 9 in another shard, so the new job has at least this
+     * number. */
     assert_string_equal(begin(l, "c", "9", ""), "9");
     assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
-    /* the audit has six entries, because jobs began four times and ended twice */
+    /* The audit has six entries, for four begins and two ends of jobs. */
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6);
 }
 
@@ -139,7 +141,8 @@ static void a_job_goes_on(void **state) {
     struct lt *l = *state;
     assert_string_equal(begin(l, "a", "1", ""), "1");
     assert_string_equal(begin(l, "b", "1", "1"), "BUSY|1");
-    /* the process that ran the job was killed, and the lease of the job expired */
+    /* Delete the lease of the job, as if the process that ran the job had been killed and the lease
+     * had expired. */
     lt_int(l, "DEL " LT_TAG "job");
     assert_string_equal(begin(l, "b", "1", "1"), "1");
     assert_string_equal(lt_text(l, "GET " LT_TAG "job"), "1 b");
@@ -151,7 +154,9 @@ static void a_job_goes_on(void **state) {
 static void a_job_that_was_silent(void **state) {
     struct lt *l = *state;
     begin(l, "a", "1", "");
-    lt_int(l, "DEL " LT_TAG "job"); /* the lease of the job expired, but no other job has begun */
+    /* Delete the lease of the job, as if it had expired. No other job has begun, so it can be
+     * renewed. */
+    lt_int(l, "DEL " LT_TAG "job");
     assert_string_equal(go_on(l, "renew", "a", "1"), "1");
     assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");
     lt_int(l, "DEL " LT_TAG "job");
@@ -163,8 +168,8 @@ static void a_job_that_was_silent(void **state) {
     assert_true(left > 20000 && left <= 30000);
 }
 
-/* The record of a job must expire before the marks of its replays. If the job could be resumed
- * without these marks, it would put the messages once more. */
+/* The record of a job must expire before the marks of its replays. If a job could be resumed when
+ * the marks are gone, it would put its messages into their lanes a second time. */
 static void a_record_goes_before_the_marks(void **state) {
     struct lt *l = *state;
     enum { MARKS_S = 604800 };
@@ -175,7 +180,7 @@ static void a_record_goes_before_the_marks(void **state) {
     go_on(l, "renew", "a", "1");
     go_on(l, "end", "a", "1");
     begin(l, "a", "1", "1");
-    /* the TTL counts from the beginning of the job */
+    /* The TTL of the job's record still counts from the first beginning of the job. */
     assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100);
 }
 
@@ -186,7 +191,8 @@ static const char *look(struct lt *l, int n, const char *const *lanes) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor");
     for (int i = 0; i < n; i++) arg(l, lanes[i]);
     lt_run(l);
-    return strchr(joined(l), '|') + 1; /* the result leaves out the time, which comes first */
+    /* Leave out the first element, which is the time. */
+    return strchr(joined(l), '|') + 1;
 }
 static const char *look_at_k(struct lt *l) { return look(l, 1, (const char *const[]){"k"}); }
 
@@ -195,7 +201,7 @@ static void look_tells_of_lanes(void **state) {
     assert_string_equal(look(l, 2, (const char *const[]){"k", "x"}), "0|||0||0|0|0|||0||0|0");
     park(l, 1, 3);
     assert_string_equal(look_at_k(l), "3|1 orders 0 1 0 5 5 1 0 0 2||0||0|0");
-    /* a finished message that is still in the list counts as an element */
+    /* A finished message that is still in the waiting list counts in the length of the list. */
     lt_set_state(l, message(1), 2);
     lt_text(l, "SET " LT_TAG "lock:k w.1:5");
     lt_int(l, "SADD " LT_TAG "paused k");
@@ -277,7 +283,7 @@ static void wake_hints_where_something_may_run(void **state) {
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > 5);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "paused"), 0);
     lt_int(l, "SADD " LT_TAG "paused k");
-    /* the holder goes on by itself, so the script makes no hint */
+    /* The lane has a holder, which will look at the lane itself, so wake makes no hint. */
     lt_text(l, "SET " LT_TAG "lock:k w.1:5");
     assert_string_equal(wake(l), "RN");
     assert_int_equal(hints(l), 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests put and drop, which are scripts of operators that move messages: every answer, and what
- * each script leaves in Redis. */
+/* Tests the operators' scripts put and drop, which move messages: every answer, and what each
+ * script leaves in Redis. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -15,8 +15,8 @@
 struct put {
     const char *lane;
     int64_t offset, replay;
-    const char *original, *entry; /* NULL stands for an empty argument of the script */
-    /* text that is sent instead of an envelope; NULL: an envelope is sent */
+    const char *original, *entry; /* two optional arguments of the script; NULL: empty */
+    /* The text that is sent instead of an envelope. NULL: a valid envelope is sent. */
     const char *text;
 };
 
@@ -68,7 +68,7 @@ static const char *drop(struct lt *l, const struct drop *m, size_t n, int ahead,
     }
     return lt_run(l);
 }
-/* Drops the offsets from `first` to `last` of lane k. */
+/* Calls drop for the offsets from `first` to `last` of lane k. */
 static const char *drop_range(struct lt *l, int first, int last, int ahead, const char *dry) {
     struct drop m[64];
     for (int i = 0; i <= last - first; i++) m[i] = (struct drop){"k", NULL, first + i};
@@ -89,7 +89,7 @@ static void hold(struct lt *l, const char *value) {
 static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")); }
 static int replay_state(struct lt *l, int64_t offset, int64_t replay) {
-    /* the dump has a line that names the mark and says that it expires */
+    /* Find the mark's line in the dump, which also says that the mark expires. */
     char *bytes = lt_dump(l, true);
     char name[80];
     snprintf(name, sizeof name, "state:orders:0#%" PRId64 ":%" PRId64 " string expires ", replay,
@@ -111,13 +111,14 @@ static void put_into_a_free_lane_hints(void **state) {
     int64_t from = lt_now_ms(l);
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    /* the replay waits, and the mark of a replay expires */
+    /* The replay is marked as waiting, and this mark expires. */
     assert_int_equal(replay_state(l, 3, 7), 1);
     assert_int_equal(lt_state(l, message(3)), 0);
     assert_int_equal(hints(l), 1);
     assert_true(score(l) >= from + LT_HANDOFF_MS && score(l) <= lt_now_ms(l) + LT_HANDOFF_MS);
     char *before = lt_dump(l, true);
-    /* the same call is sent again, as after a lost answer or when a job is resumed */
+    /* The same call sent again, as after a lost answer or when a job is resumed, changes
+     * nothing. */
     assert_string_equal(lt_call_again(l), "A");
     lt_assert_unchanged(l, before, true);
 }
@@ -130,12 +131,13 @@ static void put_stands_behind_those_that_wait(void **state) {
                             {.lane = "other", .offset = 20000}};
     assert_string_equal(put(l, m, 3, "any", ""), "PPP");
     assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/9 0/8");
-    /* the time at which tend will look at the lane has not changed */
+    /* put has not changed the lane's score, which is the time at which tend will look at the
+     * lane. */
     assert_int_equal(score(l), 5);
-    assert_int_equal(hints(l), 1); /* the only hint is the hint of the other lane */
+    assert_int_equal(hints(l), 1); /* the only hint is that of lane `other` */
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "other");
     assert_int_equal(lt_state(l, message(20000)), 1);
-    /* unlike a replay's mark, the state of a Kafka record does not expire */
+    /* The mark of a Kafka record does not expire, unlike that of a replay. */
     assert_int_equal(lt_int(l, "TTL " LT_TAG "state:orders:0:1"), -1);
 }
 
@@ -165,13 +167,13 @@ static void put_leaves_out_what_is_known(void **state) {
     struct lt *l = *state;
     for (int s = 1; s <= 3; s++) {
         lt_set_state(l, message(s), s);
-        /* put leaves out an import that waits already or is finished */
+        /* put skips an import that already waits or is finished. */
         assert_string_equal(put1(l, s, 0), "A");
     }
     lt_int(l, "HSET " LT_TAG "floor orders:0 100");
     assert_string_equal(put1(l, 99, 0), "A");
     assert_string_equal(put1(l, 100, 0), "P");
-    /* a floor of the original partition does not apply to replays */
+    /* The floor of the original partition does not apply to replays. */
     assert_string_equal(put1(l, 99, 7), "P");
 }
 
@@ -206,7 +208,8 @@ static void put_takes_its_dead_letter_along(void **state) {
     m.offset = 4;
     assert_string_equal(put(l, &m, 1, "any", ""), "G");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    /* a replay with this number already waits, so the dead letter remains */
+    /* A replay of the message with this number already waits, so put does not delete the dead
+     * letter. */
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * envelope e reason r"));
     m.offset = 3;
     assert_string_equal(put(l, &m, 1, "any", ""), "A");
@@ -222,7 +225,7 @@ static void put_refuses_what_does_not_fit(void **state) {
     assert_string_equal(put(l, m, 3, "any", ""), "BBP");
     assert_int_equal(replay_state(l, 4, 7), 1);
     char *before = lt_dump(l, true);
-    /* a message that was not put gets no mark */
+    /* A message that put has refused has no mark, so a repeated call refuses it again. */
     assert_string_equal(put(l, m, 3, "any", ""), "BBA");
     lt_assert_unchanged(l, before, true);
 }
@@ -241,11 +244,13 @@ static void what_is_put_runs_once(void **state) {
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_claim(l, &k, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/3");
-    assert_string_equal(put1(l, 3, 7), "A"); /* the replay with this number already runs */
+    /* The replay with this number is already running, so put skips it. */
+    assert_string_equal(put1(l, 3, 7), "A");
     lt_free_lock(l, k);
     lt_text(l, "BITFIELD " LT_TAG "state:orders:0#7:0 SET u2 #3 2");
     assert_string_equal(lt_claim(l, &k, 1), "E");
-    assert_string_equal(put1(l, 3, 7), "A"); /* the replay with this number is already done */
+    /* The replay with this number is already done, so put skips it. */
+    assert_string_equal(put1(l, 3, 7), "A");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 0);
 }
 
@@ -262,7 +267,7 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
     char *before = lt_dump(l, true);
     assert_string_equal(drop_range(l, 1, 3, 64, ""), "DDD");
     lt_assert_unchanged(l, before, true);
-    /* the message stays in the list, and a later claim or settle passes over it */
+    /* The dropped message stays in the waiting list. A later claim or settle removes it. */
     assert_string_equal(drop_range(l, 5, 5, 64, ""), "X");
     assert_string_equal(lt_waiting(l, message(0)), "0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 4, 6, 64, ""), "XDX");
@@ -272,22 +277,23 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
 static void drop_leaves_what_the_holder_may_have(void **state) {
     struct lt *l = *state;
     park(l, 1, 6);
-    /* a finished message does not count as one that the holder may have */
+    /* Message 2 is finished, so it does not count as one of the two heads that the holder may
+     * have. */
     lt_set_state(l, message(2), 2);
     hold(l, "w.1:5");
     assert_string_equal(drop_range(l, 1, 5, 2, ""), "HDHXX");
-    /* the heads that the holder has keep their places in the list */
+    /* The heads that the holder may have keep their places in the waiting list. */
     assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/3 0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 1, 6, 2, ""), "HDHDDX");
-    /* nobody holds the lane `other`, which the caller names */
+    /* The lane `other` has no holder, so its message is dropped. */
     assert_string_equal(drop(l, (struct drop[]){{"other", NULL, 1}}, 1, 2, ""), "X");
 }
 
 static void one_that_stands_twice_is_one(void **state) {
     struct lt *l = *state;
     park(l, 1, 1);
-    /* the message is in the list twice, because one owner put it back and the next owner parked
-     * it */
+    /* Message 1 is in the waiting list twice, as if one owner of its partition had put it back and
+     * the next owner had parked it. */
     park(l, 1, 3);
     hold(l, "w.1:5");
     assert_string_equal(drop_range(l, 1, 3, 2, ""), "HHX");
@@ -329,7 +335,7 @@ static void drop_of_replays(void **state) {
     struct lt *l = *state;
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(put1(l, 4, 7), "P");
-    /* the replay has waited for longer than the lifetime of its mark */
+    /* Delete the marks, as if the replays had waited for longer than the lifetime of the marks. */
     lt_int(l, "DEL " LT_TAG "state:orders:0#7:0");
     const struct drop m[] = {{"k", "orders:0#7", 4}};
     assert_string_equal(drop(l, m, 1, 64, ""), "X");
@@ -343,7 +349,8 @@ static void drop_of_replays(void **state) {
 static void drop_beside_names_of_another_type(void **state) {
     struct lt *l = *state;
     park(l, 1, 1);
-    lt_int(l, "LPUSH " LT_TAG "lock:k x"); /* a lock whose name holds another type counts as held */
+    /* A lock key that has another Redis type counts as a held lock. */
+    lt_int(l, "LPUSH " LT_TAG "lock:k x");
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "H");
     lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "wait:k");
     hold(l, "w.1:5");
@@ -353,8 +360,8 @@ static void drop_beside_names_of_another_type(void **state) {
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
 }
 
-/* A holder settles its heads while messages behind them are dropped: only the heads that it
- * finished are removed from the list. */
+/* A holder settles its heads after messages behind them were dropped. Only the heads that the
+ * holder finished are removed from the list. */
 static void drop_under_a_holder_that_settles(void **state) {
     struct lt *l = *state;
     struct lt_msg k = message(0), done[3] = {message(1), message(2), message(3)};
@@ -395,7 +402,7 @@ static void at_maxmemory(void **state) {
     struct lt *l = *state;
     park(l, 1, 2);
     lt_text(l, "CONFIG SET maxmemory 1");
-    /* at maxmemory Redis refuses put, as it refuses gate */
+    /* At maxmemory, Redis refuses put, because put needs memory, and still executes drop. */
     assert_string_equal(put1(l, 3, 7), "-OOM");
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
     lt_text(l, "CONFIG SET maxmemory 0");

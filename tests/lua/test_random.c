@@ -2,10 +2,10 @@
 /* Makes random calls of gate, settle, claim and floor, lets leases expire, pauses lanes and wipes
  * servers, and compares the results with a small model of a lane: its list, its lock and the states
  * of its messages. After each call the answers, lists, locks and states must equal those of the
- * model. Three promises must hold whatever the model says: a state never goes down, a waiting
+ * model. Three promises are checked independently of the model: a state never goes down, a waiting
  * message is in its lane's list, and no finished message is granted.
  *
- * LW_SEED: the only seed to run; a failed run prints its seed. */
+ * LW_SEED: the only seed to run. A failed run prints its seed. */
 #include "queue/codes.h"
 #include "tests/support/lanes.h"
 
@@ -28,21 +28,21 @@ enum {
     STEPS = 250,
     SEEDS = 6
 };
-/* Returns an offset for message o. The offsets are so far apart that one read of a segment does not
- * cover them all. */
+/* Returns the offset of message number o. The offsets are so far apart that a script needs several
+ * reads of a segment for all of them. */
 static int64_t offset_of(int o) { return o < 30 ? FIRST + o : 16384 + (int64_t)(o - 30) * 120; }
 
 struct id {
     int part, o;
 };
-struct hold { /* holds what a worker knows of one hold */
+struct hold { /* what a worker knows of one of its holds */
     int token, n;
     bool of_heads;
     struct id msg[256];
     char value[96];
 };
 struct lane {
-    struct id list[LIST_MAX]; /* the lane's list, oldest message first */
+    struct id list[LIST_MAX]; /* the lane's waiting list, oldest message first */
     int n, holder;
     bool listed, paused;
     struct hold hold, stale[STALE_MAX];
@@ -52,11 +52,11 @@ struct world {
     struct lt *l;
     uint64_t seed;
     struct lane lane[LANES];
-    /* floor: all messages of the partition below this number are finished */
+    /* `state`, `tries`, `noted` and `was` have one element per message. floor[p]: all messages of
+     * partition p below this number are finished. */
     int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS],
         floor[PARTS];
-    /* per business id: number of the message that recorded the id (part * OFFSETS + o); -1: no
-     * message has */
+    /* For each business id: the message that recorded it, as part * OFFSETS + o. -1: none has. */
     int recorded[OFFSETS];
     int duplicates, tokens, step;
     bool dedup;
@@ -76,8 +76,8 @@ static const char *token_name(int token) {
     return token_names[token];
 }
 static int lane_of(struct id m) { return (m.o + m.part) % LANES; }
-/* A message shares its business id with one message of the other partition, which is in the same
- * lane, and with no other message. */
+/* Returns the number of the message's business id. Each message shares its id with exactly one
+ * message of the other partition, which is in the same lane. */
 static int dedup_of(struct id m) { return m.part == 0 ? m.o : (m.o + 1) % OFFSETS; }
 static struct lt_msg message(struct world *w, struct id m, int token) {
     struct lt_msg out = lt_msg(m.part, offset_of(m.o), lane_names[lane_of(m)], token_name(token));
@@ -106,8 +106,8 @@ static void drop_first(struct lane *k, int n) {
     k->n -= n;
 }
 
-/* Predicts the heads that heads.lua finds. Returns their number; -1 if the lane has no heads and
- * has ended. */
+/* Predicts which heads queue/lua/parts/heads.lua finds. Returns their number, or -1 if no
+ * unfinished message is left in the lane. */
 static int take_heads(struct world *w, struct lane *k, int want, int before, const struct id *after,
                       struct id *out) {
     for (int size = before + want;; size = 16) {
@@ -147,7 +147,7 @@ static int take_heads(struct world *w, struct lane *k, int want, int before, con
     }
 }
 
-/* Returns true if drop may discard the message. A message that was granted before is never
+/* Returns true if drop may discard the message. A message that was granted before must not be
  * dropped. */
 static bool may_drop(const struct world *w, struct id m) {
     return w->state[m.part][m.o] == 0 && !w->noted[m.part][m.o];
@@ -250,7 +250,7 @@ static void record_done(struct world *w, struct settle *s, bool held) {
     }
 }
 
-/* Predicts how settle goes on with a lane that the caller holds, and whose last message was not put
+/* Predicts what settle does with a lane that the caller holds, if the last message was not put
  * back. */
 static void expect_next(struct world *w, struct lane *k, struct settle *s, int token) {
     bool stop = k->paused && s->mode != '-';
@@ -331,7 +331,7 @@ static void check_lane(struct world *w, int i) {
     CHECK(w, listed == k->listed, "%s %s in lanes", lane_names[i], listed ? "is" : "is not");
 }
 
-/* Reads the states of all offsets as lt_state() does, but with one read per segment. */
+/* Reads the states of all offsets of partition p, with one read per segment. */
 static void read_states(struct world *w, int p, int *out) {
     memset(out, 0, OFFSETS * sizeof *out);
     for (int segment = 0; segment < 2; segment++) {
@@ -386,10 +386,12 @@ static void forget_hold(struct lane *k) {
     k->hold.n = 0;
 }
 static void take_hold(struct world *w, struct lane *k, int token, bool of_heads) {
-    forget_hold(k); /* the former hold is forgotten, because its lease has ended */
+    /* Forget the lane's earlier hold, whose lease has ended. */
+    forget_hold(k);
     k->hold.token = token;
     k->hold.of_heads = of_heads;
-    /* if the call was sent twice, it has used up a second set of fences */
+    /* In the variant in which each call is sent twice, the second call has reserved fences of its
+     * own, but the lock keeps the fence of the first call. */
     snprintf(k->hold.value, sizeof k->hold.value, "%s:%" PRIu64, token_name(token),
              w->l->fence - (w->l->variant == LT_TWICE ? 3 : 0));
 }
@@ -400,7 +402,7 @@ static void hold_add(struct hold *h, struct id m) {
 
 static struct id some_message(struct world *w, int lane) {
     struct id m;
-    /* offsets come roughly in ascending order */
+    /* Choose offsets in roughly ascending order. */
     do m = (struct id){pick(w, PARTS), w->step * (OFFSETS - 24) / STEPS + pick(w, 24)};
     while (lane_of(m) != lane);
     return m;
@@ -491,11 +493,11 @@ static void claim(struct world *w) {
     }
 }
 
-/* Makes a settle that a worker could send for this hold at this moment. */
+/* Makes a settle that a worker with this hold could send now. Returns false if there is none. */
 static bool make_settle(struct world *w, int lane, struct hold *h, struct settle *s) {
     static const char outcomes[] = "ddddddrbxs";
     *s = (struct settle){.outcome = 'd', .want = w->dedup ? 1 : 1 + pick(w, 5)};
-    bool more = h->n > 1 && chance(w, 40); /* some messages of the hold still run */
+    bool more = h->n > 1 && chance(w, 40); /* true: some messages of the hold still run */
     if (w->dedup) more = false;
     if (more) {
         s->n_done = pick(w, h->n);
@@ -546,7 +548,7 @@ static void after_settle(struct world *w, struct lane *k, struct hold *h, const 
     if (s->answer == 'N') h->of_heads = true;
     for (int i = 0; i < s->n_heads; i++) hold_add(h, s->heads[i]);
     if (s->answer == 'K' && !h->n) {
-        /* no message of the hold runs, so a worker would give the lane back */
+        /* The lane is kept, but no message of the hold runs, so a worker would release the lane. */
         lt_free_lock(w->l, lt_msg(0, 0, lane_names[k - w->lane], ""));
         k->holder = NOBODY;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests renew, which extends leases that the caller still has, and never takes a lock. */
+/* Tests the script renew, which extends leases that the caller still has, and never takes a
+ * lock. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -24,10 +25,11 @@ static void only_what_is_mine(void **state) {
     for (size_t i = 0; i < 5; i++) shorten(l, m[i]);
     lt_free_lock(l, m[1]);
     m[2].token = "other";
-    m[3].token = "t"; /* the caller's token is only a prefix of the holder's token */
+    /* The caller's token is a prefix of the holder's token, but not the same token. */
+    m[3].token = "t";
     assert_string_equal(lt_renew(l, m, 5), "10001");
     assert_true(left(l, m[0]) > 1000 && left(l, m[0]) <= LT_TTL_MS);
-    assert_int_equal(left(l, m[1]), -2); /* renew does not take an ended lease again */
+    assert_int_equal(left(l, m[1]), -2); /* renew has not taken the lock of an ended lease again */
     assert_true(left(l, m[2]) <= 1000);
     assert_true(left(l, m[3]) <= 1000);
     assert_true(left(l, m[4]) > 1000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests repair and floor. repair writes back what is known to be done; floor raises floors to
- * committed offsets and deletes the segments below them. */
+/* Tests the scripts repair and floor: repair writes back what workers know to be done, and floor
+ * raises floors to committed offsets and deletes the segments below them. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -118,11 +118,12 @@ static void another_epoch_is_lost(void **state) {
 static void floors_rise_and_never_sink(void **state) {
     struct lt *l = *state;
     assert_string_equal(lt_floor(l, tp, 0, 0), "OK");
-    assert_string_equal(floor_now(l), "0"); /* from now on Redis knows the floor */
+    assert_string_equal(floor_now(l), "0"); /* Redis has recorded the floor 0. */
     assert_string_equal(lt_floor(l, tp, 100, 0), "OK");
     assert_string_equal(lt_floor(l, tp, 99, 0), "OK");
     assert_string_equal(floor_now(l), "100");
-    quarantine(l); /* this test runs in the quarantine, in which commits continue */
+    /* Floors also rise during a quarantine, in which commits continue. */
+    quarantine(l);
     assert_string_equal(lt_floor(l, tp, 101, 0), "OK");
     assert_string_equal(floor_now(l), "101");
     assert_string_equal(lt_floor(l, "orders:4", far_offset, 0), "OK");
@@ -172,15 +173,16 @@ static void deleting_has_a_bound(void **state) {
 static void repairs_of_a_log_that_begins_late(void **state) {
     struct lt *l = *state;
     const int64_t first = far_offset / 16384;
-    fill_segment(l, first - 1); /* the script does not read segments below the floor */
+    /* This segment is below the first offset of the log, so repair does not access it. */
+    fill_segment(l, first - 1);
     fill_segment(l, first);
     lt_repair(l, tp, far_offset + 16384, far_offset + 7, NULL, 0);
     assert_true(has_segment(l, "state", first - 1));
     assert_false(has_segment(l, "state", first));
 }
 
-/* Checks that all segments below a floor are deleted, however far the floor rises, and that each
- * call deletes only a bounded number. */
+/* Checks that all segments below a floor are deleted, no matter how far the floor rises, and that
+ * each call deletes only a limited number of segments. */
 static void floors_that_leap(bool by_repair, struct lt *l) {
     static const int64_t some[] = {0, 1, 4095, 4096, 8191, 8192, 9998};
     lt_floor(l, tp, 1, 0);

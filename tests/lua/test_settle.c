@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests settle: what becomes of a message that is done, retried, given back or dead.
- * test_settle_next.c tests how the message's lane goes on. */
+/* Tests the script settle: what happens to a message that is done, retried, given back or dead.
+ * test_settle_next.c tests what happens to the lane of the message. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -20,8 +20,7 @@ static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready");
 static const char *tries(struct lt *l, int64_t offset) {
     return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset);
 }
-/* Checks that lane k has left no lock, no waiting list and no tries, and that no lane stands in
- * `lanes`. */
+/* Checks that Redis has no lock, waiting list and tries of lane k, and no zset `lanes`. */
 static void assert_idle(struct lt *l) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k " LT_TAG "wait:k " LT_TAG "lanes " LT_TAG
                                "tries:orders:0:0"),
@@ -51,7 +50,8 @@ static void done_counts_without_the_lease(void **state) {
     assert_int_equal(lt_state(l, m), 2);
     assert_string_equal(lt_lock(l, m), "t2");
     lt_free_lock(l, m);
-    assert_string_equal(settle1(l, other), "S"); /* settle finds that nobody holds the lane */
+    /* The lock has expired, so the lease is stale, but `done` is still recorded. */
+    assert_string_equal(settle1(l, other), "S");
     assert_int_equal(lt_state(l, other), 2);
 }
 
@@ -81,14 +81,14 @@ static void done_forgets_the_tries(void **state) {
     lt_claim(l, &again, 1);
     assert_string_equal(settle1(l, again), "L");
     assert_idle(l);
-    /* the lost lease makes no difference to the answer */
+    /* The tries of a message are removed even if its lease was lost before it was done. */
     struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next");
     run1(l, late);
     settle1(l, late);
     lt_free_lock(l, late);
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
-    /* these tries remain because another worker finished the message */
+    /* Store tries of a message that is done already, as if another worker had finished it. */
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0");
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
@@ -103,7 +103,8 @@ static void retry_counts_and_waits(void **state) {
     assert_string_equal(settle1(l, m), "L");
     assert_string_equal(lt_waiting(l, m), "0/1");
     assert_int_equal(lt_state(l, m), 1);
-    assert_string_equal(lt_lock(l, m), "backoff"); /* nobody holds the lane during a backoff */
+    /* During a backoff the lock has no holder, but the value `backoff`. */
+    assert_string_equal(lt_lock(l, m), "backoff");
     int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
     assert_true(left > 0 && left <= 200000);
     int64_t score = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"));
@@ -142,7 +143,8 @@ static void retries_keep_their_first_failure(void **state) {
     m.token = "t2";
     assert_string_equal(lt_claim(l, &m, 1), "N");
     assert_int_equal(lt_attempts(l, 0), 3);
-    assert_string_equal(settle1(l, m), "L"); /* the head that was given back is still in its list */
+    /* A head that is given back stays in the waiting list. */
+    assert_string_equal(settle1(l, m), "L");
     assert_string_equal(lt_waiting(l, m), "0/1");
     assert_string_equal(tries(l, 1), "4 12345 0");
 }
@@ -170,7 +172,7 @@ static void back_counts_no_try(void **state) {
     assert_int_equal(n_hints(l), 1);
 }
 
-/* If a handler gives its message back under a live lease, the lane rests. The lane rests even with
+/* If a handler gives its message back under a live lease, the lane rests. This is also true with
  * retry.order skip, which lets later messages pass only if a message has failed. */
 static void back_may_wait(void **state) {
     struct lt *l = *state;
@@ -243,8 +245,8 @@ static void sent_is_dead_elsewhere(void **state) {
     assert_idle(l);
 }
 
-/* Checks that a done message stays done, whatever a later settle reports of this message, because a
- * state never goes down. */
+/* Checks that a finished message stays finished, no matter which outcome a later settle reports for
+ * it, because a state never goes down. */
 static void assert_counts_as_done(struct lt *l, const char *outcome, int as, int want) {
     struct lt_msg m = lt_with(lt_msg(0, 50, "k", "t1"), outcome, "next");
     m.backoff_ms = 1000;
@@ -282,7 +284,8 @@ static void done_records_the_business_id(void **state) {
     int64_t left = lt_int(l, "TTL " LT_TAG "dedup:id-1");
     assert_true(left > 0 && left <= 1000);
     assert_string_equal(gate1(l, copy), "U");
-    run1(l, other); /* this message has no business id, so it cannot be a duplicate */
+    /* This message has no business id, so settle must not record an empty id. */
+    run1(l, other);
     settle1(l, other);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:"), 0);
 }
@@ -295,7 +298,8 @@ static void no_window_no_business_id(void **state) {
     settle1(l, m);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:id-1"), 0);
     l->window_s = 1000;
-    /* a dead message has had no effect, so a later message with the same id may run */
+    /* A dead message has had no effect, so settle does not record its business id, and a later
+     * message with the same id may run. */
     m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next");
     m.dedup = "id-2";
     run1(l, m);
@@ -315,8 +319,8 @@ static void the_first_id_stays(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:id-1"), "orders:0:2");
 }
 
-/* The states of a batch are read at once, from its lowest to its highest offset, in whatever order
- * the messages come. */
+/* settle reads the states from the lowest to the highest offset of a batch at once. The messages
+ * may come in any order. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"),
@@ -331,8 +335,8 @@ static void offsets_come_in_any_order(void **state) {
     assert_int_equal(n_dead(l), 1);
 }
 
-/* Calls settle with the largest batch: 256 lanes of 8 partitions, with two segments each, and with
- * every outcome. */
+/* Calls settle with the largest batch: 256 lanes with messages of 8 partitions, in two segments per
+ * partition, and with every outcome. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};
@@ -414,7 +418,8 @@ static void another_epoch_is_lost(void **state) {
     run1(l, lt_msg(0, 1, "a", "t1"));
     run1(l, lt_msg(0, 2, "b", "t2"));
     lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
-    assert_refused(l, "QUARANTINE"); /* no lease of this epoch can exist yet */
+    /* During a quarantine no lease of the epoch can exist, so settle is refused. */
+    assert_refused(l, "QUARANTINE");
     snprintf(l->epoch, sizeof l->epoch, "other");
     assert_refused(l, "LOST");
     lt_text(l, "FLUSHALL");

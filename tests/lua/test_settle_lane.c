@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests settle with several messages of a lane in one call, with messages named behind them, and
- * with several heads at once. */
+/* Tests calls of settle that contain several messages of a lane, name further messages, or ask for
+ * several heads. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -20,8 +20,8 @@ static const char *tries(struct lt *l, int64_t offset) {
 }
 
 enum { MOST = 80 };
-/* run_of() makes messages of n offsets, beginning at `first`, in an array that the next call with
- * the same `slot` overwrites. */
+/* run_of() makes n messages with the offsets from `first` on. The array has one part per purpose,
+ * and the next call with the same `slot` overwrites the messages. */
 enum { DONE, NAMED, CALLED };
 static struct lt_msg runs[3][MOST];
 static struct lt_msg *run_of(int slot, int64_t first, int n) {
@@ -34,7 +34,7 @@ static void gate_run(struct lt *l, int64_t first, int n) {
     lt_gate(l, m, (size_t)n);
     assert_int_equal(l->answers[0], 'R');
     assert_int_equal(strspn(l->answers, "RA"), n);
-    /* the TTL is short, so that an extension can be seen */
+    /* Shorten the TTL, so that the test can see whether settle extends it. */
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
 }
 static void park_run(struct lt *l, int64_t first, int n) {
@@ -49,8 +49,8 @@ static void park_run(struct lt *l, int64_t first, int n) {
 static const char *settle(struct lt *l, struct lt_item item) {
     return lt_settle_items(l, &item, 1);
 }
-/* Makes an item that reports n messages from offset `first`, of which the last has the given
- * outcome. */
+/* Makes an item that reports n messages from offset `first` on. The last of them has the given
+ * outcome, the others are done. */
 static struct lt_item item(int64_t first, int n, const char *outcome, char mode) {
     struct lt_item it = {
         .done = run_of(DONE, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};
@@ -111,7 +111,7 @@ static void the_last_of_the_heads_fails(void **state) {
     struct lt_item it = item(1, 2, "retry", 'n');
     runs[DONE][1].backoff_ms = 100000;
     assert_string_equal(settle(l, it), "L");
-    /* the message was put back once, and at its old place */
+    /* Message 2 was put back once, to its place before messages 3 and 4. */
     assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4");
     assert_string_equal(lt_lock(l, message(1)), "backoff");
     assert_int_equal(lt_state(l, message(1)), 2);
@@ -127,7 +127,7 @@ static void the_last_one_is_finished_already(void **state) {
         lt_set_state(l, message(2), 2);
         lt_set_state(l, message(1), 3);
         assert_string_equal(settle(l, item(1, 2, outcomes[i], 'n')), "L");
-        /* a state neither goes down nor changes from dead to done */
+        /* A state never goes down, and a dead message does not become done. */
         assert_int_equal(lt_state(l, message(1)), 3);
         assert_int_equal(lt_state(l, message(2)), 2);
         assert_string_equal(lt_waiting(l, message(1)), "");
@@ -135,8 +135,8 @@ static void the_last_one_is_finished_already(void **state) {
     }
 }
 
-/* If the lease is lost, only the first message is recorded as done. The present holder runs the
- * other messages again, in order, because an older effect must not be the last effect of a key. */
+/* If the lease was lost, settle records only the first message as done. The present holder runs the
+ * other messages again, in order, so that an older effect is never the last effect of a key. */
 static void without_the_lease_only_the_first_is_recorded(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -158,15 +158,16 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
     lt_setup(state);
     assert_string_equal(settle(l, item(1, 1, "dead", 'n')), "S");
     assert_int_equal(lt_state(l, message(1)), 0);
-    /* the first message was done, so it is recorded */
+    /* The second message is dead, but the first one was done and is recorded. */
     assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S");
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_int_equal(lt_state(l, message(2)), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead"), 0);
 }
 
-/* A lock whose value differs only in its fence belongs to the same hold, whose gate was sent twice.
- * A lock with any other value belongs to another hold. */
+/* If the value of the lock differs from the caller's only in the fence, the lock belongs to the
+ * caller's hold, because its gate was sent twice. A lock with another token belongs to another
+ * hold. */
 static void the_value_of_the_lock_decides(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -185,7 +186,7 @@ static void the_value_of_the_lock_decides(void **state) {
         it.value = cases[i].value;
         lt_text(l, "SET " LT_TAG "lock:k %s", cases[i].lock);
         assert_string_equal(settle(l, it), *cases[i].answer == 'L' ? "K" : "S");
-        /* settle has not changed the value of the lock */
+        /* The lane is kept, and the value of its lock has not changed. */
         assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock);
     }
 }
@@ -202,7 +203,8 @@ static void items_have_values_of_their_own(void **state) {
         lt_gate(l, &m[i], 1);
         items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = 'n', .want = 1};
     }
-    items[3].value = "t1:77"; /* this value is not the value of the lane's lock */
+    /* Another token than that of the lock, which is t3. */
+    items[3].value = "t1:77";
     assert_string_equal(lt_settle_items(l, items, 6), "LLLSLL");
     assert_string_equal(lt_lock(l, m[3]), "t3");
 }
@@ -238,7 +240,8 @@ static void keep_alone_keeps_where_nobody_waits(void **state) {
     assert_string_equal(settle(l, naming(item(1, 1, "done", 'K'), 2, 2)), "K");
     assert_string_equal(l->named, "AA");
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
-    park_run(l, 7, 2); /* other messages arrived later, but all of them are finished */
+    /* Park two later messages, which are then marked as finished. */
+    park_run(l, 7, 2);
     lt_floor(l, "orders:0", 2, 0);
     lt_set_state(l, message(7), 2);
     lt_set_state(l, message(8), 2);
@@ -285,8 +288,8 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
     }
     for (int waiters = 0; waiters < 2; waiters++)
         for (int i = 0; i < 2; i++) {
-            /* the answer to a settle in mode keep was lost, so the settle is sent again in mode
-             * drop */
+            /* The answer to a settle in mode keep was lost, so the settle is sent again in mode
+             * drop. */
             lt_setup(state);
             gate_run(l, 1, 1);
             if (waiters) park_run(l, 9, 1);
@@ -297,7 +300,7 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
             assert_string_equal(lt_settle_items(l, items, 2), waiters && i ? "NL" : "LL");
             assert_string_equal(l->named, "GG");
             assert_int_equal(lt_state(l, message(2)), 0);
-            /* the places of the next item are still read correctly */
+            /* The place of the message in the second item was read correctly. */
             assert_int_equal(lt_state(l, other), 2);
         }
 }
@@ -309,7 +312,8 @@ static void more_never_releases(void **state) {
     for (int waiters = 0; waiters < 2; waiters++)
         for (int paused = 0; paused < 2; paused++) {
             lt_setup(state);
-            gate_run(l, 1, 3); /* message 3 of this hold still runs */
+            /* Messages 1 to 3 are granted, and message 3 still runs when 1 and 2 are settled. */
+            gate_run(l, 1, 3);
             if (waiters) park_run(l, 9, 2);
             if (paused) lt_int(l, "SADD " LT_TAG "paused k");
             assert_string_equal(settle(l, naming(item(1, 2, "done", 'm'), 4, 2)), "K");
@@ -324,7 +328,7 @@ static void more_never_releases(void **state) {
         }
 }
 
-/* Although no message has finished, settle is called, to ask for more messages behind the one that
+/* Calls settle although no message has finished, to ask for more messages behind the one that
  * runs. */
 static void more_without_any_finished(void **state) {
     struct lt *l = *state;
@@ -350,7 +354,7 @@ static void more_heads_come_behind_the_last(void **state) {
     struct lt *l = *state;
     claim_heads(l, 8, 3);
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 5 %s", "4 5 0");
-    /* message 3 of this hold runs */
+    /* Messages 1 and 2 are settled while message 3 of this hold still runs. */
     assert_string_equal(settle(l, wanting(naming(item(1, 2, "done", 'h'), 3, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "0/4 0/5 0/6");
     assert_string_equal(l->named, "G");
@@ -361,7 +365,7 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 6, 1), 5, 4)), "K");
     assert_string_equal(lt_heads(l, 0), "0/7 0/8");
-    /* behind the named message, no head is left to hand over */
+    /* No message waits behind the named message 8, so no heads are handed over. */
     assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K");
     assert_string_equal(lt_heads(l, 0), "");
     assert_true(in_lanes(l));
@@ -370,8 +374,8 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lock:k"), 0);
 }
 
-/* A repeated call, or a call of a worker that stops, asks for no heads. Such a call gets no heads,
- * and its lease is extended for the messages that run. */
+/* A repeated settle, or one of a worker that stops, asks for no heads. It gets none, but its lease
+ * is extended, because messages of the hold still run. */
 static void no_heads_where_none_is_wanted(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -391,18 +395,19 @@ static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     claim_heads(l, 6, 2);
     assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 77, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
-    lt_int(l, "DEL " LT_TAG "wait:k"); /* somebody deleted the list, or Redis evicted it */
+    /* Delete the waiting list, as an operator or an eviction might. */
+    lt_int(l, "DEL " LT_TAG "wait:k");
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
     assert_string_equal(lt_lock(l, message(1)), "t1");
     assert_false(in_lanes(l));
-    /* not even a mark says that a message waits */
+    /* The lane is no longer in `lanes` either, so nothing shows that messages wait. */
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
 }
 
-/* Another worker has finished the named message, so the message behind it in the list may not be
- * the next one. */
+/* Another worker has finished the named message. Then the message behind it in the waiting list may
+ * not be the next one, so settle hands over no heads. */
 static void no_heads_where_the_last_is_finished(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -445,8 +450,9 @@ static void next_hands_many_heads_over(void **state) {
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
 }
 
-/* The caller guesses how many finished messages stand at the front of the list. If the guess is too
- * low, the caller gets fewer heads, but never wrong heads, and at least one if there is any. */
+/* The caller estimates how many finished messages are at the front of the waiting list. If the
+ * estimate is too low, the caller gets fewer heads, but never wrong heads, and at least one if
+ * there are any. */
 static void how_many_stand_before_is_a_guess(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -463,8 +469,8 @@ static void how_many_stand_before_is_a_guess(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/41");
 }
 
-/* A message may stand in the list several times, because one owner of its partition put the message
- * back and the next owner parked it. Such a message is handed over only once. */
+/* A message may be in the waiting list several times, because one owner of its partition has put it
+ * back and the next owner has parked it. Such a message must be handed over only once. */
 static void a_head_that_stands_twice_is_handed_over_once(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -533,7 +539,7 @@ static void more_finished_than_the_bound(void **state) {
         assert_string_equal(settle(l, it), kept ? "K" : "L");
         if (kept && modes[i] != 'h') assert_string_equal(l->named, "A");
         assert_string_equal(lt_lock(l, message(1)), kept ? "t1" : "(nil)");
-        assert_int_equal(n_hints(l), !kept); /* the lane gets a hint only if it is not kept */
+        assert_int_equal(n_hints(l), !kept); /* the lane has a hint only if it is not kept */
         assert_true(in_lanes(l));
         int64_t left = lt_int(l, "LLEN " LT_TAG "wait:k");
         assert_true(left > 0 && left <= 4800 - 4096);
@@ -552,7 +558,8 @@ static void ids_of_all_that_is_done_are_recorded(void **state) {
     done[2].reason = "why";
     named[0].dedup = "a", named[1].dedup = "c";
     assert_string_equal(settle(l, it), "K");
-    /* a dead message leaves no business id, and an empty id does not count as an id */
+    /* Id a was recorded, because its message is done. Id c was not, because its message is dead.
+     * Empty ids do not count. */
     assert_string_equal(l->named, "PAA");
     assert_int_equal(lt_duplicates(l), 1);
     assert_int_equal(lt_state(l, message(4)), 2);
@@ -577,8 +584,8 @@ static void a_waiting_duplicate_of_what_was_just_done(void **state) {
 
 /* --- many of everything ----------------------------------------------------------------------- */
 
-/* Calls settle with the largest batch: 256 lanes whose items use everything an item can have.
- * Arguments and places of one item must not be taken for arguments and places of the next item. */
+/* Calls settle with the largest batch: 256 lanes whose items use every feature of an item. settle
+ * must not mistake arguments and places of one item for those of the next. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 3 };
@@ -663,7 +670,8 @@ int main(void) {
         LT(a_waiting_duplicate_of_what_was_just_done),
         LT(a_full_batch),
     };
-    /* a repeated call continues at the point where the limit stopped the first call */
+    /* This test does not run in the variant in which each call is sent twice, because the second
+     * call would continue where the limit stopped the first. */
     const struct CMUnitTest once[] = {LT(more_finished_than_the_bound)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

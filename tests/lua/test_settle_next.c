@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how a lane goes on when settle records a message: the lane is kept, handed over, or
- * released. */
+/* Tests what happens to a lane when settle has recorded a message: the lane is kept, handed over,
+ * or released. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -17,12 +17,14 @@ static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready");
 static bool in_lanes(struct lt *l) { return lt_int(l, "ZCARD " LT_TAG "lanes") > 0; }
 static int64_t lease_left(struct lt *l) { return lt_int(l, "PTTL " LT_TAG "lock:k"); }
 
-/* Message 1 runs under the token t1. The other messages wait behind it, in the given order. */
+/* Lets message 1 run under the token t1, and parks the other messages behind it, in the given
+ * order. */
 static void run_with_waiters(struct lt *l, const int64_t *offsets, size_t n) {
     assert_string_equal(gate1(l, message(1)), "R");
     for (size_t i = 0; i < n; i++)
         assert_string_equal(gate1(l, lt_msg(0, offsets[i], "k", "x1")), "W");
-    /* the times are short, so that later changes can be seen */
+    /* Shorten the TTL and the lane's score, so that the test can see whether settle changes
+     * them. */
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
     lt_int(l, "ZADD " LT_TAG "lanes XX 5 k");
 }
@@ -41,7 +43,7 @@ static void next_hands_the_head_over(void **state) {
     assert_string_equal(settle1(l, message(1)), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
     assert_int_equal(lt_attempts(l, 0), 0);
-    /* a head stays in the list until it is settled */
+    /* A head that was handed over stays in the waiting list until it is settled. */
     assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3");
     assert_string_equal(lt_lock(l, message(1)), "t1");
     assert_true(lease_left(l) > 60000);
@@ -75,8 +77,8 @@ static void drop_releases_and_hints(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
 }
 
-/* The reply of a settle was lost. So the settle is sent again in mode drop, and the head that the
- * first settle handed over gets a hint. */
+/* The reply of a settle that handed over a head was lost. The settle is sent again in mode drop: it
+ * releases the lane, and makes a hint because of the head. */
 static void a_lost_next_is_dropped(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2);
@@ -111,8 +113,8 @@ static void a_head_of_another_version_is_put_aside(void **state) {
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "dead"), 1);
 }
 
-/* The business id stands behind the envelope's first line, and may contain any bytes, even line
- * feeds. */
+/* The business id is stored after the first line of the envelope, and may contain any bytes,
+ * including line feeds. */
 static void a_waiting_duplicate_is_dropped(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -148,8 +150,8 @@ static struct lt_msg keep(struct lt_msg m, const struct lt_msg *next) {
     m.next = next;
     return m;
 }
-/* Settles m in mode keep and names `next`. Checks that the lane is kept, and that `named` is the
- * answer for the named message. */
+/* Settles message m in mode keep, and names the message `next`. Checks that the lane is kept, and
+ * that the answer for `next` is `named`. */
 static void kept(struct lt *l, struct lt_msg m, const struct lt_msg *next, const char *named) {
     assert_string_equal(settle1(l, keep(m, next)), "K");
     assert_string_equal(l->named, named);
@@ -166,7 +168,7 @@ static void keep_extends_for_the_chain(void **state) {
     kept(l, message(1), &second, "A");
     assert_true(lt_fence(l, 0) > fence);
     assert_int_equal(lt_attempts(l, 0), 0);
-    /* the lock's value names the hold, so the value does not change when the lane is kept */
+    /* The value of the lock identifies the hold, so it does not change when the lane is kept. */
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
     assert_true(lease_left(l) > 60000);
     assert_int_equal(lt_state(l, message(1)), 2);
@@ -215,7 +217,8 @@ static void a_duplicate_next_is_skipped_and_counted(void **state) {
     assert_int_equal(lt_state(l, second), 2);
 }
 
-/* A message that is done may record the business id of the next message in the same call. */
+/* A settle records the business id of a done message. If the next message has the same id, it is
+ * skipped in the same call. */
 static void a_next_with_the_id_of_this_one_is_skipped(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -238,12 +241,14 @@ static void a_paused_lane_stops(void **state) {
         m.mode = modes[i];
         assert_string_equal(settle1(l, m), "L");
         assert_int_equal(lt_state(l, m), 2);
-        assert_released(l, 0); /* settle makes no hint, because the command resume makes one */
+        /* settle makes no hint for a paused lane, because the command `resume` makes one. */
+        assert_released(l, 0);
         assert_string_equal(lt_waiting(l, m), "0/9");
         assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) >
                     lt_now_ms(l) + LT_TTL_MS - 60000);
     }
-    lt_setup(state); /* even if no message waits, settle releases a paused lane */
+    /* settle releases a paused lane even if no message waits. */
+    lt_setup(state);
     gate1(l, message(1));
     lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(settle1(l, keep(message(1), &second)), "L");
@@ -276,7 +281,8 @@ static void skip_sends_the_failed_one_to_the_tail(void **state) {
                      3);
     assert_int_equal(n, 1);
     assert_true(due >= from + 200000 && due <= lt_now_ms(l) + 200000);
-    struct lt_msg claim = message(2); /* message 2 runs and fails as well, and then message 3 */
+    /* Message 2 runs and fails as well, and then message 3 does. */
+    struct lt_msg claim = message(2);
     assert_string_equal(lt_claim(l, &claim, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
     m.offset = 2;
@@ -323,8 +329,8 @@ static void all_undue_waits_for_the_earliest(void **state) {
     assert_int_equal(n_hints(l), 0);
 }
 
-/* With retry.order block, due times are ignored. If a lane is kept for a named message, its waiters
- * stay in their order. */
+/* With retry.order block, due times are ignored. When a lane is kept for a named message, its
+ * waiting messages keep their order. */
 static void due_times_count_in_skip_only(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2, 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the states of messages as gate, settle and claim read and write them: two bits per offset,
- * four states per byte, 16,384 offsets per segment. A call reads the bytes that the caller names,
- * and more if a waiting list contains other offsets. */
+/* Tests how gate, settle and claim read and write the states of messages: two bits per offset, four
+ * states per byte, 16,384 offsets per segment. A call reads the bytes that the caller names, and
+ * more if a waiting list contains other offsets. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -20,8 +20,8 @@ static void park(struct lt *l, struct lt_msg m) {
     lt_free_lock(l, m);
 }
 
-/* Reads and writes in one call the states at both ends of segments and of pages (64 bytes), both
- * for small and for very large offsets. The result must not depend on which bytes of a segment the
+/* Reads and writes, in one call, the states at both ends of segments and of pages (64 bytes), for
+ * small and for very large offsets. The result must not depend on which bytes of a segment the
  * script reads at once. */
 static void both_ends_of_a_segment(void **state) {
     struct lt *l = *state;
@@ -68,17 +68,20 @@ static void both_ends_of_a_segment(void **state) {
         static const int64_t segments[] = {0, 1, 67108862, 67108863, 67108864, 67108865};
         for (size_t i = 0; i < 6; i++)
             ones -= lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:%" PRId64, segments[i]);
-        assert_int_equal(ones, 0); /* the call has written no other bit */
+        assert_int_equal(ones, 0); /* no other bits than those of the messages are set */
         assert_string_equal(lt_gate(l, m, N), want);
     }
 }
 
-/* Sets every pair of neighbouring states in a byte, each with a call of its own. */
+/* Tests that a call which sets one of the four states in a byte does not change the other three,
+ * for each place in the byte and each state of the others. */
 static void neighbours_in_a_byte_stay(void **state) {
     struct lt *l = *state;
     for (int mine = 0; mine < 4; mine++)
         for (int others = 0; others < 4; others++)
-            for (int way = 0; way < 3; way++) { /* the loop tries three ways: parked, done, dead */
+            /* The states are set in three ways: by parking a message, and by the outcomes done and
+             * dead. */
+            for (int way = 0; way < 3; way++) {
                 lt_setup(state);
                 struct lt_msg m = lt_msg(0, 400 + mine, "k", "t1");
                 for (int i = 0; i < 4; i++)
@@ -112,7 +115,8 @@ static void several_in_a_byte_at_once(void **state) {
     assert_memory_equal(lt_states(l, 0).p, "\x9e", 1); /* 2 1 3 2 */
 }
 
-/* A waiting message becomes done or dead, and no state ever goes down. */
+/* Tests every outcome in every earlier state: a waiting message becomes done or dead, and no state
+ * goes down. */
 static void a_state_only_rises(void **state) {
     struct lt *l = *state;
     for (int was = 0; was < 4; was++) {
@@ -142,14 +146,15 @@ static void topics_and_partitions_do_not_meet(void **state) {
     static const int want[] = {2, 3, 3, 2, 2, 3};
     for (int i = 0; i < 6; i++) assert_int_equal(lt_state(l, m[i]), want[i]);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:bills.eu-1_x:0:0"), 2);
-    lt_floor(l, "orders:1", 6, 0); /* the floor of orders:1 has risen, and no other floor */
+    /* Raise the floor of partition orders:1, and of no other partition. */
+    lt_floor(l, "orders:1", 6, 0);
     assert_string_equal(lt_gate(l, m, 6), "DDDDDD");
     for (int i = 0; i < 6; i++) m[i].offset--;
     assert_string_equal(lt_gate(l, m, 6), "RDRRRR");
 }
 
-/* A lane's list has messages of two topics, both in segments that the call names and in other
- * segments. */
+/* The waiting list of a lane contains messages of two topics, in segments that the call names and
+ * in other segments. */
 static void heads_of_any_segment_and_topic(void **state) {
     struct lt *l = *state;
     struct lt_msg w[8];
@@ -173,14 +178,14 @@ static void heads_of_any_segment_and_topic(void **state) {
     assert_int_equal(lt_state(l, k), 2);
 }
 
-/* The call writes to a segment, reads more of the segment, and writes again: no write is lost or
- * undone. */
+/* One call writes to a segment, reads more of the same segment, and writes again. No write may be
+ * lost or undone. */
 static void a_window_is_widened_after_it_was_written(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
     lt_text(l, "SET " LT_TAG "dedup:id orders:5:5");
     struct lt_msg w[3];
-    /* these offsets lie in pages of their own, in the same segment as offset 4000 */
+    /* These offsets are in the same segment as offset 4000, each in a page of its own. */
     const int64_t at[] = {16383, 8000, 0};
     for (int i = 0; i < 3; i++) {
         w[i] = lt_msg(0, at[i], "k", "x1");
@@ -211,7 +216,7 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     assert_int_equal(lt_state(l, w[0]), 2);
     assert_int_equal(lt_state(l, w[1]), 2);
     assert_int_equal(lt_state(l, w[2]), 1);
-    /* number of bits: those set for m, those set for w, and those set by earlier calls */
+    /* The sum counts the bits set for m, for the messages in w, and by earlier calls. */
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16);
 }
 
@@ -230,8 +235,8 @@ static void claim_looks_at_its_heads_wherever_they_are(void **state) {
     }
 }
 
-/* Every message below the floor is finished, and no state is written below the floor, because the
- * segments there get deleted. */
+/* Every message below the floor is finished. No state is written below the floor, because the
+ * segments there are deleted. */
 static void nothing_is_written_below_the_floor(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {lt_msg(0, 16383, "a", "t1"), lt_msg(0, 16384, "b", "t1"),
@@ -245,13 +250,13 @@ static void nothing_is_written_below_the_floor(void **state) {
         lt_int(l, "EXISTS " LT_TAG "state:orders:0:0 " LT_TAG "dead " LT_TAG "tries:orders:0:1"),
         0);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:1"), 1);
-    /* the lease is missing, which makes no difference */
+    /* A settle without a lease writes no state below the floor either. */
     struct lt_msg late = lt_msg(0, 100, "a", "t7");
     assert_string_equal(lt_settle(l, &late, 1), "S");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }
 
-/* Uses as many segments as a number of one byte can name. */
+/* Uses 250 segments in one call, close to the largest number that fits into one byte. */
 static void many_segments(void **state) {
     struct lt *l = *state;
     enum { N = 250 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests tend, which makes lost hints again. */
+/* Tests the script tend, which makes new hints for lanes whose hints were lost. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -16,8 +16,8 @@ static const char *hint_at(struct lt *l, int i) {
 static void score(struct lt *l, const char *lane, int64_t ms) {
     lt_int(l, "ZADD " LT_TAG "lanes %" PRId64 " %s", ms, lane);
 }
-/* Checks that tend will look at the lane again wait_ms after some moment between from_ms and
- * now. */
+/* Checks that tend will look at the lane again wait_ms after the call, which was made between
+ * from_ms and now. */
 static void assert_again_in(struct lt *l, const char *lane, int64_t from_ms, int64_t wait_ms) {
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane));
     if (at < from_ms + wait_ms || at > lt_now_ms(l) + wait_ms)
@@ -59,20 +59,20 @@ static void a_locked_lane_is_looked_at_when_the_lease_ends(void **state) {
     }
     waiter(l, "c");
     score(l, "c", 5);
-    lt_text(l, "SET " LT_TAG "lock:c foreign"); /* this lock has no TTL */
+    lt_text(l, "SET " LT_TAG "lock:c foreign"); /* a lock without a TTL */
     int64_t from = lt_now_ms(l);
     assert_string_equal(lt_tend(l), "3");
     assert_int_equal(n_hints(l), 0);
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes a")),
             left = lt_int(l, "PTTL " LT_TAG "lock:a");
     assert_true(at >= from + left && at <= from + 200000);
-    /* no lease is longer than the TTL, so tend looks again after a TTL */
+    /* Leases last no longer than the TTL, so tend looks at lanes b and c again after a TTL. */
     assert_again_in(l, "b", from, LT_TTL_MS);
     assert_again_in(l, "c", from, LT_TTL_MS);
 }
 
-/* If Redis' clock went back, a lock may have more time left than the time for which it was set.
- * Then tend shortens the time that is left. */
+/* If Redis' clock was set back, a lock may last longer than it should. Then tend shortens its
+ * TTL. */
 static void a_lock_that_lasts_too_long_is_cut(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -80,8 +80,9 @@ static void a_lock_that_lasts_too_long_is_cut(void **state) {
         int64_t left_ms;
     } cases[] = {{"a", "t.1:1", LT_TTL_MS},
                  {"b", "backoff:70000", 70000},
-                 {"c", "backoff:90000000", 90000000}, /* this backoff is long on purpose */
-                 /* an older version sets the lock of a backoff without its length */
+                 /* The value of the lock says that the backoff is meant to be this long. */
+                 {"c", "backoff:90000000", 90000000},
+                 /* Earlier versions of Latchwork stored no length in the lock of a backoff. */
                  {"d", "backoff", 90000000},
                  {"e", "backoff-host.1:5", LT_TTL_MS}};
     enum { CASES = sizeof cases / sizeof cases[0] };
@@ -109,7 +110,8 @@ static void a_lane_without_waiters_is_removed(void **state) {
     assert_string_equal(lt_tend(l), "1");
     assert_int_equal(n_hints(l), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
-    /* somebody deleted the lane's list, or Redis evicted it */
+    /* The waiting list of the lane was deleted by an operator or evicted by Redis, and tend has
+     * reported this. */
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1);
 }
 
@@ -150,13 +152,14 @@ static void a_call_has_a_bound(void **state) {
     for (int i = 0; i < 25; i++) {
         snprintf(lane, sizeof lane, "l%02d", i);
         waiter(l, lane);
-        score(l, lane, 100 - i); /* the last lane has been due for the longest time */
+        /* the last lane has the lowest score, so it has been due longest */
+        score(l, lane, 100 - i);
     }
     l->most = 10;
     assert_string_equal(lt_tend(l), "10");
     assert_string_equal(hint_at(l, -1), "l24");
     assert_string_equal(lt_tend(l), "10");
-    /* the call handles fewer lanes than the 10 of a full call, because no other lane is left */
+    /* The third call handles the last 5 of the 25 lanes, fewer than the limit of 10. */
     assert_string_equal(lt_tend(l), "5");
     assert_int_equal(n_hints(l), 25);
     assert_string_equal(lt_tend(l), "0");
@@ -170,7 +173,7 @@ static void hints_have_a_bound(void **state) {
         waiter(l, lane);
         score(l, lane, 5 + i);
     }
-    /* the list of hints is full, so tend answers as if no lane were left */
+    /* The list `ready` is full, so tend makes no more hints, and answers as if no lane were due. */
     assert_string_equal(lt_tend(l), "0");
     assert_int_equal(n_hints(l), 1024);
     assert_string_equal(hint_at(l, 0), "b");
@@ -180,7 +183,7 @@ static void hints_have_a_bound(void **state) {
     assert_int_equal(n_hints(l), 3);
 }
 
-/* If a holder dies, its lane goes on even without a hint. */
+/* Tests that a lane continues when its holder has died without releasing it: tend makes a hint. */
 static void a_dead_holders_lane_moves_on(void **state) {
     struct lt *l = *state;
     struct lt_msg a = lt_msg(0, 1, "k", "t1"), b = lt_msg(0, 2, "k", "t2");
@@ -248,7 +251,8 @@ int main(void) {
         LT(lanes_are_any_bytes),
         LT(is_refused_as_a_whole),
     };
-    /* a repeated call would take the next lanes */
+    /* This test does not run in the variant in which each call is sent twice, because the second
+     * call would handle the next lanes. */
     const struct CMUnitTest once[] = {LT(a_call_has_a_bound)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

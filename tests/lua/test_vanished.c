@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests waiting lists that vanish: which scripts add an entry to the stream `vanished`, and which
- * scripts do not. Also tests the script unpark. */
+/* Tests waiting lists that vanish: which scripts report this in the stream `vanished`, and when no
+ * script may report anything. Also tests the script unpark. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -29,7 +29,7 @@ static void assert_lane_is_gone(struct lt *l) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes " LT_TAG "wait:k"), 0);
 }
 
-/* Parks messages 1 to n in lane k, and leaves the lane without a holder. */
+/* Parks messages 1 to n in lane k, and then removes the lock of the lane. */
 static void park(struct lt *l, int n) {
     struct lt_msg m[16];
     lt_text(l, "SET " LT_TAG "lock:k other:1");
@@ -38,14 +38,14 @@ static void park(struct lt *l, int n) {
     assert_int_equal(strspn(l->answers, "W"), n);
     lt_free_lock(l, *m);
 }
-/* Parks n messages, of which the first `want` are granted. */
+/* Parks n messages, and grants the first `want` of them with claim. */
 static void claim(struct lt *l, int n, int want) {
     park(l, n);
     l->want = want;
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
 }
-/* Settles the first n heads: the last head with this outcome, all other heads as done. The lane
- * goes on as `mode` says. */
+/* Settles the first n heads: the last one with `outcome`, the others as done. `mode` says how the
+ * lane goes on. */
 static const char *settle(struct lt *l, int n, char mode, int want, const char *outcome) {
     static struct lt_msg m[16];
     for (int i = 0; i < n; i++) m[i] = message(i + 1);
@@ -64,7 +64,7 @@ static void claim_of_a_deleted_list_is_told(void **state) {
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E");
     assert_one_sign(l);
     assert_lane_is_gone(l);
-    /* the first hint has reported the list, so a second hint has nothing to report */
+    /* The first claim has reported the list, so the second has nothing to report. */
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E");
     assert_int_equal(signs(l), 1);
 }
@@ -89,7 +89,8 @@ static void settle_whose_list_was_deleted_is_told(void **state) {
                             cases[i].answer);
         assert_one_sign(l);
         assert_int_equal(lt_state(l, message(1)), 2);
-        /* the mark stays as it is until the owner of the partition reads the stream */
+        /* Message 3 is still marked as waiting. The owner of its partition will change that when it
+         * reads the stream. */
         assert_int_equal(lt_state(l, message(3)), 1);
         bool again =
             strcmp(cases[i].outcome, "retry") == 0 || strcmp(cases[i].outcome, "back") == 0;
@@ -134,7 +135,8 @@ static void put_beside_a_deleted_list_is_told(void **state) {
     assert_string_equal(put(l, 9, 7), "P");
     assert_one_sign(l);
     assert_string_equal(lt_waiting(l, message(0)), "0/9");
-    assert_string_equal(put(l, 10, 7), "P"); /* the list is complete again */
+    /* The list has vanished only once, so this put reports nothing. */
+    assert_string_equal(put(l, 10, 7), "P");
     assert_int_equal(signs(l), 1);
     assert_string_equal(put(l, 10, 7), "A");
     assert_int_equal(signs(l), 1);
@@ -142,9 +144,9 @@ static void put_beside_a_deleted_list_is_told(void **state) {
 
 /* --- no signs --------------------------------------------------------------------------------- */
 
-/* In each round two jobs put messages into a lane, and all of these messages are done before the
- * next round. So the lane's list is deleted and made again, which must not be reported as a list
- * that vanished. */
+/* In each round, two jobs put messages into a lane, and all of these are done before the next
+ * round. So the waiting list is deleted and created again, which must not be reported as a vanished
+ * list. */
 static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
     struct lt *l = *state;
     for (int round = 1; round <= 3; round++) {
@@ -152,7 +154,7 @@ static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
         assert_string_equal(put(l, 1, 2 * round + 1), "P");
         l->want = 2;
         assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
-        /* offset 1 of the replay is done */
+        /* Mark offset 1 of both replays as done. */
         lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round);
         lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round + 1);
         lt_free_lock(l, message(0));
@@ -185,8 +187,8 @@ static void lanes_that_are_drained_are_not_told(void **state) {
     }
 }
 
-/* The reply of a settle was lost, so the settle is sent again. The heads that the settle reports
- * are no longer in the list. */
+/* The reply of a settle was lost, so the settle is sent again. The heads that it reports are no
+ * longer in the waiting list, which must not be reported as vanished. */
 static void a_settle_sent_again_is_not_told(void **state) {
     struct lt *l = *state;
     claim(l, 2, 2);
@@ -210,14 +212,14 @@ static void only_what_waits_is_unparked(void **state) {
     struct lt *l = *state;
     static const int64_t offsets[] = {5, 6, 7, 8, 9, 16383, 16384};
     lt_int(l, "HSET " LT_TAG "floor orders:0 6");
-    lt_set_state(l, message(5), 1); /* this offset is below the floor */
+    lt_set_state(l, message(5), 1); /* an offset below the floor */
     lt_set_state(l, message(6), 1);
     lt_set_state(l, message(7), 2);
     lt_set_state(l, message(8), 3);
-    lt_set_state(l, message(10), 1); /* the call does not name this offset */
+    lt_set_state(l, message(10), 1); /* an offset that the call of unpark does not name */
     lt_set_state(l, message(16383), 1);
     lt_set_state(l, message(16384), 1);
-    lt_set_state(l, lt_msg(1, 6, "k", "t1"), 1); /* this message belongs to another partition */
+    lt_set_state(l, lt_msg(1, 6, "k", "t1"), 1); /* a message of another partition */
     assert_string_equal(unpark(l, "orders:0", offsets, 7), "3");
     static const int64_t of[] = {5, 6, 7, 8, 9, 10, 16383, 16384};
     static const int want[] = {1, 0, 2, 3, 0, 1, 0, 0};
@@ -225,7 +227,7 @@ static void only_what_waits_is_unparked(void **state) {
         assert_int_equal(lt_state(l, message(of[i])), want[i]);
     assert_int_equal(lt_state(l, lt_msg(1, 6, "k", "t1")), 1);
     char *before = lt_dump(l, true);
-    /* the same call is sent again, as after a lost answer */
+    /* The same call sent again, as after a lost answer, changes nothing. */
     assert_string_equal(lt_call_again(l), "0");
     lt_assert_unchanged(l, before, true);
 }
@@ -251,7 +253,7 @@ static void unpark_of_another_epoch_is_lost(void **state) {
     assert_string_equal(unpark(l, "orders:0", (int64_t[]){6}, 1), "LOST");
 }
 
-/* unpark works during the quarantine as well, because it lets no message run. */
+/* Tests that unpark also works during a quarantine, because it lets no message run. */
 static void unpark_goes_on_in_the_quarantine(void **state) {
     struct lt *l = *state;
     lt_set_state(l, message(6), 1);
@@ -270,13 +272,14 @@ int main(void) {
         LT(unpark_of_another_epoch_is_lost),
     };
     const struct CMUnitTest once[] = {
-        /* in these tests a repeated call gets another answer than the first call */
+        /* These tests do not run in the variant in which each call is sent twice, because the
+         * second call gets a different answer. */
         LT(only_what_waits_is_unparked),
         LT(what_is_unparked_comes_as_new),
         LT(unpark_goes_on_in_the_quarantine),
     };
     const struct CMUnitTest of_operators[] = {
-        /* these tests need put, which Redis refuses at maxmemory */
+        /* These tests do not run in the variant at maxmemory, because Redis then refuses put. */
         LT(put_beside_a_deleted_list_is_told),
         LT(puts_into_a_lane_that_is_drained_are_not_told),
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests watch, which reads what became of parked messages, and hints, which pops several hints from
- * the list `ready` at once, also at maxmemory, when Redis refuses BRPOPLPUSH. */
+/* Tests the script watch, which reads the states of parked messages, and the script hints, which
+ * pops several hints from the list `ready` at once, even at maxmemory, when Redis refuses
+ * BRPOPLPUSH. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -34,7 +35,8 @@ static void watch_reads_floors_and_ranges(void **state) {
     assert_string_equal(lt_watch(l, looks, 5), "7 7 7 - 1099511627776");
     assert_states(l, 0, "\x43\x80", 2); /* 1 0 0 3, 2 0 0 0 */
     assert_states(l, 1, "\x02", 1);
-    assert_states(l, 2, "", 0); /* nothing was written, so all states are unseen */
+    /* nothing was written to this segment, so all its states are unseen */
+    assert_states(l, 2, "", 0);
     assert_states(l, 3, "", 0);
     assert_states(l, 4, "\x80", 1);
 }
@@ -79,7 +81,7 @@ static void hints_are_popped_oldest_first(void **state) {
     assert_string_equal(lt_hints(l), "a b c");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 2);
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 3);
-    /* claim removes hints at this end of the list */
+    /* The oldest hint is at the right end of the list `claimed`, where claim removes hints. */
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w -1"), "a");
     int64_t left = lt_int(l, "PTTL " LT_TAG "claimed:w");
     assert_true(left > LT_TTL_MS && left <= 4 * (int64_t)LT_TTL_MS);
