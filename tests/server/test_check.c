@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests check --connect against a private redis-server and librdkafka's mock brokers. */
+/* Tests `latchwork check --connect` with a private redis-server and the mock brokers of
+ * librdkafka. */
 #include "cli/check/servers.h"
 
 #include <librdkafka/rdkafka.h>
@@ -77,8 +78,8 @@ static void say(const char *command) {
     redisFree(ctx);
 }
 
-/* Checks the Redis at `url`. `want` is a part of the text of the only problem that is expected;
- * NULL: no problem is expected. */
+/* Checks the Redis at `url`. Exactly n errors are expected, and `want` is a part of their text. If
+ * `want` is NULL, no error is expected. */
 static void expect_problems(const char *url, const char *want, size_t n) {
     struct lw_config *c = config("127.0.0.1:1", url, "redis");
     struct lw_check_report r = {.wait_ms = WAIT_MS};
@@ -103,7 +104,8 @@ static void test_redis_fine(void **state) {
     expect_redis(socket_url, NULL);
 }
 
-/* Only Valkey from version 9.1 on can lack Lua, because there Lua is a module. */
+/* Checks a server from which the test tries to unload Lua. Only Valkey 9.1 and later can lack Lua,
+ * because there Lua is a module. */
 static void test_redis_without_lua(void **state) {
     (void)state;
     struct lw_test_redis *own =
@@ -161,7 +163,7 @@ static void test_redis_rights(void **state) {
         url, "may not run BRPOPLPUSH on names like lw:{t.0}:lock:check, as a worker does", 3);
     expect_problems(
         url, "may not run ZSCAN on names like lw:{t.0}:lock:check, as operators' commands do", 3);
-    /* `latchwork lock -c` needs these commands for holding and breaking a lock */
+    /* Deny commands that `latchwork lock exec -c` and `latchwork lock break -c` need. */
     say("ACL SETUSER reader on >hunter2 ~lw:* +@all -pttl -sismember -xadd");
     expect_redis(with_user(url, sizeof url, "reader"), "may not run");
     expect_redis(url, "XADD");
@@ -253,7 +255,7 @@ static rd_kafka_resp_err_t commit_as(struct group *g, int64_t offset, const char
     rd_kafka_topic_partition_t *p = rd_kafka_topic_partition_list_add(list, "orders", 1);
     p->offset = offset;
     p->metadata_size = lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
-    /* the anchor that stands behind a commit's metadata */
+    /* the anchor, which is appended to the commit's metadata */
     struct lw_anchor anchor = {.offset = offset - 1, .timestamp_ms = 1700000000000, .hash = 7};
     assert_true(p->metadata_size + LW_ANCHOR_TEXT <= sizeof meta);
     p->metadata_size += lw_anchor_encode(&anchor, meta + p->metadata_size);
@@ -271,7 +273,7 @@ static void *goes_on(void *arg) {
 }
 
 /* Makes the check with a Redis that belongs to the fleet `ours`, and returns the report. If `ours`
- * is "", Redis belongs to no fleet; if it is NULL, Redis is not asked. */
+ * is "", Redis belongs to no fleet. If `ours` is NULL, Redis is not asked. */
 static struct lw_check_report check_fleet(struct group *g, const char *ours) {
     struct lw_config *c = config(rd_kafka_mock_cluster_bootstraps(g->mock), "unix:///r", "redis");
     struct lw_check_report r = {.wait_ms = 10000, .fleet_known = ours};
@@ -288,7 +290,8 @@ static void test_another_fleet_was_here(void **state) {
     const char *const ours[] = {OURS, "", THEIRS, NULL};
     for (size_t i = 0; i < 4; i++) {
         struct lw_check_report r = check_fleet(&g, ours[i]);
-        /* an old epoch in a commit is no proof of another fleet */
+        /* Commits of another epoch are only a warning, because they do not prove that another fleet
+         * exists. */
         assert_int_equal(r.problems.n_errors, 0);
         assert_int_equal(r.problems.n_warnings, i < 2 ? 1 : 0);
         if (i < 2) {

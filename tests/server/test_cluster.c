@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a real cluster of two masters: connections find the owner of a slot, and go to the new
- * owner when the slot moves. */
+/* Tests connections to a real cluster of two masters: each connection finds the owner of a slot,
+ * and goes to the new owner when the slot moves. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/connection.h"
@@ -26,13 +26,15 @@ enum { LIMIT_MS = 20000, FIND_MS = 6000, NODES = 2 };
 
 static struct lw_test_redis *node[NODES], *single;
 static int port[NODES], single_port;
-/* per node i: its id, and a key of shard i, whose slot node i has at first */
+/* id[i] is the cluster's id of node i. key[i] is a key of shard i, whose slot belongs to node i at
+ * first. */
 static char id[NODES][64], key[NODES][80];
 static int slot[NODES];
 
 static void pause_ms(int ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
 
-/* Sends a command to node i as an administrator, and returns the answer as text. */
+/* Sends a command to cluster node i over an administrator's connection, and returns the reply as
+ * text. */
 static const char *say(int i, const char *format, ...) {
     static char text[4096];
     va_list ap;
@@ -180,8 +182,8 @@ static void a_dead_node_before_a_live_one(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* The only configured node is down. While it was up, it named the other node, which also knows the
- * owners of the slots. */
+/* The only configured node is down. Before that, it has named the other node, which can also give
+ * the slot map. */
 static void a_node_that_was_learned(void **state) {
     (void)state;
     struct lw_redis_servers s = cluster_of(&port[0], 1, PASSWORD);
@@ -260,8 +262,9 @@ static void set_slot(const char *how, int owner) {
     for (int i = 0; i < NODES; i++) say(i, "CLUSTER SETSLOT %d %s %s", slot[0], how, id[owner]);
 }
 
-/* When the slot has moved, the wire passes on no reply to the refused commands, and nothing is
- * written. The wire's next connection goes to the new owner. */
+/* Sends commands to the old owner of a slot that has moved. The old owner refuses them, the wire
+ * does not pass these refusals on as replies, and nothing is written. The next connection goes to
+ * the new owner. */
 static void a_slot_that_moved(void **state) {
     (void)state;
     struct seen s;
@@ -295,8 +298,8 @@ static void drops(const char *const *words, const char *why) {
     close_wire(&s);
 }
 
-/* While a slot migrates, its owner refuses keys that it does not have, with an error that depends
- * on the command. */
+/* While a slot migrates, its owner refuses commands for keys that it does not have. The error
+ * depends on the command. */
 static void a_slot_on_its_way(void **state) {
     (void)state;
     char other[100];
@@ -312,7 +315,7 @@ static void a_slot_on_its_way(void **state) {
     say(0, "DEL %s", key[0]);
 }
 
-/* While the other master is down, the cluster serves no requests at all. */
+/* Kills one of the two masters. The cluster then refuses all requests. */
 static void a_cluster_that_is_down(void **state) {
     (void)state;
     struct seen s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hints against a private redis-server: hints arrive, are recovered after a lost connection,
- * and arrive at maxmemory as well. */
+/* Tests how a worker gets hints from a private redis-server: in normal operation, after a lost
+ * connection, and at maxmemory. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/hints.h"
@@ -10,7 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-/* cmocka.h must be included after the four headers above */
+/* cmocka.h must be included after the preceding system headers */
 #include <cmocka.h>
 
 #define READY "lw:{t.0}:ready"
@@ -107,7 +107,7 @@ static void told_while_wanted(void **state) {
     struct seen s;
     begin(&s, NULL);
     turn_for(&s, 50);
-    /* no hints are wanted, so there is no connection */
+    /* As long as no hints are wanted, there is no connection to Redis. */
     assert_int_equal(lw_hints_poll(s.hints).fd, -1);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
@@ -117,11 +117,12 @@ static void told_while_wanted(void **state) {
     assert_string_equal(s.text[1], "b");
     assert_int_equal(ask(&s, "LLEN " CLAIMED), 2);
     until_popping(&s);
-    /* the list has a TTL, because if the worker died now, nobody would remove the list */
+    /* The list `claimed` has a TTL, because no one else would delete it if the worker died now. */
     assert_true(ask(&s, "PTTL " CLAIMED) > 0);
     lw_hints_want(s.hints, READY, CLAIMED, false);
     ask(&s, "LPUSH " READY " c d");
-    until(&s, 3); /* the pop that was under way returns one more hint */
+    /* The pop that was in flight still returns one hint. */
+    until(&s, 3);
     turn_for(&s, 100);
     assert_int_equal(s.n, 3);
     assert_int_equal(ask(&s, "LLEN " READY), 1);
@@ -134,7 +135,8 @@ static void a_broken_pop_loses_nothing(void **state) {
     begin(&s, NULL);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
-    ask(&s, "RPUSH " CLAIMED " new old"); /* these hints are as after a pop whose answer was lost */
+    /* Put hints into the list `claimed`, as a pop does whose answer is lost. */
+    ask(&s, "RPUSH " CLAIMED " new old");
     ask(&s, "CLIENT KILL TYPE normal SKIPME yes");
     until(&s, 2);
     assert_string_equal(s.text[0], "old");
@@ -180,7 +182,8 @@ static void a_refusal_is_no_spin(void **state) {
     (void)state;
     struct seen s;
     begin(&s, NULL);
-    ask(&s, "SET " READY " x"); /* because of this value, each pop is answered with WRONGTYPE */
+    /* Make `ready` a string, so that each pop is answered with WRONGTYPE. */
+    ask(&s, "SET " READY " x");
     lw_hints_want(s.hints, READY, CLAIMED, true);
     turn_for(&s, 300);
     redisReply *r = redisCommand(s.c, "INFO commandstats");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the insert handler with a real PostgreSQL: the tests that every kind of store passes, and
- * the tests for PostgreSQL alone. */
+/* Tests the insert handler with a real PostgreSQL: runs the tests that are common to all kinds of
+ * stores, and tests for PostgreSQL alone. */
 #include "tests/support/insert_cases.h"
 
 #include "handlers/insert/postgres/postgres.h"
@@ -95,8 +95,8 @@ static void expect_sound(const struct fx *x) {
 static void new_database(struct fx *x) {
     *x = (struct fx){.folder = NULL};
     snprintf(x->store, sizeof x->store, "%s", lw_test_pg_url(server, through_bouncer));
-    /* the script defines group_concat, which is SQLite's name for string_agg, because the shared
-     * tests use this name */
+    /* The script defines group_concat, which PostgreSQL calls string_agg, because tests shared with
+     * SQLite use this name. */
     run_sql(x, "SET client_min_messages = error; DROP SCHEMA public CASCADE; CREATE SCHEMA public;"
                "CREATE FUNCTION join_step(text, anyelement) RETURNS text IMMUTABLE LANGUAGE sql AS"
                " 'SELECT CASE WHEN $1 IS NULL THEN $2::text ELSE $1 || '','' || $2::text END';"
@@ -211,8 +211,8 @@ static void test_bad_rows_of_a_large_batch(void **state) {
     close_fx(&x);
 }
 
-/* A message that is done already stays done, and a message with an outdated fence is given back,
- * even if PostgreSQL cannot read the payload as a row. */
+/* Sends payloads that PostgreSQL cannot read as a row. A message that is already done must stay
+ * done, and a message with an outdated fence must be given back. */
 static void test_bad_row_of_a_known_or_stale_message(void **state) {
     (void)state;
     struct fx x;
@@ -251,8 +251,8 @@ static void test_one_row_by_several_messages(void **state) {
     close_fx(&x);
 }
 
-/* Jobs of one key go into several statements, in their order; jobs of the same message share one
- * answer. */
+/* Jobs with the same key are put into different statements, in their order. Jobs of the same
+ * message share one answer. */
 static void test_one_key_several_times(void **state) {
     (void)state;
     struct fx x;
@@ -271,7 +271,8 @@ static void test_one_key_several_times(void **state) {
     close_fx(&x);
 }
 
-/* Sends payloads that fill more than one statement, and more than a socket takes at once. */
+/* Sends payloads that need more than one statement, and that are larger than the buffer of the
+ * socket. */
 static void test_large_rows(void **state) {
     (void)state;
     struct fx x;
@@ -298,7 +299,7 @@ static void test_large_rows(void **state) {
     assert_string_equal(ask(&x, "SELECT count(*) || ' ' || min(length(t)) || ' ' || count(DISTINCT "
                                 "left(t, 1)) FROM things"),
                         "4 3145728 4");
-    /* each statement had a transaction of its own */
+    /* The rows come from two transactions, because each statement has its own. */
     assert_string_equal(ask(&x, "SELECT count(DISTINCT xmin::text) FROM things"), "2");
     close_fx(&x);
 }
@@ -318,7 +319,7 @@ static void *race(void *arg) {
     return NULL;
 }
 
-/* Waits until n backends of PostgreSQL wait for locks. */
+/* Waits until n backends of PostgreSQL are blocked by locks. */
 static void wait_blocked(const struct fx *x, int n) {
     char want[8];
     snprintf(want, sizeof want, "%d", n);
@@ -326,10 +327,10 @@ static void wait_blocked(const struct fx *x, int n) {
                     want) == 0);
 }
 
-/* The same message is delivered twice at the same time: the second transaction waits for the first
- * one at the row with the key's fence. Then the second transaction finds the identity, although its
- * snapshot does not contain the identity. A third delivery has an older fence, and is given
- * back. */
+/* The same message is delivered twice at the same time. The second transaction waits for the first
+ * at the row with the fence of the key. Then the second transaction must find the recorded
+ * identity, although its snapshot does not contain it. A third delivery has an older fence, and
+ * must be given back. */
 static void test_two_deliveries_at_the_same_time(void **state) {
     (void)state;
     static const char *const modes[] = {"", ",\"on_conflict\":\"update\"",
@@ -342,10 +343,11 @@ static void test_two_deliveries_at_the_same_time(void **state) {
             open_at(&y[i], modes[m]);
         }
         struct fx_job j[3];
-        /* this message makes the row with the fence of the key */
+        /* The first message creates the row with the fence of key a. */
         assert_int_equal(put(&x, &j[0], 1, "a", "{\"id\":7,\"amount\":1}"), LW_DONE);
         PGconn *other = connect_to();
-        /* the insert of row 1 waits until this transaction ends */
+        /* Insert row 1 in an open transaction, which blocks the handler's insert of the same
+         * row. */
         execute(other, "BEGIN; INSERT INTO orders VALUES (1, 0, NULL)");
         struct lw_job *jobs[3] = {live_job(&j[0], 5, "a", "{\"id\":1,\"amount\":5}"),
                                   live_job(&j[1], 5, "a", "{\"id\":1,\"amount\":5}"),
@@ -370,8 +372,8 @@ static void test_two_deliveries_at_the_same_time(void **state) {
     }
 }
 
-/* Another client locks two rows in the opposite order. PostgreSQL ends the transaction of the
- * handler, and the handler repeats it. */
+/* Another client locks two rows in the opposite order. PostgreSQL aborts the handler's transaction
+ * because of the deadlock, and the handler repeats the transaction. */
 static void test_deadlock_is_repeated(void **state) {
     (void)state;
     struct fx x;
@@ -387,7 +389,7 @@ static void test_deadlock_is_repeated(void **state) {
     struct racer r = {.x = &x, .jobs = jobs, .n = 2};
     pthread_create(&r.thread, NULL, race, &r);
     wait_blocked(&x, 1);
-    /* this statement returns when PostgreSQL has ended the handler's transaction */
+    /* This update returns when PostgreSQL has aborted the handler's transaction. */
     execute(other, "UPDATE orders SET amount = -1 WHERE id = 1");
     execute(other, "COMMIT");
     PQfinish(other);
@@ -437,8 +439,8 @@ static void test_outage_gives_back(void **state) {
     close_fx(&x);
 }
 
-/* While another session has locked the table of fences, PostgreSQL does not answer. The handler
- * waits until the lease ends, and not for longer. */
+/* Another session locks the table of fences, so that PostgreSQL does not answer the handler. The
+ * handler must wait until the lease ends, but no longer. */
 static void test_silence_is_bounded_by_the_lease(void **state) {
     (void)state;
     struct fx x;
@@ -457,14 +459,14 @@ static void test_silence_is_bounded_by_the_lease(void **state) {
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
     execute(other, "ROLLBACK");
     PQfinish(other);
-    /* the handler is healthy, because waiting for a lock is no outage */
+    /* The handler still reports that it is healthy, because waiting for a lock is not an outage. */
     assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_WELL);
     assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2}"), LW_DONE);
     close_fx(&x);
 }
 
-/* Sends a signal to the processes whose ids `pids` lists, separated by commas. Returns the number
- * of processes. */
+/* Sends a signal to each process in `pids`, a list of process ids separated by commas. Returns the
+ * number of processes. */
 static int signal_all(const char *pids, int sig) {
     int n = 0;
     for (const char *p = pids; *p; p += strcspn(p, ","), p += *p == ',', n++)
@@ -472,15 +474,16 @@ static int signal_all(const char *pids, int sig) {
     return n;
 }
 
-/* The whole server is stopped, so it answers no request. The handler gives the message back when
- * the lease ends. */
+/* The whole PostgreSQL server is stopped by a signal, so it answers nothing. The handler must give
+ * the message back when the lease ends. */
 static void test_silent_server_is_left(void **state) {
     (void)state;
     struct fx x;
     struct fx_job j;
     open_fx(&x, "");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
-    /* process ids of the backends that serve the slot and perhaps the cleaner */
+    /* Process ids of the backends that serve the handler: one for its slot, and perhaps one for the
+     * cleaner. */
     char backends[256];
     snprintf(
         backends, sizeof backends, "%s",
@@ -496,7 +499,8 @@ static void test_silent_server_is_left(void **state) {
     kill(lw_test_pg_pid(server), SIGCONT);
     assert_int_equal(outcome, LW_BACK);
     assert_true(lw_boot_ms() - begun < 3000);
-    /* the message is done, whether the stopped server wrote the row or this delivery writes it */
+    /* The message becomes done, no matter whether the stopped server writes the row later or this
+     * second delivery does. */
     wait_for(put(&x, &j, 2, "a", "{\"id\":2}") == LW_DONE);
     assert_string_equal(ask(&x, "SELECT group_concat(id) FROM orders"), "1,2");
     close_fx(&x);
@@ -623,7 +627,8 @@ static void test_rights(void **state) {
              "id\"},\"primary_key\":[\"id\"]}",
              url);
     expect_open_fails(section, "cannot create the tables: permission denied for schema public");
-    open_at(&x, ""); /* the owner of the database makes the handler's tables */
+    /* The database owner opens the handler once, which creates the handler's tables. */
+    open_at(&x, "");
     close_handler(&x);
     run_sql(&x, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchwork_seen, latchwork_fences, "
                 "latchwork_count TO clerk");

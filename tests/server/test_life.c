@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what a real redis-server says about itself when replicas come and go, when it is promoted,
- * and when it starts again. */
+/* Tests what a real redis-server reports about the life of its data when it gets and loses
+ * replicas, is promoted, or restarts. */
 #include "base/clock.h"
 #include "queue/life.h"
 #include "tests/support/redis_server.h"
@@ -64,7 +64,7 @@ static void follow(struct node *n, const char *host, const char *port) {
     }
 }
 
-/* Waits until the replication id has changed. */
+/* Waits until the server has a new replication id, and returns its life. */
 static struct lw_life renamed(struct node *n, const struct lw_life *before) {
     struct lw_life now = life_of(n);
     for (int64_t until = lw_boot_ms() + WAIT_MS; !strcmp(now.id, before->id); now = life_of(n)) {
@@ -83,7 +83,7 @@ static void test_replicas_and_promotions(void **state) {
     assert_true(lw_life_same(&a0, &a0));
     assert_false(lw_life_same(&a0, &b0));
 
-    /* node a gets its first replica, and the life of node a goes on */
+    /* Node a gets its first replica. The life of its data continues. */
     follow(&b, "127.0.0.1", a.port);
     now = renamed(&a, &a0);
     assert_true(lw_life_same(&a0, &now));
@@ -91,7 +91,8 @@ static void test_replicas_and_promotions(void **state) {
     assert_false(replica.never_replica);
     assert_false(lw_life_same(&b0, &replica));
 
-    follow(&b, "NO", "ONE"); /* node b is promoted, and node a forgets its replica */
+    /* Node b is promoted, so node a has no replica any more. */
+    follow(&b, "NO", "ONE");
     struct lw_life b1 = life_of(&b);
     assert_false(b1.never_replica);
     assert_false(lw_life_same(&b0, &b1));
@@ -99,17 +100,19 @@ static void test_replicas_and_promotions(void **state) {
     now = renamed(&a, &now);
     assert_true(lw_life_same(&a0, &now));
 
-    /* node a follows b, and the life of b goes on although b was promoted */
+    /* Node a becomes a replica of b. The life of the data of b continues, although b was
+     * promoted. */
     follow(&a, "127.0.0.1", b.port);
     now = life_of(&a);
     assert_false(lw_life_same(&a0, &now));
     now = life_of(&b);
     assert_true(lw_life_same(&b1, &now));
-    /* node a is a master again with the data of b, under the same run_id */
+    /* Node a becomes a master again, now with the data of b, and still has its old run_id. */
     follow(&a, "NO", "ONE");
     struct lw_life a1 = life_of(&a);
     assert_false(lw_life_same(&a0, &a1));
-    /* node a now looks as if it had never been a replica, except for the bytes that it read */
+    /* Node a now looks as if it had never been a replica, except that its count of bytes read as a
+     * replica is not 0. */
     follow(&b, "127.0.0.1", a.port);
     now = life_of(&a);
     assert_true(lw_life_same(&a1, &now));
@@ -124,8 +127,8 @@ static void test_replicas_and_promotions(void **state) {
     lw_test_redis_stop(a.server), lw_test_redis_stop(b.server);
 }
 
-/* CONFIG RESETSTAT resets the number of bytes, but a promoted server still knows the id of its old
- * master. */
+/* CONFIG RESETSTAT sets the number of bytes read as a replica to 0, but a promoted server still has
+ * the replication id of its former master. */
 static void test_a_server_that_was_never_a_replica(void **state) {
     (void)state;
     static const struct {
@@ -147,7 +150,7 @@ static void test_a_server_that_was_never_a_replica(void **state) {
     }
 }
 
-/* Some servers do not count the bytes that they read as a replica. Two answers of such a server are
+/* Some servers do not count the bytes that they read as a replica. For such servers, two lives are
  * compared by the replication id alone. */
 static void test_a_server_that_says_less(void **state) {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lw_paused_lanes() on a private redis-server: the function finds out whether only paused
- * lanes have waiting messages. */
+/* Tests lw_paused_lanes(), which finds out whether all waiting messages are in paused lanes, with a
+ * private redis-server. */
 #include "cli/queue/paused_lanes.h"
 
 #include "tests/support/redis_server.h"
@@ -70,11 +70,11 @@ static void test_only_paused(void **state) {
     assert_int_equal(ask(), 0);
     wait_in(0, "c-17", true);
     wait_in(1, "c\n18", true);
-    /* this lane is paused and has no waiting messages */
+    /* Add a paused lane without waiting messages. */
     do_("SADD lw:{a[b]*.0}:paused idle");
-    /* this lane has no waiting messages, but is still in the set `lanes` */
+    /* Add a lane that is in the zset `lanes`, but has no waiting messages. */
     do_("ZADD lw:{a[b]*.0}:lanes 1 left-behind");
-    do_("SET lw:{a.0}:lock:c-17 x"); /* this lock belongs to another application */
+    do_("SET lw:{a.0}:lock:c-17 x"); /* a lock of another application */
     assert_int_equal(ask(), 2);
     lw_buf_add(&names, "", 1);
     assert_string_equal(names.p, "c-17, c?18");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the renewer against a private redis-server: the renewer keeps leases, and reports leases
- * that are lost. */
+/* Tests the renewer with a private redis-server: it renews leases, and reports leases that are
+ * lost. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/renewer.h"
@@ -11,12 +11,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-/* cmocka.h must be included after the four headers above */
+/* cmocka.h must be included after the preceding system headers */
 #include <cmocka.h>
 
 /* A lease is renewed after a third of its TTL and cancelled after two thirds, so on a busy machine
- * the renewer may be late by TTL_MS / 3. The tests wait for renewals, and never for a fixed
- * time. */
+ * the renewer may be late by TTL_MS / 3. The tests wait until a renewal has happened, and never for
+ * a fixed time. */
 enum { LIMIT_MS = 60000, TTL_MS = 3600, MANY = 300 };
 
 struct seen {
@@ -112,7 +112,7 @@ static int64_t deadline(const struct seen *s, int i) {
     return atomic_load(&s->lease[i].held.deadline_ms);
 }
 
-/* Waits until each of the leases `from` to `to` - 1 is renewed once more. */
+/* Waits until each of the leases from index `from` to `to` - 1 was renewed once more. */
 static void until_renewed(const struct seen *s, int from, int to) {
     int64_t was[MANY];
     for (int i = from; i < to; i++) was[i] = deadline(s, i);
@@ -123,7 +123,7 @@ static void until_renewed(const struct seen *s, int from, int to) {
         }
 }
 
-/* Waits for longer than a lease lasts without renewal. */
+/* Waits until the leases have existed for longer than they would without renewal. */
 static void live_on(const struct seen *s, int from, int to) {
     int64_t first = deadline(s, from);
     while (lw_boot_ms() < first) until_renewed(s, from, to);
@@ -140,7 +140,7 @@ static bool is_held(struct seen *s, int i) {
     return held;
 }
 
-/* Keeps more leases than a batch holds, for longer than a TTL. Meanwhile the scripts are
+/* Tests more leases than fit into one batch, for longer than a TTL, while the scripts are
  * flushed. */
 static void leases_are_kept(void **state) {
     (void)state;
@@ -165,19 +165,20 @@ static void a_lock_that_is_gone_or_anothers(void **state) {
     begin(&s);
     for (int i = 0; i < 3; i++) take(&s, i);
     DO(&s, "DEL lw:{t.0}:lock:k0");
-    /* "w.2" is the beginning of this token, but not the whole token */
+    /* The token w.22 of the new holder begins with w.2, the token of the lost lease, but is another
+     * token. */
     DO(&s, "SET lw:{t.0}:lock:k1 w.22:101 PX 100000");
     until_cancelled(&s, 0);
     until_cancelled(&s, 1);
-    until_renewed(&s, 2, 3); /* the third lease is still renewed */
+    until_renewed(&s, 2, 3); /* lease 2 is still renewed */
     assert_false(cancelled(&s, 2));
     assert_true(is_held(&s, 2));
     assert_int_equal(lost(&s), 2);
     redisReply *r = ask(&s, "PTTL lw:{t.0}:lock:k1");
-    assert_true(r->integer > 10000); /* the lock of the other holder is unchanged */
+    assert_true(r->integer > 10000); /* the other holder's lock is unchanged */
     freeReplyObject(r);
     r = ask(&s, "EXISTS lw:{t.0}:lock:k0");
-    assert_int_equal(r->integer, 0); /* the renewer does not take the deleted lock again */
+    assert_int_equal(r->integer, 0); /* the renewer has not taken the deleted lock again */
     freeReplyObject(r);
     for (int i = 0; i < 3; i++) lw_leases_remove(s.leases, &s.lease[i]);
     end(&s);
@@ -193,7 +194,7 @@ static void a_frozen_server_fences(void **state) {
     assert_int_equal(lost(&s), 1);
     kill(lw_test_redis_pid(s.redis), SIGCONT);
     lw_leases_remove(s.leases, &s.lease[0]);
-    take(&s, 1); /* a new lease is kept as before */
+    take(&s, 1); /* a lease added later is renewed as usual */
     live_on(&s, 1, 2);
     assert_false(cancelled(&s, 1));
     assert_true(is_held(&s, 1));
@@ -208,8 +209,8 @@ static void another_epoch_cancels(void **state) {
     take(&s, 0);
     DO(&s, "HSET lw:{t.0}:epoch id F");
     until_cancelled(&s, 0);
-    /* the lease was cancelled by the answer LOST, but this number counts only leases that the
-     * self-fence cancelled */
+    /* The lease was cancelled because of the answer LOST. The number checked counts only other
+     * cancellations, so it is 0. */
     assert_int_equal(lost(&s), 0);
     lw_leases_remove(s.leases, &s.lease[0]);
     end(&s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests connections to servers that Sentinels name, with real Sentinels, masters and replicas on
- * the loopback interface. */
+/* Tests connections to servers named by Sentinels, with real Sentinels, masters and replicas on the
+ * loopback interface. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/connection.h"
@@ -24,14 +24,14 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-/* cmocka.h must be included after the headers above */
+/* cmocka.h must be included after the preceding system headers */
 #include <cmocka.h>
 
 enum { LIMIT_MS = 30000, FIND_MS = 10000, HURRIED_MS = 1500 };
 
 static char folder[] = "/tmp/lw-servers-XXXXXX";
 static int server_port[2], sentinel_port;
-/* when a test begins, the Sentinel monitors the first server under the name "m" */
+/* At the beginning of each test, the Sentinel monitors server 0 under the name "m". */
 static struct lw_test_redis *server[2];
 static pid_t sentinel_pid;
 
@@ -50,7 +50,8 @@ static struct lw_redis_url place(int port) {
     return (struct lw_redis_url){.host = (char *)(uintptr_t) "127.0.0.1", .port = port};
 }
 
-/* Sends one command, given as words, to the server at a port, and expects no error. */
+/* Sends one command, whose words end with NULL, to the server at a port. The reply must not be an
+ * error. */
 static void say(int port, const char *const *words) {
     struct lw_redis_url at = place(port);
     struct lw_err err = {0};
@@ -80,8 +81,8 @@ static bool listens(int port) {
     return up;
 }
 
-/* Starts a Sentinel with further lines of configuration. The Sentinel monitors the first server as
- * "m". */
+/* Starts a Sentinel that monitors server 0 as "m". `more` contains additional lines of
+ * configuration. */
 static pid_t start_sentinel(int port, const char *more) {
     char file[100];
     snprintf(file, sizeof file, "%s/%d.conf", folder, port);
@@ -129,7 +130,7 @@ static int stop(void **state) {
     return system(command);
 }
 
-/* Makes the Sentinel name server i as the master "m" from now on. */
+/* Makes the Sentinel report server i as the master "m" from now on. */
 static void name_master(int i) {
     char port[12];
     snprintf(port, sizeof port, "%d", server_port[i]);
@@ -137,8 +138,8 @@ static void name_master(int i) {
     SAY(sentinel_port, "SENTINEL", "MONITOR", "m", "127.0.0.1", port, "1");
 }
 
-/* Makes the old master a replica of the new one, as after a failover, but without closing the
- * clients' connections. */
+/* Makes server i a replica of the other server, as a failover does, but without closing the
+ * connections of clients. */
 static void demote(int i) {
     char port[12];
     snprintf(port, sizeof port, "%d", server_port[!i]);
@@ -211,8 +212,8 @@ static void a_name_that_is_unknown(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* One Sentinel refuses connections, another accepts connections and stays silent. Neither of the
- * two may use up the time of the search, and later searches ask both of them last. */
+/* One Sentinel refuses connections, and another accepts connections but never answers. Neither may
+ * use up the time of the search, and later searches must ask both last. */
 static void dead_sentinels_before_a_live_one(void **state) {
     (void)state;
     int silent_port, silent = lw_test_bound(&silent_port);
@@ -255,7 +256,8 @@ static void a_sentinel_with_a_password(void **state) {
     free(s.at[0].password);
     s.at[0].password = lw_strdup("secret");
     find(&s, server_port[0]);
-    s.at[0].port = sentinel_port; /* the Sentinel at this port has no password */
+    /* Use the Sentinel that has no password. */
+    s.at[0].port = sentinel_port;
     refuse(&s, "its default user has no password; name another user, or leave the password out: "
                "redis.sentinel.username and");
     lw_redis_servers_free(&s);
@@ -283,8 +285,8 @@ static void a_sentinel_with_tls(void **state) {
     end_sentinel(pid);
 }
 
-/* If the caller gives an address beside the host's name, the name is not resolved, because
- * resolving might block. The name is still used for the certificate and in errors. */
+/* If the caller gives an address together with the host name, the name is not resolved, because
+ * resolving could block. The name is still used to check the certificate, and in errors. */
 static void an_address_needs_no_resolver(void **state) {
     (void)state;
     struct lw_stream s;
@@ -308,7 +310,8 @@ static struct lw_redis_url ask_finder(struct lw_redis_servers servers, struct lw
     return at;
 }
 
-/* If announce-hostnames is set, a Sentinel names the master by its host name. */
+/* With announce-hostnames, a Sentinel reports the master's host name instead of its address. The
+ * finder resolves the name. */
 static void the_finder_resolves_names(void **state) {
     (void)state;
     char more[128], port_text[12];
@@ -399,8 +402,8 @@ static void expect_on(int i, const char *value) {
     lw_redis_close(c);
 }
 
-/* The old master became a replica while the wire was up. It refuses the write; the wire does not
- * pass on the refusal as a reply, and the write goes to the new master. */
+/* The master becomes a replica while the wire is up, and refuses a write. The wire must not pass on
+ * the refusal as a reply, and the write must go to the new master. */
 static void a_master_that_was_demoted(void **state) {
     (void)state;
     struct seen s;
@@ -423,8 +426,8 @@ static void a_master_that_was_demoted(void **state) {
     close_wire(&s);
 }
 
-/* A Sentinel that has not heard of the failover yet names a replica, and the search refuses that
- * replica. */
+/* A Sentinel that does not know of a failover yet names a server that is now a replica. The search
+ * must not accept this server. */
 static void a_replica_is_no_master(void **state) {
     (void)state;
     struct seen s;
@@ -447,7 +450,8 @@ static void no_sentinel_answers(void **state) {
     close_wire(&s);
 }
 
-/* Closing the finder does not wait for a search whose Sentinel is silent. */
+/* Tests that closing the finder does not wait for a running search, even if its Sentinel is
+ * silent. */
 static void closed_in_a_search(void **state) {
     (void)state;
     struct seen s;
@@ -474,15 +478,15 @@ static bool knows_the_replica(void) {
     return known;
 }
 
-/* In this test a real failover happens: the master is killed, and its replica takes over. */
+/* Tests a real failover: the master is killed, and its replica takes over. */
 static void a_master_that_is_killed(void **state) {
     (void)state;
     struct seen s;
     demote(1);
     for (int64_t until = lw_boot_ms() + LIMIT_MS; !knows_the_replica(); pause_ms(300)) {
         assert_true(lw_boot_ms() < until);
-        /* saves time: Sentinel asks a newly named master for its replicas at once, any other only
-         * every ten seconds */
+        /* Configure the master anew, because Sentinel asks a new master for its replicas at once,
+         * and a known master only every ten seconds. */
         name_master(0);
     }
     SAY(sentinel_port, "SENTINEL", "SET", "m", "down-after-milliseconds", "300");
@@ -533,7 +537,7 @@ static struct latchwork_client *open_by_sentinels(const struct latchwork_sentine
     const char *const addresses[] = {at[0], at[1]};
     struct latchwork_sentinels s =
         more ? *more : (struct latchwork_sentinels){LATCHWORK_SENTINELS_INIT};
-    /* nobody listens on this port */
+    /* the first address has a port at which no Sentinel listens */
     snprintf(at[0], sizeof at[0], "127.0.0.1:%d", lw_test_free_port());
     snprintf(at[1], sizeof at[1], "127.0.0.1:%d", sentinel_port);
     s.addresses = addresses;
@@ -556,7 +560,7 @@ static void a_sentinel_that_knows_no_such_master(void **state) {
     latchwork_client_close(c);
 }
 
-/* Checks the hold again and again until a master answers. Returns the result of the last check. */
+/* Checks the hold repeatedly until a master answers. Returns the result of the last check. */
 static enum latchwork_result check(struct latchwork_hold *hold, struct latchwork_error *error) {
     for (int64_t until = lw_boot_ms() + LIMIT_MS;; pause_ms(20)) {
         enum latchwork_result result = latchwork_hold_check(hold, error);
@@ -565,8 +569,8 @@ static enum latchwork_result check(struct latchwork_hold *hold, struct latchwork
     }
 }
 
-/* The master of a held lock is killed. The lock may be kept or lost, but the next holder gets a
- * larger fence. */
+/* The master that stores a held lock is killed. The lock may be kept or lost, but the next holder
+ * must get a larger fence. */
 static void a_lock_whose_master_is_killed(void **state) {
     (void)state;
     struct latchwork_error error = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests TLS to a real redis-server: which connections are accepted, and that each refusal names its
- * cause. */
+/* Tests TLS connections to a real redis-server: which connections are accepted, and which error
+ * names the cause of each refusal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,8 @@ static void configure(const char *name, const char *value) {
     redisFree(c);
 }
 
-/* Gives the server a certificate and its key, both in one command, as Redis requires. */
+/* Makes the server use another certificate and key. One CONFIG SET changes both, because Redis
+ * refuses a certificate and a key that do not match. */
 static void present(const char *name) {
     char cert[64], key[64];
     redisContext *c = lw_test_redis_connect(server);
@@ -79,10 +80,10 @@ static void present(const char *name) {
     redisFree(c);
 }
 
-/* Holds the settings with which a client connects. Files are given by their names in the test's
- * folder. */
+/* The settings of a client's connection. Files are given by their names in the folder of the
+ * test. */
 struct way {
-    const char *host; /* name of the host; NULL stands for localhost */
+    const char *host; /* NULL: localhost */
     const char *ca, *cert, *key, *name;
     bool no_verify, plain;
     int wait_ms;
@@ -105,8 +106,8 @@ static struct lw_redis_url place(const struct way *w) {
     return at;
 }
 
-/* Tries to connect. `want` is a part of the text of the expected error; NULL: the connection must
- * work. */
+/* Tries to connect. The error must contain the text `want`. If `want` is NULL, the connection must
+ * succeed. */
 static void try(const struct way *w, const char *want) {
     struct lw_redis_url at = place(w);
     struct lw_err why = {0};
@@ -174,8 +175,8 @@ static void test_client_certificate(void **state) {
     configure("tls-auth-clients", "optional");
 }
 
-/* Tries TLS on a port without TLS, where some servers answer with an error and others say nothing.
- * Then tries a plain connection on a port with TLS. */
+/* Tries TLS on a port without TLS, where some servers answer with an error and others stay silent.
+ * Then tries a connection without TLS on a port with TLS. */
 static void test_not_tls(void **state) {
     (void)state;
     char number[12];
@@ -229,7 +230,8 @@ static void kill_clients(void) {
     redisFree(c);
 }
 
-/* Sends pipelines and gets replies far larger than a TLS record and the buffers of the socket. */
+/* Sends pipelines and receives replies that are much larger than a TLS record and the buffers of
+ * the socket. */
 static void test_wire(void **state) {
     (void)state;
     struct way way = {.ca = "ca.pem"};
@@ -261,7 +263,8 @@ static void test_wire(void **state) {
     serve_until(&s, &s.replies, 8);
     assert_int_equal(s.bytes, (size_t)4 * BIG);
     lw_wire_send(s.wire, &c);
-    kill_clients(); /* the connection is cut in the middle of a pipeline */
+    /* Cut the connection in the middle of a pipeline. */
+    kill_clients();
     serve_until(&s, &s.downs, 1);
     serve_until(&s, &s.ups, 2);
     assert_true(s.replies < 16);
@@ -271,8 +274,8 @@ static void test_wire(void **state) {
     lw_redis_url_free(&at);
 }
 
-/* The certificates are replaced while a wire is up. The wire stays up, and its next connection uses
- * the new certificates. */
+/* Replaces the certificates while a wire is up. The wire stays up, and its next connection uses the
+ * new certificates. */
 static void test_replaced(void **state) {
     (void)state;
     struct way way = {.ca = "trusted.pem", .name = "redis.internal"};
@@ -306,8 +309,8 @@ static void test_replaced(void **state) {
     present("server");
 }
 
-/* A server that accepts the connection and stays silent delays no caller for longer than the
- * limit. */
+/* Tests that a server which accepts a connection but stays silent delays no caller beyond the
+ * caller's time limit. */
 static void test_silent(void **state) {
     (void)state;
     int tls = port, fd = lw_test_bound(&port);
@@ -323,7 +326,8 @@ static void test_silent(void **state) {
 }
 
 int main(void) {
-    /* from here on a SIGPIPE ends the test, because no code may raise one */
+    /* No code may cause a SIGPIPE. Restore the signal's default action, so that a SIGPIPE ends the
+     * test. */
     signal(SIGPIPE, SIG_DFL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verified),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the wire against a private redis-server: long pipelines; servers that die, freeze and come
- * back; and logins. */
+/* Tests the wire with a private redis-server: long pipelines, servers that die, freeze and come
+ * back, and logins. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/redis/wire.h"
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-/* cmocka.h must be included after the four headers above */
+/* cmocka.h must be included after the preceding system headers */
 #include <cmocka.h>
 
 enum { LIMIT_MS = 20000, KEEP = 16, TEXT = 64, QUICK_MS = 300 };
@@ -22,9 +22,10 @@ struct seen {
     struct lw_redis_url url;
     int ups, downs;
     char why[256];
-    size_t n, errors; /* number of replies, and number of errors among them */
+    size_t n, errors; /* number of all replies, and number of error replies */
     char text[KEEP][TEXT];
-    size_t big_size; /* each large reply must have this size and contain its number */
+    /* Size that each large reply must have. It must also contain its own number. */
+    size_t big_size;
     bool wrong;
 };
 
@@ -97,8 +98,8 @@ static void turn_for(struct seen *s, int64_t ms) {
     for (int64_t until = lw_boot_ms() + ms; lw_boot_ms() < until;) turn(s);
 }
 
-/* Sends commands. They are given as a list of words, in which "" ends each command, and NULL ends
- * the list. */
+/* Sends commands in one pipeline. In the list of words, "" ends each command, and NULL ends the
+ * list. */
 static void send_words(struct seen *s, const char *const *words) {
     struct lw_commands c = {0};
     bool first = true;
@@ -141,7 +142,7 @@ static void send_echoes(struct seen *s, size_t n, size_t size) {
         p[lw_decimal((int64_t)i, p)] = ' ';
     }
     lw_wire_send(s->wire, &c);
-    /* the commands can be freed, because the wire has its own copy of the bytes */
+    /* The wire has made its own copy of the commands. */
     lw_commands_free(&c);
 }
 
@@ -152,7 +153,8 @@ static void long_pipelines_come_back_in_order(void **state) {
     open_to(&s, r, "", "", 0);
     UNTIL(&s, s.ups == 1);
     s.big_size = 100 * 1000;
-    send_echoes(&s, 200, s.big_size); /* this pipeline has 20 MB, which no socket takes at once */
+    /* Send 20 MB, which no socket accepts at once. */
+    send_echoes(&s, 200, s.big_size);
     UNTIL(&s, s.n == 200);
     assert_false(s.wrong);
     s.n = 0;
@@ -180,7 +182,8 @@ static void a_server_killed_in_the_middle(void **state) {
     UNTIL(&s, s.downs == 1);
     assert_int_equal(s.n, 1);
     assert_string_equal(s.text[0], "one");
-    /* while the server is down, attempts to connect fail without a call of `down` */
+    /* While the server is down, further attempts to connect fail, but `down` is not called
+     * again. */
     turn_for(&s, 300);
     assert_int_equal(s.downs, 1);
     assert_int_equal(s.ups, 1);
@@ -200,7 +203,8 @@ static void a_frozen_server_is_given_up(void **state) {
     struct seen s;
     open_to(&s, r, "", "", QUICK_MS);
     UNTIL(&s, s.ups == 1);
-    turn_for(&s, 2 * QUICK_MS); /* a silent server is no fault while the wire expects no answer */
+    /* While the wire expects no answer, the silence of the server is not a fault. */
+    turn_for(&s, 2 * QUICK_MS);
     assert_int_equal(s.downs, 0);
     kill(lw_test_redis_pid(r), SIGSTOP);
     SEND(&s, "ECHO", "lost");
@@ -222,15 +226,15 @@ static void a_frozen_server_in_the_middle_of_a_long_pipeline(void **state) {
     open_to(&s, r, "", "", QUICK_MS);
     UNTIL(&s, s.ups == 1);
     kill(lw_test_redis_pid(r), SIGSTOP);
-    /* this pipeline has 700 kB: more than the socket takes, but not so much that the wire frees its
-     * buffer afterwards */
+    /* Send 700 kB, which is more than the socket accepts, but not so much that the wire frees its
+     * buffer afterwards. */
     send_echoes(&s, 7, 100 * 1000);
     assert_true(lw_wire_poll(s.wire).events & POLLOUT);
     UNTIL(&s, s.downs == 1);
     kill(lw_test_redis_pid(r), SIGCONT);
     UNTIL(&s, s.ups == 2);
-    /* the first bytes on the new connection are this command, and not the rest of the pipeline that
-     * was cut */
+    /* The new connection begins with this command, and not with the rest of the pipeline that was
+     * cut. */
     SEND(&s, "ECHO", "whole");
     UNTIL(&s, s.n == 1);
     assert_string_equal(s.text[0], "whole");
@@ -258,7 +262,7 @@ static void logs_in_before_anything_else(void **state) {
     close_wire(&s);
     open_to(&s, r, "bob:p@ss/word@", "", 0);
     UNTIL(&s, s.ups == 1);
-    /* MOVE has brought the key from database 3 to database 0 */
+    /* The key `here` was moved from database 3 to database 0. */
     SEND(&s, "GET", "here", "", "ACL", "WHOAMI");
     UNTIL(&s, s.n == 2);
     assert_string_equal(s.text[0], "1");
@@ -277,7 +281,7 @@ static void a_wrong_password_is_never_up(void **state) {
     assert_int_equal(s.ups, 0);
     assert_int_equal(s.downs, 0);
     close_wire(&s);
-    /* without a login the wire is up, but the first command is refused */
+    /* Without a login the wire comes up, but the server refuses the first command. */
     open_to(&s, r, "", "", 0);
     UNTIL(&s, s.ups == 1);
     SEND(&s, "PING");
@@ -313,7 +317,8 @@ static void what_is_not_redis_is_dropped(void **state) {
     struct seen s;
     open_to(&s, r, "", "", 0);
     UNTIL(&s, s.ups == 1);
-    SEND(&s, "SUBSCRIBE", "c"); /* a published text comes although no request was sent for it */
+    /* After SUBSCRIBE the server can send a message although no request is in flight. */
+    SEND(&s, "SUBSCRIBE", "c");
     UNTIL(&s, s.n == 1);
     tell_server(r, "PUBLISH c hello");
     UNTIL(&s, s.downs == 1);
