@@ -28,8 +28,8 @@ failed=0
 failures=()
 again=() # names of the tests that failed and will run again
 jobs=${LW_JOBS:-$(nproc)}
-# These scripts take longest. They are started first, so that none of them is still running when all
-# others have ended.
+# The test scripts that take longest. They are started first, so that none of them is still running
+# when all others have ended.
 slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
 declare -A name_of=() start_of=() # name and start time of each running program, by process id
 declare -A command_of=()          # the command of each name

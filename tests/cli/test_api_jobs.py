@@ -506,8 +506,8 @@ class Jobs(ApiCase):
         self.ask("/api/v1/dead/export?cursor=x", status=400)
 
     def test_export_of_lanes(self):
-        """If an answer ends within a lane, the next answer must begin behind the last message of
-        the answer before."""
+        """If an HTTP answer of an export ends within a lane, the next HTTP answer must begin behind
+        the last message of the earlier answer."""
         want = []
         for lane, n in (("t-a", 30), ("t-b/c", 5), ("t-big", 20)):
             first = len(want) + 1
@@ -604,7 +604,7 @@ class Jobs(ApiCase):
 
 
 class Masked(unittest.TestCase):
-    """Tests a supervisor that masks payloads, and one that hides them."""
+    """Tests a supervisor that masks payloads, and another one that hides them."""
 
     def look(self, payloads, **more):
         with tempfile.TemporaryDirectory(prefix="lw-api-") as folder:

@@ -41,8 +41,8 @@ class Case(unittest.TestCase):
             )
         self.tmp = os.path.join(self.dir, "tmp")
         os.mkdir(self.tmp)
-        # Remove variables that the make that runs this test has set. The commands under test must
-        # not get them.
+        # Remove the variables that `make` sets for its children, because the commands under test
+        # must not get them.
         outer = {
             k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
         }
@@ -671,7 +671,8 @@ class InsertPostgres(Insert):
 
     def test_a_pooler_is_refused(self):
         """With a connection pooler that ignores the search_path, the rows of `handler test` would
-        go into the real tables. The command must therefore refuse to run behind such a pooler."""
+        go into the real tables. `handler test` must therefore refuse to run behind such a
+        pooler."""
         self.pg.start_bouncer()
         for more in ("", "ignore_startup_parameters = options\n"):
             if more:

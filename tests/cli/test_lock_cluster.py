@@ -185,7 +185,7 @@ class OnACluster(Locks, unittest.TestCase):
     def test_operators_wait_for_a_slot_that_moves(self):
         tag = self.redis.tag("app", 0, SHARDS)
         slot = slot_of("lw:{%s}:epoch" % tag)
-        # This command starts the epoch that the test needs.
+        # Take a lock once, because the first command starts the epoch that the test needs.
         Holder("key-0", "-c", self.path, "--wait", "30000").end()
         for shard in range(SHARDS):
             self.redis.call(

@@ -118,8 +118,8 @@ class Notify(unittest.TestCase):
         cls.broker.wait(10)
 
     def test_1_not_ready_while_redis_is_away(self):
-        # The watchdog's time is the sum of 90 s and the grace period of 10 s, after which a hung
-        # worker is replaced, and one minute.
+        # The watchdog interval is 160 s: 90 s plus the grace period of 10 s, after which a hung
+        # worker is replaced, plus one minute.
         self.assertEqual(self.manager.next(), {"WATCHDOG_USEC": "160000000"})
 
         def says_why():
@@ -177,7 +177,8 @@ class Notify(unittest.TestCase):
         self.manager.until("WATCHDOG")
         send(worker, signal.SIGSTOP)
         try:
-            # A ping of the watchdog may have been under way before this message.
+            # Skip the messages up to the next status, because a ping of the watchdog may have been
+            # under way.
             self.manager.until("STATUS")
             self.manager.until("STATUS")
             self.assertNotIn("WATCHDOG", names(self.manager.until("STATUS")))
@@ -187,7 +188,7 @@ class Notify(unittest.TestCase):
 
     def test_7_stop(self):
         self.instance.signal(signal.SIGTERM)
-        # The extension is the sum of the grace period of 10 s, 5 s until a worker is killed, and
+        # The stop may take 25 s: the grace period of 10 s, 5 s until a worker is killed, and
         # another 10 s.
         self.assertEqual(
             self.manager.until("STOPPING")[-1],

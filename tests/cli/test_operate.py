@@ -154,7 +154,8 @@ def something_to_operate(w, blocks):
         f.write(handler[1])
     with open(w.path("till/till.json"), "w") as f:
         f.write(config[1])
-    # The page sets these variables. This run replaces their values by its own.
+    # The page sets the variables BROKER, REDIS and LISTEN. The test replaces their values by its
+    # own.
     assert re.findall(r"(\w+)=\S+", exports[1]) == ["BROKER", "REDIS", "LISTEN"], exports
     w.env["LISTEN"] = "127.0.0.1:%d" % free_port()
     w.env["BROKER"] = re.search(r"^  broker +(\S+)", w.said("dev.out"), re.M).group(1)

@@ -770,13 +770,13 @@ def the_audit_tells_who_did_what(w):
     w.park("a", 1)
     w.bury(2, "a")
     w.run("queue", "pause", "a")
-    # This command makes no entry in the audit, because the lane is already paused.
+    # Pausing a lane that is already paused makes no entry in the audit.
     w.run("queue", "pause", "a")
     w.env = {"EDITOR": "sed -i s/1/2/"}
     w.run("dead", "edit", "orders/0/2")
     w.env = {}
     w.run("dead", "replay", "--where", "/total>1", "--execute")
-    # This command makes no entry in the audit, because it is a dry run.
+    # A dry run makes no entry in the audit.
     w.run("dead", "replay", "--match", "*")
     rows = w.rows("queue", "audit")
     assert [(r["event"], r.get("done")) for r in rows] == [
@@ -1067,7 +1067,7 @@ def ids_that_are_not_there_are_named_and_fail(w):
         rows[-1]["problems"] == 1
         and {"identity": "orders/0/77", "result": "not found", "job": rows[-1]["job"]} in rows
     ), rows
-    # Missing messages that the first run reported must not be reported again.
+    # A resumed job must not report again the missing messages that its first run has reported.
     w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")
     w.begin()
     w.bury(1, "a"), w.bury(2, "a")

@@ -35,7 +35,7 @@ def assigned(names, more):
     yield field + r'\s*(?:=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)=)'
     yield r'(?:\+\+|--)' + field
     yield r'\b(?:snprintf|memcpy|memmove|memset|lw_life_read)\(&?' + field
-    # This pattern finds a pointer through which the field can be assigned.
+    # Matches the declaration of a pointer through which the field can be assigned.
     yield r'(?<!const )\b(?:bool|int|u?int(?:32|64)_t|size_t) \*\w+ = &' + field
 
 

@@ -406,8 +406,7 @@ class Page(unittest.TestCase):
         )
 
     def forget_totals(self):
-        """Starts the supervisor again, because other tests expect counters that begin with its
-        start."""
+        """Restarts the supervisor, because the other tests expect its counters to begin at 0."""
         type(self).doClassCleanups()
         type(self).setUpClass()
 
@@ -426,8 +425,8 @@ class Page(unittest.TestCase):
         wait_until(place, 30, "a place for another stream")
 
     def test_a_client_that_goes_away(self):
-        # The server must notice that these clients are gone, so that it has a place for the next
-        # client.
+        # The server must notice that clients have closed their connections, so that it has a place
+        # for the next client.
         for _ in range(3 * STREAMS):
             with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
                 s.sendall(

@@ -167,8 +167,8 @@ class Rights(unittest.TestCase):
                 for c, who in table().items()
                 if who & roles and c != "AUTH"
             }
-            # Add this right by hand: the table has two rows for CLUSTER, and table() keeps only one
-            # of them.
+            # Add the right to CLUSTER NODES by hand: the table has two rows for CLUSTER, and
+            # table() keeps only one of them.
             if "worker" in roles:
                 wanted.add("+cluster|nodes")
             rules = self.rules(*args)
@@ -184,7 +184,7 @@ class Rights(unittest.TestCase):
 
     def test_the_line_replaces_rights_and_leaves_passwords(self):
         """Pipes the line of `check --acl` into redis-cli, twice. The user has too many rights
-        before, which the line must remove."""
+        before the first time, and the line must remove them."""
         self.redis.call(
             "ACL",
             "SETUSER",

@@ -49,7 +49,7 @@ def wrong(text):
     )
     if p.returncode:
         return [(0, p.stdout.strip())]
-    # This dict maps registers of the Lua machine to the names of the Lua libraries in them.
+    # `library` maps registers of the Lua machine to the names of the Lua libraries in them.
     found, library = ([], {})
     for m in re.finditer(
         r'^\t\d+\t\[(\d+)\]\t(\w+) *\t(\d+) (?:(\d+) )?\S+(?:\t; (.*))?$', p.stdout, re.M
@@ -104,7 +104,7 @@ def main():
             failed += 1
             print(f'FAILED: {name}: {got}')
 
-    # This checker must find the fault in each of the following scripts.
+    # The checker must find the fault in each of the following scripts.
     for bad in (
         'local function f() return g() end\nlocal function g() end\nreturn f',
         'if KEYS[1] then x = 1 end',

@@ -12,8 +12,9 @@ cp "$build/latchwork" "$dir/bin/"
 unit=$dir/units/latchwork@orders.service
 sed "s|@PREFIX@|$dir|g" deploy/latchwork@.service >"$unit"
 
-# Succeeds if the command succeeds and its output does not mention the unit. `systemd-analyze
-# verify` succeeds even if it warns of an unknown key.
+# usage: silent COMMAND…
+# Succeeds if COMMAND succeeds and its output does not mention the unit. `systemd-analyze verify`
+# succeeds even if it warns of an unknown key.
 silent() {
     if "$@" >"$dir/said" 2>&1 && ! grep -qF "$dir" "$dir/said"; then return 0; fi
     cat "$dir/said"

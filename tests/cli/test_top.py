@@ -343,7 +343,7 @@ class Top(unittest.TestCase):
         before = self.busy()
         v = json.loads(self.plain("--json")[0])
         self.assertEqual(v["lanes"], 3003)
-        # The two refreshes together may use only a bounded number of commands.
+        # Two refreshes together may send Redis only a bounded number of commands.
         self.assertLess(self.busy() - before, 200)
 
     def busy(self):
@@ -377,7 +377,7 @@ class Top(unittest.TestCase):
         t.type("x")
         t.wait("^KEY +WAITING")
         self.plant("hot-2", 80, 81)
-        # The display must still be refreshed.
+        # After the key `x`, the display must still be refreshed.
         t.wait(r"^hot-2 +22 ")
         t.type("s")
         t.wait("by age")

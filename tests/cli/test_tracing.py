@@ -205,7 +205,8 @@ class Tracing(unittest.TestCase):
         self.assertEqual(self.send()[0]["sent"], 16)
 
     def test_nobody_there(self):
-        # The process does not reach its time limit of 1,000 s, because it gives up the spans.
+        # The process that sends spans ends long before its time limit of 1,000 s, because it gives
+        # up the spans.
         got, log = self.send(endpoint="http://127.0.0.1:%d" % free_port(), seconds=1000)
         self.assertEqual(got, dict(NONE_LOST, made=16, sent=0, unreachable=16))
         self.assertIn("spans can't be sent to", log)

@@ -183,7 +183,7 @@ class Chart(unittest.TestCase):
         _, objects = render(all_values())
         orders, audit = objects["StatefulSet", "demo-orders"], objects["Deployment", "demo-audit"]
         pod = orders["spec"]["template"]["spec"]
-        # The grace period is 45.5 s, rounded up, plus 10 s.
+        # terminationGracePeriodSeconds is 45.5 s, rounded up, plus 10 s.
         self.assertEqual(pod["terminationGracePeriodSeconds"], 56)
         self.assertEqual(audit["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], 40)
         self.assertEqual(
@@ -196,7 +196,7 @@ class Chart(unittest.TestCase):
             "member_id",
             json.loads(objects["ConfigMap", "demo-audit"]["data"]["latchwork.json"])["kafka"],
         )
-        # The number of replicas is absent, because the autoscaler sets it.
+        # The StatefulSet has no number of replicas, because the autoscaler sets it.
         self.assertNotIn("replicas", orders["spec"])
         self.assertEqual(audit["spec"]["replicas"], 1)
         self.assertEqual(

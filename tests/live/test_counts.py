@@ -75,8 +75,8 @@ def plugin_crashes(t):
     # There are two cases in which an outcome is not counted (doc/how-to/monitor.md). First, a
     # worker may die after it has marked a message as counted and before it counts the message.
     # Second, if Redis recorded a waiting message as finished, its owner may read the state before
-    # the supervisor notices that the worker that ran the message is dead. Both cases last a short
-    # time, so only a few of many deaths lose a count, and each loses one. To avoid the second case,
+    # the supervisor notices that the worker that ran the message is dead. Both cases are possible
+    # only for a short time, so only a few of many deaths lose a count. To avoid the second case,
     # the owner would have to know of the uncounted message before the worker dies.
     t.check(
         done - 2 <= found["done"] <= done, "done in the summary: %d, not %d" % (found["done"], done)

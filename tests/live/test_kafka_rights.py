@@ -30,8 +30,8 @@ RIGHTS = {
         'dead.to: .*' + DEAD + '.*user "%s" (may not (WRITE|DESCRIBE)|to DESCRIBE)',
     ),
 }
-# For rights whose error in a running worker's log differs from the error of `check`: {right: text
-# in the log}.
+# Errors that are worded differently in the log of a running worker and in the output of `check`:
+# {right: text in the log}.
 LOGGED = {
     "topic": 'user "%s" may not READ topic ' + TOPIC,
     "dead": 'user "%s" may not WRITE topic ' + DEAD,

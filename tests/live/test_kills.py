@@ -254,7 +254,7 @@ def stop_workers_insert(t):
     while t.producing() or n < 3:
         wait_until(lambda: len(run.workers()) == 4, 30, "workers")
         gate = sqlite3.connect(store, timeout=20, isolation_level=None)
-        # This transaction makes every worker wait for the store while its leases are live.
+        # Open a transaction that makes every worker wait for the store while its leases are live.
         gate.execute("BEGIN IMMEDIATE")
         time.sleep(0.2)
         pid = random.choice(run.workers())

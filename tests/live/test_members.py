@@ -83,8 +83,8 @@ def working(t, since_us=None, limit_s=60, partitions=8, without=()):
 
 
 def longest_gap(t, partitions, since_us, until_us):
-    """Returns the longest time in seconds during which no message of one of these partitions began
-    to run."""
+    """Returns the longest time in seconds during which no message of one of the given partitions
+    began to run."""
     longest = 0
     for p in partitions:
         times = (
@@ -101,8 +101,8 @@ def longest_gap(t, partitions, since_us, until_us):
 
 
 def partitions_of(t, pids):
-    """Returns the partitions of which these workers ran more messages than all other workers in the
-    last two seconds. A single run proves nothing, because a parked message may run on any
+    """Returns the partitions of which the given workers ran more messages than all other workers in
+    the last two seconds. A single run proves nothing, because a parked message may run on any
     worker."""
     balance, since_us = {}, boot_us() - 2000000
     for r in t.runs():
@@ -365,8 +365,9 @@ def stopped_in_a_rebalance(t):
     for i in range(6):
         run = begin(t, label="run-%d" % i, workers=2)
         run.wait_workers(2)
-        # The new workers join the group. The first worker learns of the rebalance from a heartbeat
-        # within 3 s, so these sleeps reach different moments of the rebalance.
+        # The new workers join the group, and the first worker learns of the rebalance from a
+        # heartbeat within 3 s. Sleeps of different lengths reach different moments of the
+        # rebalance.
         time.sleep(0.4 * i)
         run.stop()
         for bad in ("can't ask", "does not tell", "Local: Broker handle destroyed"):

@@ -20,12 +20,14 @@ from lib.scenario import SOAK, main, more, scenario
 HERE = os.path.dirname(os.path.abspath(__file__))
 RATE = 300
 DELAY_S = 0.2  # seconds that the network adds in each direction
-# An answer takes twice the delay, which must be less than an eighth of this TTL.
+# The TTL of leases, in ms. An answer takes twice the delay, which must be less than an eighth of
+# the TTL.
 TTL_MS = 5000
 # The number of seconds of silence. It must be longer than the TTL, and longer than a worker waits
 # for an answer.
 HOLE_S = 8
-BACK_S = TTL_MS / 1000 + 10  # maximum number of seconds until runs begin again
+# The maximum number of seconds after a fault until runs begin again.
+BACK_S = TTL_MS / 1000 + 10
 SECONDS = 40
 
 
@@ -80,7 +82,7 @@ def back_at_work(t, since_us):
 
 def slow(t, proxy):
     proxy.delay_s = DELAY_S
-    # After this sleep, every handler whose message was granted before the delay has ended.
+    # Sleep until every handler whose message was granted before the delay has ended.
     time.sleep(2)
     before = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > before + 50, 60, "work with a network that is slow")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests operators' commands that race with workers and with each other, and that are killed by kill
--9. No message may be lost or doubled, and the ledger must agree.
+"""Tests operators' commands that race with workers and with each other, and that are killed (kill
+-9). No message may be lost or doubled, and the ledger must agree.
 Usage: test_operator.py [BUILD [SCENARIO…]]"""
 
 import json

@@ -347,8 +347,8 @@ def no_key(t):
 
 @scenario
 def skipped(t):
-    """key.missing skip: a message without a key must be counted as skipped, and the commit must
-    pass it."""
+    """With key.missing skip, a message without a key must be counted as skipped, and its offset
+    must be committed."""
     t.start_redis()
     t.make_topics()
     t.kafka.produce(t.topics[0], [(0, None, b"{}") for _ in range(5)] + [(0, b"k", b"{}")])
@@ -362,9 +362,9 @@ def skipped(t):
 
 @scenario
 def own_lanes(t):
-    """key.missing own: all records without a key must run. Each of these records has a separate
-    lane, which is named by the record's identity, so they run at the same time as each other and as
-    records that have a key."""
+    """With key.missing own, all records without a key must run. Each of these records has a
+    separate lane, which is named by the record's identity, so they run at the same time as each
+    other and as records that have a key."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]

@@ -255,7 +255,8 @@ def stopped_workers_are_stale(t):
         n = 0
         while t.producing() or n < 3:
             wait_until(lambda: len(run.workers()) == 4, 30, "workers")
-            # This lock makes every statement of a handler wait while the handler's lease is live.
+            # Lock a table, so that every statement of a handler waits while the handler's lease is
+            # live.
             gate = pg.hold("LOCK TABLE latchwork_fences")
             time.sleep(0.2)
             pid = random.choice(run.workers())

@@ -17,7 +17,7 @@ from lib.process import send, wait_until
 from lib.scenario import main, scenario
 
 SHORT = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
-# With these settings librdkafka notices the loss of its broker long after /readyz must have
+# With the settings LONG, librdkafka notices the loss of its broker long after /readyz must have
 # reported it.
 LONG = {"session.timeout.ms": "45000", "heartbeat.interval.ms": "1000"}
 

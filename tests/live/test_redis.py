@@ -51,8 +51,8 @@ def back_at_work(t, since_us):
 
 
 def check_refused(t, run, when):
-    """Checks that the run ends without a signal, with status 78, and that its log names the policy
-    and the fix."""
+    """Checks that the run ends on its own, with status 78, and that its log names the policy and
+    the fix."""
     status, _ = run.wait(60)
     t.same(status, 78, "exit status, an evicting policy " + when)
     t.check(
@@ -83,8 +83,9 @@ def flushall_twice(t):
 
 @scenario
 def flushall_slow_handlers(t):
-    """Fault 5 with handlers that run for longer than the quarantine. They must be cancelled or
-    finish, but must never run at the same time as another handler of the same key."""
+    """Fault 5 (all data is deleted) with handlers that run for longer than the quarantine. They
+    must be cancelled or finish, but must never run at the same time as another handler of the same
+    key."""
     t.start_redis()
     run = under_load(
         t,
@@ -380,7 +381,7 @@ def rights_taken(t):
     t.wait_finished()
     # If a script was denied a write in the middle, it left the mark of a message without its
     # envelope, and the message was read from Kafka again. Scripts report the lanes of such messages
-    # in this stream, whose entries are meant to stay for a while.
+    # in the stream `vanished`, whose entries are meant to stay for a while.
     t.redis.call("DEL", "lw:{%s.0}:vanished" % t.id)
     finish(t, run, samples=sampler.end())
     t.figure(rights=len(losses), refused=len(t.redis.refusals()))

@@ -86,7 +86,7 @@ def replay_a_key_from_kafka_while_others_run(t):
     t.wait_finished()
     before = committed(t)
     topic = t.topics[0]
-    # Without --again no message is replayed, because all messages are done.
+    # `queue replay` without --again must replay no message, because all messages are done.
     rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--execute")
     t.same(list(rows[-1]["results"].values()), [2000 // KEYS], "left out")
     t.check("done" in list(rows[-1]["results"])[0], "why: %r" % rows[-1])
@@ -227,7 +227,7 @@ def replay_to_a_topic_and_to_the_handler(t):
     t.same(t.kafka.dump(other), [], "after a dry run")
     rows = tool(t, *args, "--execute")
     t.same(rows[-1]["results"], {"sent": 10}, "sent")
-    # This job cannot be resumed, because messages that were sent to a topic leave no marks.
+    # A job that sent messages to a topic cannot be resumed, because such messages leave no marks.
     tool(t, "queue", "replay", "--resume", str(rows[-1]["job"]), "--execute", status=1)
     copied = t.kafka.dump(other)
     t.same([r["key"] for r in copied], ["k3"] * 10, "keys")

@@ -240,7 +240,7 @@ def processes_killed(t):
     wait_until(lambda: len(receiver.spans()) > 500, 60, "spans")
     workers = instance.workers()
     beside = [pid for pid in children(instance.pid) if pid not in workers]
-    # These are the processes that serve metrics and send spans.
+    # Kill the processes that serve metrics and send spans.
     for pid in beside:
         send(pid, 9)
     instance.kill_worker(workers[0])

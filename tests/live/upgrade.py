@@ -26,9 +26,9 @@ from lib.scenario import SOAK, main, scenario, variants
 from lib.tool import tool
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-# FIRST replaces the tag, because there is no release yet. This commit is the last one before the
+# FIRST is used instead of a tag, because there is no release yet. It is the last commit before the
 # handler type http, PostgreSQL, locks on a cluster and the web page were added, and before most of
-# the program's text was rewritten. It has the same formats of data.
+# the program's text was rewritten. It has the same formats of data as this version.
 FIRST = "5a808d37c443489fbe5dfe09d6288e539e2c77e0"
 MACHINES = ("one", "two", "three")
 WORKERS = 2  # number of workers per machine
@@ -137,7 +137,7 @@ def load(t):
 
 
 def all_work(t, fleet):
-    """Keeps up the load until each supervisor of the fleet has finished a message that began after
+    """Continues the load until each supervisor of the fleet has finished a message that began after
     the call."""
     since = boot_us()
 

@@ -103,7 +103,8 @@ class Otlp(unittest.TestCase):
         body = json.loads(receiver.requests[0]["body"])
         for s in spans(
             body
-            # The JSON form of protocol buffers has bytes in base64, but OTLP has ids in hex.
+            # Convert the ids from hex to base64, because the JSON form of protocol buffers has
+            # bytes in base64, but OTLP has ids in hex.
         ):
             for name in {"traceId", "spanId", "parentSpanId"} & set(s):
                 s[name] = base64.b64encode(bytes.fromhex(s[name])).decode()

@@ -73,8 +73,7 @@ class Server:
         return json.loads(text)
 
     def first_event(self):
-        """Returns when the first event `now` has arrived, which contains the figures of the
-        overview."""
+        """Waits for the first event `now`, which contains the figures of the overview."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("GET", "/api/v1/events")
         answer = connection.getresponse()
@@ -132,7 +131,7 @@ class Measure:
         return answer
 
 
-# These are the commands that the API itself sends most. No script calls them.
+# The commands that the API itself sends most, and that no script calls.
 OUTER = ("evalsha", "zscan", "sscan", "scan", "xrevrange")
 
 

@@ -199,7 +199,7 @@ static void test_known_identity_comes_first(void **state) {
     open_fx(&x, ",\"on_conflict\":\"update\"");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
     assert_int_equal(put(&x, &j, 9, "a", "{\"id\":1,\"amount\":9}"), LW_DONE);
-    /* The same message must still be done, even with an outdated fence. */
+    /* A message that is already done must get the outcome done again, despite an outdated fence. */
     struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}");
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     job->payload = lw_bytes_of("not JSON any more");

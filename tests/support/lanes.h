@@ -53,7 +53,7 @@ struct lt_args {
 
 struct lt {
     struct lw_test_redis *server;
-    /* admin has all rights; scripts are called on the connection user */
+    /* The connection `admin` has all rights. Scripts are called on the connection `user`. */
     redisContext *admin, *user;
     unsigned variant;
 
@@ -186,7 +186,7 @@ struct lt_enter {
     const char *candidate, *life, *history, *jumped, *host;
     int64_t ttl_ms, grace_ms, offset_ms;
     uint64_t fence;
-    const char *field, *value; /* one field of the schema */
+    const char *field, *value; /* name and value of one field of the schema */
     int64_t old_ms;
     /* the node that had the slot before, and that node's history */
     const char *from, *from_history;
@@ -197,7 +197,7 @@ struct lt_entered {
     int64_t now_ms, not_before_ms, ttl_ms;
     bool first; /* true while no commit of the group is known */
 };
-/* Calls enter. Returns "OK", "REFUSED" or "UNVOUCHED". */
+/* Calls the script enter. Returns "OK", "REFUSED" or "UNVOUCHED". */
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);
 
 /* lt_fence() and lt_attempts() return values from the last answer. After gate, the values belong to

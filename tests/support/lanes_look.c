@@ -137,7 +137,7 @@ static const char dump_script[] =
     "end\n"
     "return table.concat(out, '\\n')\n";
 
-/* Writes bytes as printable text. Values of states are bytes, and names of lanes may be any
+/* Writes bytes as printable text, because values of states and names of lanes may contain any
  * bytes. */
 static char *printable(const char *p, size_t n) {
     struct lw_buf b = {0};

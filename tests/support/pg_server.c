@@ -24,8 +24,8 @@ struct lw_test_pg {
     char dir[LW_TEST_DIR];
     char bin[256]; /* folder of PostgreSQL's programs */
     char url[256], bouncer_url[256];
-    /* The user who runs the server. PostgreSQL refuses to run as root, so this user is another one
-     * if the test runs as root. */
+    /* The user who runs the server. If the test runs as root, this is another user, because
+     * PostgreSQL refuses to run as root. */
     uid_t uid;
     gid_t gid;
     char user[64];

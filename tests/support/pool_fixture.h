@@ -21,7 +21,7 @@ struct lw_handler {
     atomic_int waiting;
     bool seen_alone[64], seen_busy[64];
     struct lw_board_worker *board;
-    /* Called at the start of each run, unless it is NULL. */
+    /* saw() is called at the start of each run, unless it is NULL. */
     void (*saw)(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n);
     /* context for saw() */
     void *ctx;

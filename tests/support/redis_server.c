@@ -140,7 +140,7 @@ bool lw_test_redis_flush(struct lw_test_redis *r) {
 
 void lw_test_redis_kill(struct lw_test_redis *r) {
     if (r->pid <= 0) return;
-    /* SIGKILL also ends a server that SIGSTOP has stopped. */
+    /* Send SIGKILL, because it also ends a server that SIGSTOP has stopped. */
     kill(r->pid, SIGKILL);
     while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR) {}
     r->pid = -1;

@@ -66,7 +66,7 @@ static void case_rebalances(void) { rebalances("rebalances", NULL, 200000); }
 static void case_cooperative(void) { rebalances("cooperative", "cooperative-sticky", 280000); }
 
 /* Seeks both inside and outside the record callback, and on partitions that are held back as well
- * as on others. The next record delivered must be the one at the offset of the seek. */
+ * as on others. The next record that is delivered must be the record at the offset of the seek. */
 static void case_seek(void) {
     static struct member m;
     make_topic("seek", 40000);
@@ -318,7 +318,7 @@ static void case_declined(void) {
         CHECK(a.assigns == 0 && !*a.fatal);
         CHECK(lw_boot_ms() - since_ms < 3000);
     }
-    /* Another member can join, which shows that the group still works. */
+    /* Another member must be able to join, which shows that the group still works. */
     setup(&b, "declined", "declined");
     join(&b);
     UNTIL(n_current(&b) == PARTS, &b);
@@ -342,8 +342,8 @@ static void case_static(void) {
     UNTIL(n_current(&a) == PARTS / 2 && n_current(&b) == PARTS / 2, &a, &b);
     int revokes = b.revokes;
     for (int i = 0; i < ROUNDS; i++) {
-        /* Repeat this many times, because a bug that made a close hang showed in only one of
-         * seventy rounds. */
+        /* Restart the member many times, because a bug that made a close hang showed in only one of
+         * seventy restarts. */
         int32_t mine = current(&a, 0) ? 0 : PARTS - 1;
         lw_source_keep_place(a.s);
         leave(&a);
@@ -357,7 +357,7 @@ static void case_static(void) {
     leave(&a);
     UNTIL(n_current(&b) == PARTS, &b);
     CHECK(lw_boot_ms() - since_ms < 10000); /* less than session.timeout.ms, which is 15 s */
-    /* Another member with the same id must take the place of the first. */
+    /* A second member with the same id must take the place of the first member. */
     setup(&c, "static", "static");
     c.member_id = "b";
     join(&c);
@@ -441,7 +441,7 @@ static void case_sink(void) {
     make_topic("letters", 0);
     setup(&m, "letters", "letters");
     property(&m, "bootstrap.servers", brokers);
-    /* This property is for consumers only, and the producer must ignore it. */
+    /* Set a property that is for consumers only. The producer must ignore it. */
     property(&m, "fetch.min.bytes", "1");
     struct lw_err err = {0};
     struct lw_sink *k = lw_sink_open(&m.c, &err);
@@ -503,7 +503,7 @@ static const struct {
     bool on_demand;
 } cases[] = {
     {"rebalances", case_rebalances, false},
-    /* This case runs only if it is named, because bugs of librdkafka make it fail. */
+    /* The case `cooperative` runs only if it is named, because bugs of librdkafka make it fail. */
     {"cooperative", case_cooperative, true},
     {"seek", case_seek, false},
     {"hold", case_hold, false},

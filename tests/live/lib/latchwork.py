@@ -66,8 +66,8 @@ def merged(base, over):
 
 def config(name, brokers, redis_url, topics, **over):
     # The session timeout is short, so that the partitions of a killed member get a new owner within
-    # two seconds.
-    # There is no HTTP server, because many instances run at once and would need as many ports.
+    # two seconds. The configuration has no HTTP server, because many instances run at once and
+    # would need as many ports.
     base = {
         "name": name,
         "workers": 4,
