@@ -62,7 +62,7 @@ void ops_who(const struct ops *o, char *out, size_t size) {
         lw_who(out, size);
 }
 
-/* Adds an entry to the audit, which is in the first shard, like the jobs. */
+/* Adds an entry to the audit in the first shard, which also has the records of jobs. */
 int ops_audit(struct ops *o, const char *did, int64_t n) {
     char user[256], *words = words_of(o);
     ops_who(o, user, sizeof user);
@@ -258,7 +258,7 @@ static void publish(const struct ops *o) {
     atomic_store(&w->problems, o->job->problems);
 }
 
-/* Tells the watch how far the command is. Returns -1 if the command has to stop. */
+/* Reports the progress of the command to the watch. Returns -1 if the command has to stop. */
 static int heed_watch(struct ops *o) {
     struct ops_watch *w = o->watch;
     publish(o);
@@ -309,7 +309,8 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     j->number = o->args.resume ? o->args.resume : last + 1;
     j->words = words_of(o);
     int bad = j->dry ? 0 : start(j, j->words, last);
-    if (o->watch && !bad) o->job = j; /* the watch reads the counts of a dry run, too */
+    /* o->job is also set in a dry run, so that the watch can show its counts */
+    if (o->watch && !bad) o->job = j;
     struct sigaction act = {.sa_handler = on_signal};
     if (!o->quiet) {
         sigaction(SIGINT, &act, NULL);

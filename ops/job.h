@@ -39,11 +39,12 @@ struct ops_job {
     int n, batch;
     size_t bytes; /* number of bytes of all envelopes in the batch */
     int64_t taken, begun_ms, renewed_ms, told_ms, problems;
-    int64_t count[128]; /* how often the scripts have answered with each letter */
+    /* for each letter, the number of messages for which the scripts answered this letter */
+    int64_t count[128];
     FILE *backup;
     char backup_name[512];
     bool progress;
-    int lines; /* number of lines that were printed about single messages */
+    int lines; /* number of lines printed so far about single messages */
 };
 
 /* For --resume: takes options that the command line does not give from the record of the job. An

@@ -215,8 +215,8 @@ static size_t origin_of(const struct lw_envelope *e) {
     return i ? i - 1 : e->n_headers;
 }
 
-/* Removes those headers whose names are the ones that a dead letter adds, beginning at index
- * `from`. */
+/* Removes, from index `from` on, the headers that were added to the message when it became a dead
+ * letter. */
 static void remove_added(struct lw_envelope *e, size_t from) {
     size_t n = from;
     for (size_t i = from; i < e->n_headers; i++)

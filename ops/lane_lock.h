@@ -50,9 +50,9 @@ int lw_lane_lock_shard(const struct lw_lane_lock *l);
  * *error on failure. */
 bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused,
                        struct latchwork_error *error);
-/* Ends the lock, whoever holds it. Stores the raised fence in *fence and appends the value that the
- * lock had to `was`. If nobody held the lock, returns BUSY. `by` names the operator in the
- * audit. */
+/* Ends the lock of the lane, whoever holds it. Stores the raised fence in *fence, and appends the
+ * old value of the lock to `was`. If nobody held the lock, returns BUSY. `by` names the operator
+ * for the audit. */
 enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence,
                                          struct lw_buf *was, struct latchwork_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Formats a lane for people and for programs. */
+/* Formats a lane as text for people and as JSON for programs. */
 #include "base/clock.h"
 #include "ops/ops.h"
 

@@ -31,7 +31,7 @@ enum {
     OPS_BATCH = 16,
     OPS_PAGE = 32,
     OPS_PAGE_FIRST = 2,
-    OPS_AHEAD = 64 /* this is the same number as AHEAD_MAX of consumer/worker/limits.h */
+    OPS_AHEAD = 64 /* must be equal to AHEAD_MAX in consumer/worker/limits.h */
 };
 
 /* --- what is asked for ------------------------------------------------------------------------ */
@@ -68,8 +68,9 @@ struct ops_shard {
     int index;
     char prefix[LW_SHARD_PREFIX]; /* prefix of the names of the shard's keys */
     struct lw_redis *redis;
-    bool shares;  /* the shard uses the connection of another shard on the same server */
-    bool in_scan; /* a cursor of this server is in use; another server would not know the cursor */
+    bool shares; /* true: the shard uses the connection of another shard on the same server */
+    /* true: a cursor of this server is in use, which another server would not recognize */
+    bool in_scan;
 };
 
 /* Holds what another thread may see of a command that runs, and how that thread can stop the
@@ -111,8 +112,8 @@ struct ops {
     /* wall time from which a time such as "1h" (ago) counts: the start of the command or, for a
      * resumed job, the start of that job */
     int64_t asked_ms;
-    /* progress of a job: number of elements that were read, and number of elements to read; to_scan
-     * is 0 if the number is unknown */
+    /* progress of a job: number of elements that were read, and total number of elements to read;
+     * to_scan is 0 if the total number is unknown */
     int64_t scanned, to_scan;
     int64_t names; /* number of names of lanes that were read */
     /* The following fields are only for commands that run inside another program (the API, top). */
@@ -128,9 +129,9 @@ struct ops {
     int64_t deadline_ms;
 };
 
-/* Renews the lease of the current job, if there is one, and tells the watch how far the command is.
- * Functions that read call ops_tick() regularly, so that a job which searches for a long time keeps
- * its lease. Returns -1 if the watch says that the command has to stop. */
+/* Renews the lease of the current job, if there is one, and reports the progress of the command to
+ * the watch. Functions that read call ops_tick() regularly, so that a job which searches for a long
+ * time keeps its lease. Returns -1 if the watch requires the command to stop. */
 int ops_tick(struct ops *o);
 
 /* Records an action of an operator in the audit, for actions that are not jobs. `did` names the
@@ -224,11 +225,11 @@ struct ops_lane {
     int64_t now_ms;       /* time of the answer by Redis' clock */
     bool paused;
 };
-/* Returns true if a worker holds the lane; *worker and *fence become the worker's id and the fence
- * of its hold. A lock with the value "backoff" has no holder: it only delays the head. */
+/* Returns true if the lane has a holder. *worker and *fence become the holder's id and the fence of
+ * its hold. A lock whose value begins with "backoff" has no holder: it only delays the head. */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence);
 
-/* Writes a lane as `queue ls` shows it, with and without --json (ops/lane_text.c). */
+/* Writes a lane in the form of `queue ls` with and without --json (ops/lane_text.c). */
 json_t *ops_lane_json(const struct ops_lane *l);
 /* Returns the age of the lane's oldest message in ms, or -1 if no message waits. */
 int64_t ops_lane_age(const struct ops_lane *l);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the scripts of operators' commands, which are embedded from ops/lua/; the top of each
- * script lists its arguments and result. Workers never load these scripts. The exporter uses
- * `heads`, the ledger `lines`, and `check --connect` `rights`. */
+/* Declares the scripts that operators' commands use. They are embedded from ops/lua/. The comment
+ * at the top of each script lists its arguments and its result. Workers never load these scripts.
+ * The exporter uses `heads`, the ledger uses `lines`, and `check --connect` uses `rights`. */
 #ifndef LW_OPS_SCRIPT_H
 #define LW_OPS_SCRIPT_H
 

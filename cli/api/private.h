@@ -166,8 +166,8 @@ void api_set_payload(const struct api_call *k, json_t *v, const char *name,
  * failure. */
 int api_replay_one(struct api_call *k, const char *id, json_t **result);
 
-/* Rows of a list. The list ends when it reaches a number of rows or bytes, or after a number of
- * rows looked at. */
+/* The rows of an answer with a list. The list ends when one of three limits is reached: the number
+ * of rows, the number of bytes, or the number of rows that were looked at. */
 struct api_rows {
     struct api_call *k;
     json_t *list;

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Writes a pattern that stands for all shards of the application: in a key name, the shard's number
- * stands between the dot behind the application's name and the brace. Only a digit may follow the
- * dot, so that the pattern for "orders" does not match the keys of "orders.eu". */
+/* Writes a pattern for the key names of all shards of the application, which begin with
+ * "lw:{NAME.SHARD}:". In the pattern, only a digit may follow the dot, so that the pattern for
+ * "orders" does not match the keys of "orders.eu". */
 void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]) {
     snprintf(out, LW_ACL_PATTERN, "lw:{%s.[0-9]*}:*", name);
 }

@@ -9,7 +9,8 @@
 
 extern const struct cli_command cli_check;
 
-/* Checks the handler section as the handler's type requires; an unknown type is a problem, too. */
+/* Checks the handler section by the rules of the handler's type. An unknown type is also reported
+ * as a problem. */
 void lw_config_check_handler(const struct lw_config *c, struct lw_problems *problems);
 /* Calls lw_config_load() and checks the handler section, so that all problems are reported at
  * once. */

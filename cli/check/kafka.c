@@ -83,7 +83,8 @@ static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md
 static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res,
                         const struct trouble *last, struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
-    /* the client's events are served, because they tell why the brokers did not answer */
+    /* the client's events are served, because they contain the reason why the brokers did not
+     * answer */
     for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10);
     lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s",
                servers ? servers : property(c, "metadata.broker.list"), r->wait_ms,

@@ -163,7 +163,7 @@ static void add_sample(struct samples *all, const char *command, const char *arg
     for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++)
         add_word(all, strcmp(w, "K") ? w : key);
     snprintf(all->number[all->n++], sizeof all->number[0], "%zu", words);
-    /* the sample is left out if there is no room; this cannot happen, because the tables are
+    /* a sample without room would be left out, but this cannot happen, because the tables are
      * constant */
     if (all->argc == WORDS_MAX) all->argc = count;
 }

@@ -135,7 +135,7 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
         bad = lw_fail(&o->err, "%s: cannot be read", name);
     else
         edited = true;
-    /* the line feed that editors add at the end is removed */
+    /* many editors add a line feed at the end; it is removed unless the payload had one before */
     if (!bad && after.n && after.p[after.n - 1] == '\n' &&
         !(m->e.payload.n && m->e.payload.p[m->e.payload.n - 1] == '\n'))
         after.n--;
@@ -146,7 +146,7 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
         bad = -1;
     else if (!bad)
         bad = store(o, m, payload, &changed);
-    /* the file is kept, because it may hold hours of work */
+    /* if the new payload was not stored, the file is kept, because it may contain hours of work */
     if (bad && edited && !changed)
         fprintf(stderr, "what was written is in %s\n", name);
     else

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dev broker: a Kafka of one broker inside this process, for `latchwork dev`, demos and quick
+/* The dev broker is a Kafka of one broker inside this process, for `latchwork dev`, demos and quick
  * tests.
  *
- * It speaks Kafka's protocol on a free loopback port to clients of any process, with groups,
- * commits and transactions. Clients built on librdkafka work, such as kcat and confluent-kafka, and
- * aiokafka; the Java client does not. The dev broker lives in threads of the process that opened
- * it, so open it after fork(). Records are kept in memory only, about 23,000 of 200 bytes (5 MB)
- * per partition; when there are more, the oldest disappear without a warning. The group waits for a
- * member that left or died until the member's session.timeout.ms is over, so set it to 6000, the
- * smallest value that the broker accepts. A topic that nobody created is created with 4 partitions
- * when it is first used. */
+ * The dev broker offers Kafka's protocol on a free port of the loopback interface, to clients of
+ * any process, with groups, commits and transactions. Clients built on librdkafka, such as kcat and
+ * confluent-kafka, and aiokafka work; the Java client does not. The dev broker runs in threads of
+ * the process that opened it, so open it after fork(). Records are kept in memory only, about
+ * 23,000 records of 200 bytes (5 MB) per partition. If there are more, the oldest disappear without
+ * a warning. The group waits for a member that left or died until the member's session.timeout.ms
+ * is over, so set session.timeout.ms to 6000, the smallest value that the broker accepts. A topic
+ * that was not created is created with 4 partitions when it is first used. */
 #ifndef LW_CLI_DEV_DEVBROKER_H
 #define LW_CLI_DEV_DEVBROKER_H
 

@@ -39,7 +39,7 @@ struct ledger_part {
     int64_t committed_after; /* the group's commit, read a second time at the end of the pass */
     /* numbers of done, dead and waiting states at or above `committed` */
     int64_t done, dead, waiting;
-    /* number of unfinished messages in waiting lists; listed: of records, replays: of replays */
+    /* numbers of unfinished messages in waiting lists; listed: records, replays: replays */
     int64_t listed, replays;
     /* the highest floor of all shards, read between the two reads of the group's commit */
     int64_t floor;
@@ -49,8 +49,8 @@ struct ledger_part {
 
 enum ledger_kind {
     LEDGER_MISSING, /* a message's state is waiting, but the message is in no list */
-    /* a message is in a list, but its state is not waiting, so a redelivery would be parked
-     * again */
+    /* a message is in a list, but its state is not waiting, so a redelivered record would be parked
+     * a second time */
     LEDGER_UNMARKED,
     LEDGER_TWICE, /* a message is in two lists */
     /* a message waits below the group's commit, so it would never run if its list were lost */
@@ -89,19 +89,20 @@ void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const stru
                   int64_t offset,
                   struct lw_bytes lane); /* if lane.p is NULL, the difference concerns no lane */
 
-/* Tells the watch how many lists or segments of states were read. Returns -1 with *err if the audit
- * has to stop. */
+/* Adds `n` to the number of lists or segments of states that were read, for the watch. Returns -1
+ * with *err if the audit has to stop. */
 int ledger_step(struct ledger *l, int64_t n, struct lw_err *err);
 
-/* Defined in cli/ledger/kafka.c. One client serves all passes. */
+/* A Kafka client, which serves all passes. cli/ledger/kafka.c defines the functions. */
 struct ledger_kafka;
 struct ledger_kafka *ledger_kafka_open(const struct lw_config *c, struct lw_err *err);
 void ledger_kafka_close(struct ledger_kafka *k);
-/* If `first` is true, fills `committed`; otherwise fills begin, end and committed_after. */
+/* Reads offsets of all partitions from Kafka. If `first` is true, fills `committed`; otherwise
+ * fills `begin`, `end` and `committed_after`. */
 int ledger_kafka_ask(struct ledger_kafka *k, struct ledger *l, bool first, struct lw_err *err);
 
-/* Defined in cli/ledger/redis.c. Reads the states and the lists of one shard, then reads once more
- * the states of messages whose state and lists do not agree. */
+/* Reads the states and the lists of one shard, then rereads the states of messages whose state and
+ * lists disagree. The function is defined in cli/ledger/redis.c. */
 int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err);
 
 #endif

@@ -181,8 +181,7 @@ static int64_t floor_of(const struct reading *r, int part) {
 static void take_state(struct reading *r, int part, int64_t replay, int64_t offset, int state) {
     struct ledger_part *p = &r->l->parts[part];
     if (replay) {
-        /* a replay is a message of its own that no commit covers, so a replay that waits must be in
-         * a list */
+        /* no commit covers a replay, so a replay whose state is waiting must be in a list */
         if (state == LW_STATE_WAITING)
             add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
         return;

@@ -259,7 +259,7 @@ struct lw_config *lock_config(const struct lock_args *a) {
 /* Holds the nodes that a URL of several hosts names:
  * redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT… */
 struct nodes {
-    struct lw_buf url; /* the URL with only the first host */
+    struct lw_buf url; /* copy of the URL with only the first host */
     char *hosts;
     /* the array has room for one address more than the library accepts, so that the library can
      * refuse a list that is too long */

@@ -93,7 +93,8 @@ void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder
                        bool done);
 void lock_print_head(void); /* prints the column headings */
 void lock_print_row(const struct lock_row *r);
-void lock_print_whole(const struct lock_row *r); /* prints one line per property */
+/* prints the lock in several lines, one per property */
+void lock_print_whole(const struct lock_row *r);
 /* Copies the bytes in printable form: control characters become '?'. Returns out. */
 const char *lock_text(struct lw_bytes b, char *out, size_t size);
 /* Flushes stdout. Returns 0, or the exit status of a failure if stdout could not be written. */

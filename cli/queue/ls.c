@@ -16,8 +16,8 @@ struct row {
     struct ops_lane l; /* the lane; its name and lock are owned copies */
 };
 struct rows {
-    /* the rows; if `most` limits their number, a heap while lanes are read, with the row that is
-     * shown last at the top */
+    /* The rows. If `most` limits their number, they form a heap while lanes are read, and the row
+     * that would be shown last is at the top. */
     struct row *row;
     size_t n, cap, most;
     bool by_size, reverse;
@@ -206,7 +206,8 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
 
 static int show_message(struct ops *o, struct ops_message *m, void *ctx) {
     struct showing *s = ctx;
-    if (m->state == 'f') return 0; /* the message is finished, and the next claim removes it */
+    /* the message is finished, and the next claim of the lane removes it from the list */
+    if (m->state == 'f') return 0;
     if (!s->left) return 1;
     if (s->left > 0) s->left--;
     s->n++;

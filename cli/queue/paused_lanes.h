@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out for `run --drain` whether only paused lanes are left. The function is called only after
- * nothing has moved for a while. */
+/* Finds out for `run --drain` whether all remaining messages wait in paused lanes. `run --drain`
+ * calls the function only after nothing has moved for a while. */
 #ifndef LW_CLI_QUEUE_PAUSED_LANES_H
 #define LW_CLI_QUEUE_PAUSED_LANES_H
 

@@ -77,8 +77,8 @@ void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
         lw_buf_addf(said, ": nobody holds it");
 }
 
-/* Reports only the last line of the command's output, which has the sums; earlier lines are about
- * single messages. */
+/* Shows only the last line of the command's output, which has the sums, because earlier lines are
+ * about single messages. */
 static void tell_sums(const struct lw_buf *lines, struct lw_buf *said) {
     const char *last = lines->n > 2 ? memrchr(lines->p, '\n', lines->n - 2) : NULL;
     last = last ? last + 1 : lines->p;

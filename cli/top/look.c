@@ -146,7 +146,7 @@ static int again(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Reads again the lanes that top keeps and that this refresh has not read yet. */
+/* Reads again those of the lanes kept by top that this refresh has not read yet. */
 static int look_again(struct top *t, int s) {
     struct lw_bytes names[TOP_LANES];
     size_t n = 0;
@@ -180,8 +180,8 @@ int64_t top_waiting(const struct top *t, bool *about) {
         n += t->shard[s].whole ? t->shard[s].waiting : t->shard[s].now_waiting;
         *about |= !t->shard[s].whole;
     }
-    /* until a round is complete, the supervisor's count is used if it is higher than the sum so
-     * far */
+    /* until a round through all lanes is complete, the supervisor's number of waiting messages is
+     * used if it is higher than the sum so far */
     if (*about && t->fleet.on && !t->o->args.match && t->fleet.waiting > n) n = t->fleet.waiting;
     return n;
 }
@@ -261,7 +261,8 @@ static int look_at_commits(struct top *t) {
     freeReplyObject(r);
     if (t->committed_at_ms && now > t->committed_at_ms)
         t->commit_rate = (double)(sum - t->committed) * 1000 / (double)(now - t->committed_at_ms);
-    /* the sum of commits becomes smaller when partitions are reassigned */
+    /* a negative rate is shown as 0: the sum of commits may become smaller when partitions are
+     * reassigned */
     if (t->commit_rate < 0 && t->committed_at_ms) t->commit_rate = 0;
     t->committed = sum;
     t->committed_at_ms = now;

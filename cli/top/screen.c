@@ -249,8 +249,8 @@ static void loop(struct screen *s) {
 int top_screen(struct top *t, int64_t interval_ms) {
     struct screen s = {.t = t, .v = {.interval_ms = interval_ms}};
     struct sigaction end = {.sa_handler = on_end};
-    /* this call must come before ncurses starts, because ncurses keeps a handler that is already
-     * set */
+    /* sigaction() must be called before ncurses starts, because ncurses leaves existing signal
+     * handlers unchanged */
     sigaction(SIGINT, &end, NULL);
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGHUP, &end, NULL);

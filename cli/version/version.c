@@ -43,7 +43,8 @@ static const struct cli_status statuses[] = {
 
 enum { LIBRARIES = 10, TEXT_MAX = 64 };
 
-/* Describes one library. `loaded` is "" if the library does not tell its version at run time. */
+/* Describes one library. `loaded` is the version at run time, or "" if the library does not report
+ * it. */
 struct library {
     const char *name;
     char compiled[TEXT_MAX], loaded[TEXT_MAX];
