@@ -196,7 +196,8 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
         done = begin(w, *trial(w))
         started(w, done)
         lose(w, how)
-        # The time limit is less than the 20 s for which the handler sleeps.
+        # The time limit is less than the 20 s for which the handler sleeps, so only a cancelled
+        # handler ends in time.
         out = done.communicate(timeout=15)[0].decode()
         assert done.returncode == 1 and "lease of its lane" in out and "tried" not in out, (
             how,
@@ -242,7 +243,8 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
             time.sleep(0.01)
         if how == "wiped":
             w.call("FLUSHALL")
-        # The time limit is less than the 60 s for which the plugin sleeps.
+        # The time limit is less than the 60 s for which the plugin sleeps, so the command must end
+        # before the plugin returns.
         out = done.communicate(timeout=40)[0].decode()
         assert done.returncode == 1 and "the handler still runs" in out, (how, done.returncode, out)
 

@@ -206,7 +206,8 @@ def ls_tells_of_lanes(w):
 
 @test
 def ls_of_many_lanes(w):
-    """There are more lanes than one step of the scan returns, and more than --limit allows."""
+    """`queue ls` must list all lanes although there are more than one step of the scan returns, and
+    must obey --limit."""
     for i in range(1000):
         w.park("k%04d" % i, i, first_ms=1700000000000 + i)
     rows = w.rows("queue", "ls", "--limit", "0")
@@ -1088,7 +1089,7 @@ def a_dry_run_says_execute_only_where_something_would_be_done(w):
     w.park("a", 1)
     w.run("queue", "export", "--match", "*")
     lines = w.out
-    # The second import finds that the message is already there.
+    # The second import of the same lines finds that the lane already has the message.
     out = w.run("queue", "import", "-", given=lines.encode())
     assert "--execute" not in out and "nothing to do" in out, out
 

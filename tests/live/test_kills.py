@@ -159,8 +159,8 @@ def kill_supervisor(t):
 
 @scenario
 def kill_workers_insert_update(t):
-    """O3: the statement of the handler replaces an earlier row of the same id. The table must equal
-    the expected contents."""
+    """O3: the statement of the handler replaces an earlier row of the same id. The table must
+    finally contain the newest record of each id."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")

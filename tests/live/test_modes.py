@@ -343,8 +343,8 @@ def idle_keys(t):
 
 @scenario
 def drop(t):
-    """queue.on_busy drop with busy keys: every message must be handled or dropped, and the summary
-    must give the right counts."""
+    """With queue.on_busy drop and busy keys, every message must be handled or dropped, and the
+    summary must give the right counts."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(queue={"on_busy": "drop"}, work_ms="2-10")
@@ -369,7 +369,7 @@ def drop(t):
 
 @scenario
 def drop_workers_killed(t):
-    """queue.on_busy drop with keys in several partitions and workers that die: the messages that
+    """With queue.on_busy drop, keys in several partitions and workers that die, the messages that
     were running must run again, and must not be dropped."""
     t.start_redis()
     t.make_topics()
@@ -470,8 +470,8 @@ def judge_skip(t, killed=False):
 
 @scenario
 def skip(t):
-    """retry.order skip: later messages must run before a head that fails. Each message must be done
-    or dead after its attempts, and the dead letters in Redis must have these numbers of
+    """With retry.order skip, later messages must run before a head that fails. Each message must be
+    done or dead after its attempts, and the dead letters in Redis must have the right numbers of
     attempts."""
     t.start_redis()
     t.make_topics(1)
@@ -491,8 +491,8 @@ def skip(t):
 
 @scenario
 def skip_workers_killed(t):
-    """retry.order skip with workers that die, and with dead letters in a topic: no dead letter may
-    be missing, and the death of a worker must count no attempt."""
+    """With retry.order skip, workers that die, and dead letters in a topic, no dead letter may be
+    missing, and the death of a worker must count no attempt."""
     t.start_redis()
     t.make_topics(1)
     grave = t.id + "-dead"

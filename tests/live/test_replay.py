@@ -111,7 +111,7 @@ def replay_a_key_from_kafka_while_others_run(t):
         )
         wanted += [r["identity"] for r in rows if r.get("result") == "put"]
     t.check(len(wanted) >= 2 * 2000 // KEYS, "only %d were replayed" % len(wanted))
-    # All records of the key are less than an hour old.
+    # All records of the key are less than an hour old, so `--to 1h` must find none.
     t.same(
         tool(t, "queue", "replay", "--key", "k3", "--to", "1h", "--again")[-1]["messages"],
         0,

@@ -420,7 +420,7 @@ static void test_passed_identities_are_cleaned(void **state) {
     wait_for(strcmp(seen(&x, "WHERE app = 'app' AND partition = 0"), want) == 0);
     seen_from(want, 2 * words.many, 0);
     assert_string_equal(seen(&x, "WHERE partition = 1 OR app = 'other'"), want);
-    /* Only the old replay, number 2, is deleted. */
+    /* The cleaner must delete the old replay, number 2, and keep replay 1. */
     wait_for(strcmp(ask(&x, words.replays), "1") == 0);
     lw_handler_insert.passed(x.h, "t", 0, words.many);
     lw_handler_insert.passed(x.h, "t", 1, 1);
