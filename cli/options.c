@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses a command line with the table of its command. */
+/* Parses a command line according to the table of its command. */
 #include "cli/options.h"
 
 #include "base/nearest.h"

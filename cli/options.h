@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the command line. A command is a table of verbs, options and texts. Parsing, --help,
- * errors about wrong usage, completion, the man pages and doc/reference/commands.md all read that
- * table, so a new option needs only one row.
+/* Parses the command line. The options, verbs and help texts of a command are in a table. Parsing,
+ * --help, errors about wrong usage, completion, the man pages and doc/reference/commands.md all use
+ * that table, so a new option needs only one row.
  *
  *     main --> cli_main --> cli_parse --> the command's run() --> the verb's function
  *
- * Each command has its own struct of arguments, whose first member is a struct cli_args; a row
- * gives the offset at which its value is stored. */
+ * Each command has its own struct of arguments, whose first member is a struct cli_args. The row of
+ * an option has the offset at which the option's value is stored in that struct. */
 #ifndef LW_CLI_OPTIONS_H
 #define LW_CLI_OPTIONS_H
 
@@ -178,7 +178,7 @@ int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_arg
 /* Prints on stderr what is wrong with the command line and how to get help. Returns CLI_USAGE. */
 int cli_misuse(const struct cli_args *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* Returns `status`. But if stdout could not be written, reports the failure and returns
+/* Returns `status` if all output to stdout was written. Otherwise reports the failure and returns
  * CLI_FAILED. */
 int cli_written(const struct cli_args *a, int status);
 /* Loads the configuration of -c and --set and checks its handler section. If a problem is found,

@@ -134,7 +134,7 @@ static int limit_span(struct reading *r, struct span *s) {
                 " to %" PRId64 "\n",
                 r->o->noun, r->o->verb, identity, low, high - 1);
         ops_mark_word(r->o, identity, OPS_TOLD);
-        s->to = s->from; /* this makes the range empty */
+        s->to = s->from; /* an empty range, because the record is not in the log */
         return 0;
     }
     s->from = low;

@@ -68,14 +68,15 @@ struct attempt {
 static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latchwork_error *error) {
     struct lw_turn turn;
     redisReply *r = lw_call_on(a->l->client, a->redis, call, error);
-    /* the next attempt asks the master of the slot */
+    /* if the slot belongs to another server, the connection is closed, so that the next attempt
+     * asks that server */
     if (r && r->type == REDIS_REPLY_ERROR &&
         lw_peer_turned(a->l->client, a->redis, r->str, a->l->client->slot, &turn))
         lw_redis_break(a->redis, LW_REDIS_BROKEN, "the slot is elsewhere");
     return r ? lw_take_reply(a->l->client, r, error) : NULL;
 }
 
-/* Asks for the life of the server's data. A connection belongs to one life, unless the server is
+/* Reads the life of the server's data. A connection belongs to one life, unless the server is
  * promoted while the connection lasts. */
 static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_error *error) {
     struct lw_call c;

@@ -109,19 +109,20 @@ struct ops {
     json_t *resumed;     /* the words of the resumed job, if the command line has none */
     struct ops_job *job; /* the job in progress (ops/job.h); NULL: there is none */
     bool terminal;       /* true if stdout is a terminal */
-    /* wall time from which a time such as "1h" (ago) counts: the start of the command or, for a
-     * resumed job, the start of that job */
+    /* the wall time relative to which a time such as "1h" (one hour ago) is computed: the start of
+     * the command or, for a resumed job, the start of that job */
     int64_t asked_ms;
     /* progress of a job: number of elements that were read, and total number of elements to read;
      * to_scan is 0 if the total number is unknown */
     int64_t scanned, to_scan;
     int64_t names; /* number of names of lanes that were read */
-    /* The following fields are only for commands that run inside another program (the API, top). */
+    /* The following members are only for commands that run inside another program (the API,
+     * top). */
     /* true if the command takes no signals, writes nothing to stderr, and writes JSON to the buffer
      * of ops_out_to() */
     bool quiet;
     const char *who; /* name of the operator, for the audit; NULL: the user of this process */
-    /* limits of the time for connecting and for an answer; 0: the default limits */
+    /* time limits for connecting and for an answer; 0: the default limits */
     int64_t connect_ms, answer_ms;
     /* the watch of this command; NULL: no thread watches the command */
     struct ops_watch *watch;
@@ -163,19 +164,19 @@ int64_t ops_page_size(int64_t asked, size_t bytes);
 
 /* --- messages (ops/message.c) ----------------------------------------------------------------- */
 
-/* Holds a message of a waiting list or of the dead letters, decoded. */
+/* A decoded message from a waiting list or from the dead letters. */
 struct ops_message {
     struct lw_bytes raw; /* the envelope as it was stored */
     struct lw_envelope e;
     struct lw_bytes lane;
-    bool bad; /* true if the envelope could not be read; then `e` is empty */
+    bool bad; /* true: the envelope could not be decoded, and `e` is empty */
     /* the message was read from a topic that the application does not consume, so its state is
      * unknown */
     bool foreign;
     int shard;
     char state; /* state of a waiting message: 'w', 'f' or '?', as page.lua answers it */
     int64_t attempts, due_ms;
-    /* The following fields are set only for dead letters. */
+    /* The following members are set only for dead letters. */
     char id[64]; /* id of the dead letter, as "SHARD:STREAM-ID" */
     struct lw_bytes reason, original, edited_by;
     int64_t first_ms, last_ms, edited_ms;
@@ -301,8 +302,8 @@ struct ops_column {
     const char *name;
     bool right;
 };
-/* Holds an aligned table. Initialize it, add cells in order, then print it; printing also frees the
- * table. */
+/* A table with aligned columns. Initialize it, add cells in order, then print it. Printing also
+ * frees the table. */
 struct ops_table {
     const struct ops_column *columns;
     size_t n_columns, n_cells, cap;

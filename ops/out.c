@@ -55,7 +55,7 @@ void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most) {
         unsigned char c = (unsigned char)b.p[i];
         bool control = c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8);
         if (utf8 && c == 0xc2 && i + 1 < n && (unsigned char)b.p[i + 1] < 0xa0) {
-            /* C1 control characters are replaced */
+            /* a C1 control character, which has two bytes, becomes one '?' */
             lw_buf_add(out, "?", 1);
             i++;
             continue;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pauses a lane and resumes it. */
+/* Implements ops_pause() and ops_resume(), which pause and resume a lane. */
 #include "ops/ops.h"
 
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed) {

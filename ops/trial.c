@@ -39,8 +39,8 @@ struct guard {
     pthread_t thread;
 };
 
-/* Ends this process if the handler did not stop in time. The handler's subprocesses end with this
- * process (handlers/exec/warden.h). */
+/* Ends this process if the handler did not stop in time. The processes that the handler started end
+ * with this process (handlers/exec/warden.h). */
 static _Noreturn void end_all(const struct guard *g, const char *why) {
     fprintf(stderr,
             "%s: %s, but the handler still runs; exiting to end it; the effect of the handler is "

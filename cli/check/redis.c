@@ -91,7 +91,7 @@ static void check_role(struct server *s, const char *info) {
     if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is still loading its data");
 }
 
-/* Checks the setting min-replicas-to-write. The reply of INFO has the number of good replicas only
+/* Checks the setting min-replicas-to-write. Redis reports the number of good replicas in INFO only
  * if that setting is above 0. */
 static void check_min_replicas(struct server *s, const char *info) {
     char good[16];
@@ -350,7 +350,7 @@ static void check_scripts(struct server *s) {
 
 /* --- each server ------------------------------------------------------------------------------ */
 
-/* Finds out the fleet's name, which is the epoch of shard 0. */
+/* Reads the name of the fleet, which is the epoch of shard 0. */
 static void learn_fleet(struct server *s) {
     char key[LW_SHARD_PREFIX + 8];
     size_t n = lw_shard_prefix(s->c, 0, key);

@@ -39,7 +39,7 @@ static int run_editor(const char *name) {
     struct lw_buf command = {0};
     lw_buf_addf(&command, "%s '%s'", editor, name);
     lw_buf_add(&command, "", 1);
-    /* the command is run by a shell, because $EDITOR may contain arguments */
+    /* the editor is started by a shell, because $EDITOR may contain arguments */
     int status = system(command.p);
     lw_buf_free(&command);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;

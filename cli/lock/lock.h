@@ -91,7 +91,7 @@ void lock_print_free(const char *key, int64_t waiting, bool paused);
  * JSON says that nothing was broken. */
 void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence,
                        bool done);
-void lock_print_head(void); /* prints the column headings */
+void lock_print_head(void); /* prints a line with the column headings */
 void lock_print_row(const struct lock_row *r);
 /* prints the lock in several lines, one per property */
 void lock_print_whole(const struct lock_row *r);

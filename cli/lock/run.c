@@ -40,7 +40,7 @@ bool lock_signals_begin(struct lock_signals *s) {
     sigemptyset(&watched);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
         struct sigaction now;
-        /* a signal that is ignored stays ignored, as under nohup */
+        /* a signal that was ignored when this process started stays ignored, as under nohup */
         bool ignored = sigaction(taken[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN;
         if (!ignored) sigaddset(&watched, taken[i]);
     }
@@ -105,7 +105,7 @@ void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why) 
     struct lock_signals *s = ctx;
     uint64_t one = 1;
     atomic_store(&s->why, (int)why);
-    /* this write cannot fail, because an eventfd has room for the number */
+    /* a write to this eventfd cannot fail, because its counter cannot overflow */
     if (write(s->lost, &one, sizeof one) != sizeof one) abort();
 }
 
@@ -116,11 +116,12 @@ struct run {
     struct latchwork_hold *hold;
     struct lw_warden warden;
     pid_t pid;
-    /* kill_ms: time at which the command is killed; 0: the command was not asked to end */
+    /* kill_ms: time at which the command is killed with SIGKILL; 0: no signal asked the command to
+     * end */
     int64_t kill_after_ms, kill_ms;
-    /* stdin is a terminal, so this process may be in its foreground */
+    /* true: stdin is a terminal, in whose foreground this process may be */
     bool terminal;
-    bool stop_asked; /* this process received SIGTSTP and passed it on */
+    bool stop_asked; /* true: this process received SIGTSTP and passed it on */
     bool ended, killed;
     int wait_status;
     struct lock_ran ran;
@@ -247,7 +248,7 @@ static void look(struct run *r) {
     if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         info.si_pid == r->pid) {
         atomic_store(&r->warden.groups[0], 0);
-        /* no process of the group may continue without the lock */
+        /* the lock is lost, so no process of the command's group may continue */
         if (r->ran.lost || latchwork_hold_lost(r->hold)) to_group(r, SIGKILL);
     }
     look_at_child(r);

@@ -27,10 +27,10 @@
 
 struct lock_signals {
     sigset_t before;
-    int fd;   /* a signalfd, through which signals arrive */
+    int fd;   /* a signalfd, which receives the signals to this process */
     int lost; /* an eventfd, to which lock_lost() writes */
     _Atomic int why;
-    /* The next fields are used only between lock_wait_begin() and lock_wait_end(). */
+    /* The following members are used only between lock_wait_begin() and lock_wait_end(). */
     pthread_t thread;
     int stop;
     bool watching;
@@ -45,7 +45,7 @@ void lock_signals_end(struct lock_signals *s);
  * client instead. */
 bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
 int lock_wait_end(struct lock_signals *s); /* returns the signal that ended the wait, or 0 */
-/* The callback for options.lost. `ctx` points to a struct lock_signals. */
+/* A callback for options.lost of the lock library. `ctx` points to a struct lock_signals. */
 void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why);
 
 struct lock_ran {

@@ -50,8 +50,8 @@ static enum latchwork_result show_kind(struct showing *s, struct latchwork_clien
     return result;
 }
 
-/* Shows the locks of every kind, because a name of the library does not tell the kind of its lock,
- * and each kind may have a lock of that name. A fair lock looks like a mutex. */
+/* Shows the locks of every kind. A name does not tell the kind of its lock, and locks of several
+ * kinds may have the same name. A fair lock is shown as a mutex. */
 static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_client *client,
                                             struct latchwork_error *error) {
     static const enum latchwork_kind kinds[] = {LATCHWORK_KIND_FAIR, LATCHWORK_KIND_MUTEX,

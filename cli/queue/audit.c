@@ -60,8 +60,9 @@ static int by_time(const void *a, const void *b) {
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Reads a field that has one of two names: entries of jobs and single actions have "event" and
- * "who"; entries of `lock break` have "did" and "by". */
+/* Returns the value of a field that has one of two names, or "": entries of jobs and of single
+ * actions have the fields "event" and "who"; entries of `lock break` have the fields "did" and
+ * "by". */
 static const char *either(const struct entry *e, const char *name, const char *other) {
     const char *v = field(e, name);
     if (!v) v = field(e, other);

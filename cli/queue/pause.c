@@ -8,7 +8,8 @@
 
 struct change {
     bool resume, execute;
-    int64_t lanes, changed; /* lanes: number of lanes that passed the filters */
+    /* lanes: number of lanes that passed the filters; changed: number of lanes that were changed */
+    int64_t lanes, changed;
 };
 
 static void tell(struct ops *o, struct lw_bytes name, const char *what) {
@@ -43,8 +44,9 @@ static void count(struct ops *o, struct change *ch, bool changed) {
     atomic_store(&o->watch->done, ch->execute ? ch->changed : ch->lanes);
 }
 
-/* Changes one lane immediately. The names are not collected first, because there may be a million.
- * A change does not disturb the reading, because it moves no lane from one cursor to the other. */
+/* Changes one lane as soon as its name is read, instead of collecting all names first, because
+ * there may be a million names. A change does not disturb the reading: no lane moves from one of
+ * the two cursors to the other. */
 static int change_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct change *ch = ctx;
     struct ops_shard *sh = &o->shards[l->shard];

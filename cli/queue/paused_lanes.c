@@ -74,7 +74,7 @@ static int look_at_lane(struct look *l, const char *key, size_t n) {
 }
 
 static int look_at_lanes(struct look *l, const redisReply *page) {
-    /* the loop takes steps of two, because the page holds pairs of member and score */
+    /* a page of ZSCAN has pairs of member and score, so the loop advances by two */
     for (size_t i = 0; i + 1 < page->elements && !l->may_move; i += 2)
         if (look_at_lane(l, page->element[i]->str, page->element[i]->len) == -1) return -1;
     return 0;

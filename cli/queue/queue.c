@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defines the command `latchwork queue`: the table of its verbs. */
+/* Defines the command `latchwork queue` as a table of its verbs. */
 #include "cli/queue/queue.h"
 
 #include "cli/operators.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks Redis for what `latchwork top` shows. */
+/* Reads from Redis the data that `latchwork top` shows. */
 #include "base/clock.h"
 #include "cli/dead/dead.h"
 #include "cli/top/private.h"
@@ -162,7 +162,7 @@ static int look_again(struct top *t, int s) {
     return bad;
 }
 
-/* this variable is global, because qsort passes no context to its callback */
+/* the callback of qsort() gets no context, so it finds the sort order in this variable */
 static const struct top *sorting;
 static int by_weight(const void *a, const void *b) {
     const struct ops_lane *x = &((const struct top_lane *)a)->l,
@@ -291,7 +291,8 @@ void top_refresh(struct top *t) {
     t->o->err = (struct lw_err){0};
     t->up = ask(t) == 0;
     snprintf(t->why, sizeof t->why, "%s", t->o->err.text);
-    if (!t->up) ops_disconnect(t->o); /* top disconnects, so that the next refresh connects again */
+    /* after a failure top disconnects, so that the next refresh connects again */
+    if (!t->up) ops_disconnect(t->o);
     sorting = t;
     if (t->n_lane) qsort(t->lane, t->n_lane, sizeof *t->lane, by_weight);
     top_ask_fleet(t);

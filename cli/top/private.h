@@ -85,7 +85,7 @@ struct top {
     size_t n_worker;
 };
 
-/* The next functions are defined in cli/top/look.c. */
+/* The following functions are defined in cli/top/look.c. */
 void top_open(struct top *t, struct ops *o);
 void top_close(struct top *t);
 /* Reads everything from Redis again. If a request fails, `why` names the request and the reason. */
@@ -99,10 +99,10 @@ int64_t top_waiting(const struct top *t, bool *about);
 /* Returns the time at which the oldest waiting message arrived, in ms since 1970 by Redis' clock,
  * or 0 if no message waits. */
 int64_t top_oldest_ms(const struct top *t);
-/* Defined in cli/top/fleet.c. Asks the supervisor for its numbers. */
+/* Requests the supervisor's figures over HTTP. The function is defined in cli/top/fleet.c. */
 void top_ask_fleet(struct top *t);
 
-/* The next functions are defined in cli/top/frame.c, which makes lines of at most `width`
+/* The functions in cli/top/frame.c format the display. No line of it is longer than `width`
  * columns. */
 enum top_style { TOP_PLAIN, TOP_BAR, TOP_HEAD, TOP_SELECTED, TOP_WARN };
 struct top_line {
@@ -118,9 +118,9 @@ struct top_view {
     int width, height;
     int64_t interval_ms;
     size_t selected; /* index of the marked lane in lane[]; SIZE_MAX: no lane is marked */
-    /* index of the first lane shown, which changes so that the marked lane stays visible */
+    /* index of the first lane that is shown; it changes so that the marked lane stays visible */
     size_t first;
-    const char *message; /* text about the last event; NULL: there is no text */
+    const char *message; /* text about the last action or error; NULL: there is no text */
     const char *footer;  /* text of the last line; NULL: the last line lists the keys */
     bool help;
 };
@@ -128,11 +128,11 @@ void top_draw(const struct top *t, struct top_view *v, struct top_frame *f);
 void top_frame_free(struct top_frame *f);
 json_t *top_json(const struct top *t);
 
-/* Defined in cli/top/screen.c. Runs on the terminal until the user quits; returns the exit
- * status. */
+/* Runs `latchwork top` on the terminal until the user quits. Returns the exit status. The function
+ * is defined in cli/top/screen.c. */
 int top_screen(struct top *t, int64_t interval_ms);
-/* Defined in cli/top/act.c: the actions of the capital keys. Each action writes its result to
- * `said`. */
+/* The actions that users start with capital letters. Each action writes its result to `said`. The
+ * functions are defined in cli/top/act.c. */
 void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *said);
 void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said);
 void top_drop(struct top *t, struct lw_bytes lane, struct lw_buf *said);

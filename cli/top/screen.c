@@ -213,7 +213,8 @@ static void take_key(struct screen *s, int key) {
     else if (s->mode == ASKING)
         answer(s, key);
     else {
-        s->said.n = 0; /* the text is cleared, because the user has read it before typing a key */
+        /* the message is cleared, because the user has read it before typing a key */
+        s->said.n = 0;
         s->v.message = NULL;
         look(s, key);
     }
@@ -228,7 +229,7 @@ static void take_keys(struct screen *s, int64_t due_ms) {
         keys++;
         take_key(s, key);
     }
-    /* the user has closed the terminal */
+    /* poll() reported an event without a key, so the terminal was closed */
     if (n > 0 && !keys && (p.revents & (POLLHUP | POLLERR | POLLNVAL))) s->quit = true;
 }
 

@@ -80,7 +80,8 @@ static void write_frame(const struct top *t, const struct args *a) {
                          .footer = ""};
     struct top_frame f = {0};
     top_draw(t, &v, &f);
-    for (size_t i = 0; i + 1 < f.n; i++) { /* the last line, which lists the keys, is left out */
+    /* the last line is left out, because it lists keys to type */
+    for (size_t i = 0; i + 1 < f.n; i++) {
         char *text = f.line[i].text;
         size_t n = strlen(text);
         while (n && text[n - 1] == ' ') n--;
