@@ -174,7 +174,7 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
     enum lw_took took = LW_HELD;
     struct lw_waking *waking = atomic_load(&c->waking);
     bool line = deadline_ms && waking && lw_wait_has_line(waking, lw_one_wait_name(l));
-    /* Try at once if no other thread of this client stands in line for the lock. */
+    /* If no other thread of this client stands in line for the lock, try at once. */
     if (!line) took = try_once(&w.take, &why);
     enum latchwork_result result = LATCHWORK_LOCK_OK;
     if (took != LW_TAKEN && !deadline_ms) {

@@ -129,7 +129,7 @@ static void free_client(struct latchwork_client *c, bool child) {
     free(c);
 }
 
-/* Opens a client for the target. The target belongs to this function, even if opening fails. */
+/* Opens a client for the target. Takes ownership of the target, even if opening fails. */
 static struct latchwork_client *open_target(struct lw_target *t,
                                             const struct latchwork_client_options *o,
                                             struct latchwork_error *error) {

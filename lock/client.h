@@ -128,7 +128,8 @@ void lw_call_key(struct lw_call *call, struct lw_bytes key);
 void lw_call_text(struct lw_call *call, const char *s);
 void lw_call_number(struct lw_call *call, int64_t n);
 
-/* Makes a call. Returns a reply that is not an error, or NULL with *error. */
+/* Sends a call to the right server and returns the reply. If the reply is an error, returns NULL
+ * with *error. */
 redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call,
                            struct latchwork_error *error);
 
@@ -146,7 +147,7 @@ struct lw_redis *lw_client_connect(struct latchwork_client *c, uint64_t peer, in
                                    int64_t command_ms, struct latchwork_error *error);
 /* Begins to connect, with lw_redis_start(), and returns before the connection exists. */
 struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_error *error);
-/* These two functions send several calls in one pipeline. lw_call_encode() appends a call to `out`,
+/* Functions for sending several calls in one pipeline. lw_call_encode() appends a call to `out`,
  * which the caller sends with lw_redis_send(). lw_next_reply() returns the next reply, or NULL with
  * *error if the connection broke. */
 void lw_call_encode(struct lw_call *call, struct lw_text *out);
@@ -156,7 +157,8 @@ redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis,
  * text. Returns NULL with *error if the connection broke. */
 redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call,
                        struct latchwork_error *error);
-/* Makes the same call at the node named by an ASK reply, to which the slot is being moved. */
+/* Sends the call to the node that an ASK reply has named, after ASKING, because the slot is being
+ * moved to that node. */
 redisReply *lw_call_asking(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call,
                            struct latchwork_error *error);
 bool lw_is_no_script(const redisReply *reply);

@@ -172,7 +172,8 @@ void lw_one_leave(struct lw_take *t) {
         add_key(&c, l, LW_KEY_WAIT);
         lw_call_text(&c, t->client);
     }
-    /* An error is harmless, because Redis removes the waiter after a while. */
+    /* Ignore an error of this call, because Redis removes the waiter from its list after a while
+     * anyway. */
     struct latchwork_error ignored;
     redisReply *r = lw_client_call(l->client, &c, &ignored);
     if (r) freeReplyObject(r);

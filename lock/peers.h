@@ -44,14 +44,14 @@ struct lw_slot_table {
 /* What a refusal says about the place of a slot. */
 struct lw_turn {
     uint64_t ask; /* id of the peer that gets this one call after ASKING; 0: none */
-    /* Pause before the next try, because no node serves the slot now, or its keys are on two
-     * nodes. */
+    /* True if the client must pause before the next try, because no node serves the slot now, or
+     * its keys are on two nodes. */
     bool wait;
     bool half_done; /* a script stopped in the middle, so the call may have had an effect */
 };
 
-/* Creates the peer of a client of one server, or the slot table of a client of a cluster. `cluster`
- * belongs to the client from now on, even if this function fails. */
+/* Creates the peer of a client of one server, or the slot table of a client of a cluster. Takes
+ * ownership of `cluster`, even if this function fails. */
 bool lw_peers_open(struct latchwork_client *c, struct lw_cluster *cluster,
                    struct latchwork_error *error);
 /* Closes and frees the peers. In a child of fork(), `child` must be true. Then the condition

@@ -23,8 +23,8 @@ struct lw_target {
  * must free the target in both cases, unless ownership of its fields has passed to a client. */
 bool lw_target_take(const char *url, const struct latchwork_client_options *options,
                     struct lw_target *t, struct latchwork_error *error);
-/* Fills *t with one shard of an application. Moves a part of *servers to *t; the caller must still
- * free *servers. Returns false if an allocation failed. */
+/* Makes *t the target for one shard of an application. Moves a part of *servers to *t; the caller
+ * must still free *servers. Returns false if an allocation failed. */
 bool lw_target_of(struct lw_redis_servers *servers, int shard, const char *where,
                   struct lw_target *t);
 void lw_target_free(struct lw_target *t);

@@ -81,13 +81,13 @@ struct lw_ask {
     struct latchwork_redlock *redlock;
     int bundle; /* index of the bundle to use if it is free; -1: any bundle */
     struct lw_call *call;
-    /* The question asks for the lock. Servers that were started recently have no vote, and each
-     * grant contains a fence. */
+    /* `taking`: the question asks for the lock. Servers that were started recently have no vote,
+     * and each grant contains a fence. */
     bool taking;
-    /* The question releases the lock. The round waits for every server that is not silent. If an
-     * answer of a server was lost, that server's "no" does not count. */
+    /* `dropping`: the question releases the lock. The round waits for every server that is not
+     * silent. If an answer of a server was lost, that server's "no" does not count. */
     bool dropping;
-    /* The question renews a hold, and uses the bundle that is reserved for renewals. */
+    /* `keeping`: the question renews a hold, and uses the bundle that is reserved for renewals. */
     bool keeping;
     /* If `taking` is true: time in ms after its start for which a server has no vote. */
     int64_t restart_ms;

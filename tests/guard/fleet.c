@@ -35,8 +35,8 @@ struct log { /* the log of one Kafka partition */
     /* `n`: number of records in the log; `next`: index of the next record to deliver */
     int n, next;
     int ran;
-    /* For each key: the smallest index allowed for the record of this key that runs next, because
-     * records of a key must run in order. */
+    /* For each key: one more than the largest index of a record of this key that has run. The
+     * records of a key must run in the order of their indexes. */
     int *after;
     uint32_t gen;
     bool held;
@@ -370,7 +370,7 @@ static void produce(struct fleet *f) {
         struct log *log = &f->log[draw(f, FLEET_PARTITIONS)];
         struct rec *r = &log->rec[log->n++];
         bool stays = log == &f->log[0] && log->n % 4 == 1 && log->n < 4 * f->shape->stays;
-        /* If there are records that stay, they alone have key 0. */
+        /* If some records must stay unfinished until the end, only these records have key 0. */
         int first = f->shape->stays ? 1 : 0;
         r->key_number = stays ? 0 : first + (int)draw(f, (uint64_t)(f->shape->keys - first));
         r->n_key = (size_t)snprintf(r->key, sizeof r->key, "k-%d", r->key_number);

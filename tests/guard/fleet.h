@@ -24,7 +24,7 @@ struct fleet_shape {
     /* Maximum number of records that a worker has taken and not finished. More records are
      * delivered only when the worker has finished some. */
     int ahead;
-    int stride;      /* distance between consecutive offsets; 0: 1 */
+    int stride;      /* distance between consecutive offsets; 0 means 1 */
     int max_waiting; /* queue.max_waiting; 0: the default */
     /* Maximum number of records of a partition that a worker remembers. 0: the default. */
     int part_records;

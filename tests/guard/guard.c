@@ -226,8 +226,8 @@ static void guard(size_t g, const struct count *c) {
 
 /* Tests a partition in which the lane of a few early records stays paused until all other records
  * are done. The worker must notice every offset that is done above the watermark, no matter how far
- * above. In the first shapes, the offsets span more segments than one call reads, and more records
- * are parked in total than may wait at one time. */
+ * above. In the shapes `far` and `dense`, the offsets span more segments than one call reads, and
+ * more records are parked in total than may wait at one time. */
 static void far(void) {
     static const struct fleet_shape shapes[] = {{.name = "far",
                                                  .workers = 2,

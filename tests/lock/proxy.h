@@ -24,7 +24,7 @@ struct lw_proxy {
     int listen_fd;
     pthread_t thread;
     atomic_bool stop;
-    /* Which reply will be lost, counted from 1, the next reply. 0: no reply is lost. */
+    /* Number of the reply that will be lost; 1 is the next reply. 0: no reply will be lost. */
     atomic_int lose;
     int n, client[LW_PROXY_MAX], server[LW_PROXY_MAX];
 };

@@ -400,8 +400,8 @@ static void waited_for_while_its_slot_moves(void **state) {
         move_slowly(slot_of(name), 50, 50);
         int64_t moved_ms = lw_boot_ms();
         wait_for_channel(owner_of(slot_of(name)), true);
-        /* The waiter subscribes at the new owner soon, because the old owner has told it that the
-         * subscription ended. */
+        /* The waiter subscribes at the new owner quickly, because the old owner has told it that
+         * the subscription ended. */
         assert_true(lw_boot_ms() - moved_ms < SOON_MS);
         wait_for_channel(from, false);
     }

@@ -29,8 +29,8 @@ static void eval(struct lt *l, const char *script) {
     freeReplyObject(r);
 }
 
-/* Fills the waiting lists of 64 lanes as if gate had parked eight messages in each: message m of
- * lane k is orders/1/(8k + m). */
+/* Fills the waiting lists of 64 lanes as if gate had parked eight messages in each. Message m of
+ * lane k has the offset 8k + m in partition 1 of the topic `orders`. */
 static void fill(struct lt *l) {
     eval(l, "local body = string.rep('x', 500000)\n"
             "for k = 0, 63 do\n"

@@ -134,7 +134,7 @@ static void waiting_duplicates_are_dropped_and_counted(void **state) {
     park(l, a);
     park(l, b);
     park(l, c);
-    /* The id was recorded by message b itself, so b is not a duplicate. */
+    /* The business id was recorded by message b itself, so b is not a duplicate. */
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2");
     struct lt_msg claims[] = {message(0), c};
     assert_string_equal(lt_claim(l, claims, 2), "NE");
@@ -228,7 +228,7 @@ static void dropping_has_a_bound(void **state) {
     lw_buf_free(&e);
     lt_floor(l, "orders:0", 6, 0);
     assert_string_equal(claim1(l, "k", "t1"), "B");
-    /* The call has removed only a limited number of the finished heads. */
+    /* claim has removed only a limited number of the finished heads. */
     assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024);
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
@@ -240,7 +240,7 @@ static void hints_leave_claimed(void **state) {
     struct lt *l = *state;
     lt_int(l, "RPUSH " LT_TAG "claimed:w new mid old1 old2");
     park(l, message(1));
-    /* The call takes the two oldest hints, which are at the right end of the list `claimed`. */
+    /* claim takes the two oldest hints, which are at the right end of the list `claimed`. */
     l->taken = 2;
     claim1(l, "k", "t1");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 2);

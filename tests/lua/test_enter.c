@@ -166,7 +166,7 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e.life = "attached", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "a");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "attached");
-    /* Older versions, and servers that hide it, report no history. */
+    /* Older Redis versions, and servers that hide their history, report no history. */
     e.history = "";
     assert_string_equal(entered(l, e).id, "a");
     e.life = "other";
@@ -175,7 +175,8 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e = caller("c");
     e.life = "other", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "b");
-    /* A changed number in the history shows that the server was a replica meanwhile. */
+    /* The history contains the number of bytes read as a replica. A changed number shows that the
+     * server was a replica meanwhile. */
     e.life = "back", e.history = "run/517";
     assert_string_equal(entered(l, e).id, "c");
     e = caller("d");
@@ -192,8 +193,8 @@ static void an_epoch_that_jumped_ends_once(void **state) {
     struct lt_entered b = entered(l, e);
     assert_string_equal(b.id, "b");
     assert_quarantine(&b, LT_TTL_MS);
-    /* Another worker reports the same jump, so it joins the epoch that was started because of
-     * it. */
+    /* Another worker reports the same jump, so it joins the epoch that was started by the first
+     * report. */
     e.candidate = "c";
     assert_string_equal(entered(l, e).id, "b");
 }
@@ -257,7 +258,7 @@ static void another_schema_is_refused(void **state) {
     e.life = "another";
     assert_refused(l, e, "shards", "1");
     e = caller("b");
-    /* The first caller that has a new field of the schema adds it. */
+    /* The first caller that has a new field of the schema adds this field to the epoch. */
     e.field = "group";
     e.value = "g";
     assert_string_equal(entered(l, e).id, "a");

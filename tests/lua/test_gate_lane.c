@@ -242,7 +242,7 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
     lt_free_lock(l, m[0]);
-    /* Message 2 is granted, as the lock of message 1 was deleted. */
+    /* Message 2 is granted, because the lock of message 1 was deleted. */
     assert_string_equal(lt_gate(l, m + 1, 1), "R");
     struct lt_msg ask[] = {bare(message(1)), bare(message(3)), bare(message(4))};
     for (int i = 0; i < 3; i++) ask[i].token = "t9", ask[i].behind = true;

@@ -272,8 +272,8 @@ static void what_waits_goes_on(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 1);
     int64_t score = strtoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"), NULL, 10);
-    /* The lane's score is the time at which tend makes a new hint, in case that no worker claims
-     * the lane before. */
+    /* The lane's score is the time at which tend makes a new hint if no worker claims the lane
+     * earlier. */
     assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000);
     assert_string_equal(lt_claim(l, &wait, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");

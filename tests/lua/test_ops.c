@@ -191,7 +191,7 @@ static const char *look(struct lt *l, int n, const char *const *lanes) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor");
     for (int i = 0; i < n; i++) arg(l, lanes[i]);
     lt_run(l);
-    /* Leave out the first element, which is the time. */
+    /* Leave out the first element of the answer, which is the time. */
     return strchr(joined(l), '|') + 1;
 }
 static const char *look_at_k(struct lt *l) { return look(l, 1, (const char *const[]){"k"}); }

@@ -50,7 +50,7 @@ static void done_counts_without_the_lease(void **state) {
     assert_int_equal(lt_state(l, m), 2);
     assert_string_equal(lt_lock(l, m), "t2");
     lt_free_lock(l, m);
-    /* The lock has expired, so the lease is stale, but `done` is still recorded. */
+    /* The lock has expired, so the lease is stale, but the message is still recorded as done. */
     assert_string_equal(settle1(l, other), "S");
     assert_int_equal(lt_state(l, other), 2);
 }

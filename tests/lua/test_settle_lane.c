@@ -203,7 +203,7 @@ static void items_have_values_of_their_own(void **state) {
         lt_gate(l, &m[i], 1);
         items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = 'n', .want = 1};
     }
-    /* Another token than that of the lock, which is t3. */
+    /* This value has the token t1, but the lane's lock has the token t3, so the lease is stale. */
     items[3].value = "t1:77";
     assert_string_equal(lt_settle_items(l, items, 6), "LLLSLL");
     assert_string_equal(lt_lock(l, m[3]), "t3");
@@ -300,7 +300,7 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
             assert_string_equal(lt_settle_items(l, items, 2), waiters && i ? "NL" : "LL");
             assert_string_equal(l->named, "GG");
             assert_int_equal(lt_state(l, message(2)), 0);
-            /* The place of the message in the second item was read correctly. */
+            /* settle has read the place of the message in the second item correctly. */
             assert_int_equal(lt_state(l, other), 2);
         }
 }

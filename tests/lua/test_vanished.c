@@ -135,7 +135,7 @@ static void put_beside_a_deleted_list_is_told(void **state) {
     assert_string_equal(put(l, 9, 7), "P");
     assert_one_sign(l);
     assert_string_equal(lt_waiting(l, message(0)), "0/9");
-    /* The list has vanished only once, so this put reports nothing. */
+    /* The list has vanished only once, so the second put reports nothing. */
     assert_string_equal(put(l, 10, 7), "P");
     assert_int_equal(signs(l), 1);
     assert_string_equal(put(l, 10, 7), "A");

@@ -389,7 +389,8 @@ static void test_deadlock_is_repeated(void **state) {
     struct racer r = {.x = &x, .jobs = jobs, .n = 2};
     pthread_create(&r.thread, NULL, race, &r);
     wait_blocked(&x, 1);
-    /* This update returns when PostgreSQL has aborted the handler's transaction. */
+    /* The other client's update returns only when PostgreSQL has aborted the handler's
+     * transaction. */
     execute(other, "UPDATE orders SET amount = -1 WHERE id = 1");
     execute(other, "COMMIT");
     PQfinish(other);

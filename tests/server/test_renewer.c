@@ -209,8 +209,8 @@ static void another_epoch_cancels(void **state) {
     take(&s, 0);
     DO(&s, "HSET lw:{t.0}:epoch id F");
     until_cancelled(&s, 0);
-    /* The lease was cancelled because of the answer LOST. The number checked counts only other
-     * cancellations, so it is 0. */
+    /* The lease was cancelled because of the answer LOST, which the counter of lost leases does not
+     * count. */
     assert_int_equal(lost(&s), 0);
     lw_leases_remove(s.leases, &s.lease[0]);
     end(&s);

@@ -24,7 +24,7 @@ struct seen {
     char why[256];
     size_t n, errors; /* number of all replies, and number of error replies */
     char text[KEEP][TEXT];
-    /* Size that each large reply must have. It must also contain its own number. */
+    /* Size of each large reply. Each large reply must also contain its own number. */
     size_t big_size;
     bool wrong;
 };
@@ -233,8 +233,8 @@ static void a_frozen_server_in_the_middle_of_a_long_pipeline(void **state) {
     UNTIL(&s, s.downs == 1);
     kill(lw_test_redis_pid(r), SIGCONT);
     UNTIL(&s, s.ups == 2);
-    /* The new connection begins with this command, and not with the rest of the pipeline that was
-     * cut. */
+    /* The new connection begins with the new command, and not with the rest of the pipeline that
+     * was cut off. */
     SEND(&s, "ECHO", "whole");
     UNTIL(&s, s.n == 1);
     assert_string_equal(s.text[0], "whole");
@@ -317,7 +317,8 @@ static void what_is_not_redis_is_dropped(void **state) {
     struct seen s;
     open_to(&s, r, "", "", 0);
     UNTIL(&s, s.ups == 1);
-    /* After SUBSCRIBE the server can send a message although no request is in flight. */
+    /* ^After SUBSCRIBE the server sends a message although no request is in flight, which the wire
+     * must treat as an error. */
     SEND(&s, "SUBSCRIBE", "c");
     UNTIL(&s, s.n == 1);
     tell_server(r, "PUBLISH c hello");
