@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the help of a command or a verb from the command's table, in lines of at most CLI_WIDTH
- * columns. */
+/* Generates the help of a command or of a verb from the command's table, in lines of at most
+ * CLI_WIDTH columns. */
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -121,8 +121,8 @@ static void usage(const struct cli_command *c, const struct cli_verb *v, struct 
 
 /* --- the parts -------------------------------------------------------------------------------- */
 
-/* Adds a text to the help. Paragraphs are broken into lines of at most CLI_WIDTH columns. A line
- * that begins with four spaces is copied without the first two. */
+/* Adds a text to the help. Paragraphs are wrapped into lines of at most CLI_WIDTH columns. A line
+ * that begins with four spaces is not wrapped, and is copied without the first two spaces. */
 static void about(struct lw_buf *out, const char *text) {
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");

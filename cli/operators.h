@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what `latchwork queue` and `latchwork dead` share: the table of their options, most of
- * which both commands have, and a function that connects to the shards and runs a verb. */
+/* Declares what `latchwork queue` and `latchwork dead` share: the table of their options, and a
+ * function that connects to the shards and runs a verb. Most options belong to both commands. */
 #ifndef LW_CLI_OPERATORS_H
 #define LW_CLI_OPERATORS_H
 

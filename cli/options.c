@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LONG_BASE: lowest value with which getopt returns a long option, above the value of every
+/* LONG_BASE: lowest value that getopt returns for a long option; it is above the value of every
  * letter */
 enum { OPTIONS_MAX = 64, LONG_BASE = 256, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
 

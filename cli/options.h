@@ -104,8 +104,8 @@ struct cli_status {
 struct cli_command {
     const char *name;
     const char *summary; /* the command's line in `latchwork --help` */
-    /* text of the help: paragraphs with a blank line between them; lines that begin with four
-     * spaces are not changed */
+    /* text of the help: paragraphs with a blank line between them; a line that begins with four
+     * spaces is not wrapped, and is printed with an indentation of two spaces */
     const char *about;
     /* the usage lines without the command's name, ended by NULL; if `usage` is NULL, the lines are
      * made from the options */

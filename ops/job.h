@@ -47,9 +47,9 @@ struct ops_job {
     int lines; /* number of lines printed so far about single messages */
 };
 
-/* For --resume: takes options that the command line does not give from the record of the job. An
- * option that the command line gives must have the same value in the record. Relative times count
- * from the job's first start. */
+/* For --resume: reads from the record of the job the options that the command line does not give.
+ * An option on the command line must have the same value as in the record. Relative times count
+ * from the first start of the job. */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
 /* Puts a message into its lane. Returns 1 if the limit is reached or the job was interrupted, so
@@ -58,11 +58,11 @@ int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes 
                 bool read_again, const struct ops_message *dead);
 /* drops a message from its lane, or drops a dead letter */
 int ops_job_drop(struct ops_job *j, const struct ops_message *m);
-/* Notes a message that cannot be processed. With --stop-on-error, returns 1, so that the caller
+/* Records that a message cannot be processed. With --stop-on-error, returns 1, so that the caller
  * stops. */
 int ops_job_problem(struct ops_job *j, const char *identity, const char *why);
-/* Notes a message that the caller has processed: letter 'T' if it was sent to a topic, 'R' if
- * the handler ran. Returns 1 if the job was stopped or interrupted. */
+/* Records that the caller has processed a message: letter 'T' if the message was sent to a topic,
+ * 'R' if the handler ran. Returns 1 if the job was stopped or interrupted. */
 int ops_job_done(struct ops_job *j, const char *identity, char letter, const char *more);
 /* Counts a message whose processing begins. Returns 1 if this message is the last one that --limit
  * allows. */

@@ -78,8 +78,8 @@ static struct span *add_span(struct reading *r, const char *topic, int32_t parti
     return s;
 }
 
-/* Asks Kafka for the first offset whose record is at or after a time. If no record is that late,
- * the offset becomes RD_KAFKA_OFFSET_END. */
+/* Asks Kafka for the offset of the first record at or after a time. If there is no such record, the
+ * offset becomes RD_KAFKA_OFFSET_END. */
 static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t *offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, s->topic, s->partition)->offset = ms;

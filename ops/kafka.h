@@ -14,9 +14,9 @@
  * offset is no longer in the log. */
 int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx);
 
-/* Adds up the end offsets of all partitions of the application's topics. The difference between
- * two calls is the number of records that arrived. Returns -1 if Kafka does not answer within
- * some seconds. */
+/* Adds up the end offsets of all partitions of the application's topics. The difference between the
+ * sums of two calls is the number of records that arrived in between. Returns -1 if Kafka does not
+ * answer within some seconds. */
 struct ops_log;
 /* Opens the application's topics for reading. Returns NULL on failure, with the reason in
  * o->err. */

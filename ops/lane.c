@@ -104,8 +104,8 @@ static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *pag
     return 0;
 }
 
-/* Passes on only paused lanes without waiting messages. A lane with waiting messages is in the set
- * `lanes`, so the cursor over that set finds the lane. */
+/* Calls fn only for paused lanes without waiting messages. A paused lane with waiting messages is
+ * in the set `lanes`, so the cursor over that set finds it. */
 struct idle {
     ops_lane_fn *fn;
     void *ctx;

@@ -51,7 +51,7 @@ static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, con
 
 /* --- one try ---------------------------------------------------------------------------------- */
 
-/* Describes one acquisition: a sequence of tries on one connection, with one token. */
+/* Describes one acquisition: a sequence of attempts on one connection, with one token. */
 struct attempt {
     struct lw_lane_lock *l;
     struct latchwork_hold *hold;
@@ -123,10 +123,9 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
     return false;
 }
 
-/* Shortens the TTL to the TTL of the schema, which is the largest that the epoch knows. After Redis
- * is wiped, the quarantine lasts as long as the longest TTL of the workers, even if this command
- * has a longer one. So a command with a longer lock.ttl_ms uses the schema's TTL instead of raising
- * it. */
+/* Reduces the TTL to the TTL of the schema, which is the longest TTL that the epoch allows. After
+ * Redis is wiped, the quarantine lasts only as long as the longest TTL of the workers. So a command
+ * whose lock.ttl_ms is longer uses the schema's TTL and does not raise it. */
 static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
     char epoch[192];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what `latchwork queue` and `latchwork dead` share: their options, the connections to the
- * shards, filters, messages in forms for people and programs, and jobs (bulk commands, which run
- * one at a time, and are numbered and recorded).
+/* Declares what `latchwork queue` and `latchwork dead` share: options, connections to the shards,
+ * filters, the conversion of messages to text and JSON, and jobs (bulk commands, which run one at a
+ * time, and are numbered and recorded).
  *
  * A struct ops belongs to one thread. The functions may block, but every wait has a limit. No
  * function blocks Redis for long, because the functions use cursors, pages and small scripts.
@@ -73,9 +73,8 @@ struct ops_shard {
     bool in_scan;
 };
 
-/* Holds what another thread may see of a command that runs, and how that thread can stop the
- * command. Only the command's thread writes the numbers. If a command has a watch, its job prints
- * nothing. */
+/* Lets another thread see the progress of a running command, and stop the command. Only the
+ * command's thread writes the numbers. If a command has a watch, its job prints nothing. */
 struct ops_watch {
     /* if another thread sets this, the command stops at its next step, with the error
      * "cancelled" */
@@ -91,8 +90,8 @@ struct ops_watch {
     /* number of rows that were chosen, number of chosen rows that were changed, and number of
      * chosen rows that could not be changed */
     _Atomic int64_t taken, done, problems;
-    /* Called for each row, instead of printing a line; may be NULL. The texts are borrowed.
-     * `problem` is true if the row could not be changed. */
+    /* If this function is not NULL, it is called for each row, instead of printing a line. The
+     * texts are borrowed. `problem` is true if the row could not be changed. */
     void (*told)(void *ctx, const char *name, const char *result, bool problem);
     void *ctx;
 };
@@ -118,8 +117,8 @@ struct ops {
     int64_t names; /* number of names of lanes that were read */
     /* The following members are only for commands that run inside another program (the API,
      * top). */
-    /* true if the command takes no signals, writes nothing to stderr, and writes JSON to the buffer
-     * of ops_out_to() */
+    /* true: the command installs no signal handlers, writes nothing to stderr, and writes JSON to
+     * the buffer of ops_out_to() */
     bool quiet;
     const char *who; /* name of the operator, for the audit; NULL: the user of this process */
     /* time limits for connecting and for an answer; 0: the default limits */
@@ -218,7 +217,7 @@ struct ops_lane {
      * message */
     bool has_head;
     char head[320]; /* identity of the oldest message */
-    /* topic of the oldest message; filters compare the topic, partition, first_ms and attempts */
+    /* topic of the oldest message; filters use the topic, partition, first_ms and attempts */
     char topic[256];
     int64_t partition, first_ms, attempts, due_ms;
     struct lw_bytes lock; /* value of the lock; empty if nobody holds the lane */
@@ -246,8 +245,8 @@ typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx);
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n,
              ops_lane_fn *fn, void *ctx);
 /* Calls fn for each lane that has waiting messages or is paused, and whose name passes the filters.
- * The lanes are those that --key names. Without --key the lanes are all lanes, and fn may be called
- * twice for a lane, because cursors are used. Returns 1 if fn stopped the reading. */
+ * With --key, only the named lanes are read. Without --key, all lanes are read, and fn may be
+ * called twice for a lane, because cursors are used. Returns 1 if fn stopped the reading. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
 /* Reads some lanes of one shard: the lanes with waiting messages or, if `idle` is true, the paused
  * lanes without waiting messages. Begin with the cursor "0"; the cursor is "0" again after the last
@@ -259,7 +258,7 @@ int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OP
  * that is added or removed while the function reads may be included or not. */
 typedef int ops_message_fn(struct ops *o, struct ops_message *m, void *ctx);
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx);
-/* Calls fn for every waiting message of all lanes that passes the filters. */
+/* Calls fn for every waiting message that passes the filters, in all lanes. */
 int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* --- filters (ops/filter.c) ------------------------------------------------------------------- */
@@ -272,11 +271,12 @@ bool ops_lane_matches(const struct ops *o, struct lw_bytes lane);
 bool ops_lane_head_matches(const struct ops *o, const struct ops_lane *l);
 bool ops_message_matches(const struct ops *o, const struct ops_message *m);
 bool ops_has_filter(const struct ops *o); /* true if any filter is set */
-/* These functions are for commands whose words are IDs of messages. ops_message_matches() marks
- * each word whose message it finds, whatever the other filters say. After all messages were read,
- * ops_tell_missing() reports each unmarked word on stderr with the reason `why` ("no dead letter
- * has this id") and returns their number. For a resumed job ops_tell_missing() returns 0, because
- * the messages that are missing were handled by the job's first run. */
+/* These functions are for commands whose arguments are IDs of messages. ops_message_matches() marks
+ * the argument that names the message, even if another filter rejects the message. After all
+ * messages were read, ops_tell_missing() reports each unmarked argument on stderr with the reason
+ * `why` ("no dead letter has this id"), and returns the number of unmarked arguments. For a resumed
+ * job ops_tell_missing() returns 0, because the missing messages were handled by the job's first
+ * run. */
 #define OPS_NO_LETTER "no dead letter has this id or identity"
 #define OPS_NO_RECORD "no record has this identity"
 #define OPS_NOT_WAITING "no waiting message has this identity"

@@ -10,8 +10,8 @@
 typedef int ops_each_fn(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* Produces each message to --to-topic, with its key and headers, and with its identity in the
- * header latchwork-origin. The messages also stay in Redis or Kafka. Dead letters stay, too; `dead
- * drop` removes them. Returns the exit status. */
+ * header latchwork-origin. The messages also stay in Redis or Kafka; dead letters can be removed
+ * with `dead drop`. Returns the exit status. */
 int ops_to_topic(struct ops *o, ops_each_fn *each);
 /* Runs the configured handler once for each message, one message after the other, under the lock of
  * its lane, and prints the outcome. Nothing is recorded in Redis, but the effects of the handler

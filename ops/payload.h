@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what the HTTP API may show of a payload (http.payloads, http.mask). */
+/* Declares functions that decide how much of a payload the HTTP API may show (http.payloads,
+ * http.mask). */
 #ifndef LW_OPS_PAYLOAD_H
 #define LW_OPS_PAYLOAD_H
 

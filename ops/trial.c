@@ -97,7 +97,8 @@ static void fill_job(struct lw_job *job, const struct ops_message *m, const char
     snprintf(job->identity, sizeof job->identity, "%s", identity);
 }
 
-/* Runs the handler on the message. Returns 0 if the handler ran, and -1 on failure. */
+/* Runs the handler on the message. Returns 0 if the handler was run, whatever its outcome, and -1
+ * on failure. */
 static int run_job(struct trial *t, struct lw_job *job, struct latchwork_hold *hold) {
     static struct lw_job_lease lease;
     struct guard g = {.hold = hold, .job = job};

@@ -24,8 +24,8 @@ def text_of(path):
 
 
 def configs(path):
-    """Returns the files that configure clang-tidy for a source file: each folder may add to the
-    configuration of the folder above."""
+    """Returns every file that configures clang-tidy for a source file: the configuration of a
+    folder adds to the configuration of the folder above."""
     folder, found = os.path.dirname(path), []
     while True:
         at = os.path.join(folder, '.clang-tidy')

@@ -10,15 +10,16 @@
 
 enum { LW_ACL_PATTERN = 96 };
 
-/* Writes the pattern of the key names of an application, without the "~". No character of a name
- * has a meaning in a pattern. */
+/* Writes the pattern for the key names of an application, without the "~" of an ACL rule. The
+ * application's name is copied unchanged, because no character that a name may have is special in a
+ * pattern. */
 void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]);
 
 /* Adds the rule that allows a command, such as "+get" or "+script|load". `args` has the form of
  * args in struct lw_redis_right. */
 void lw_acl_allow(struct lw_buf *out, const char *command, const char *args);
 
-/* Returns false if a rule cannot name this user, or must not; cli/check/acl.c says why. */
+/* Returns false if an ACL rule cannot or must not name this user. cli/check/acl.c explains why. */
 bool lw_acl_may_name(const char *user);
 
 /* Adds "ACL SETUSER …" and a line break. The rule replaces all rights of the user and leaves its

@@ -24,8 +24,7 @@ struct found {
 };
 
 static bool fleet_of(const rd_kafka_topic_partition_t *p, char *out) {
-    /* this result is not used: decoding the anchor only shows where the fleet's name in front of it
-     * ends */
+    /* the anchor is decoded only to find its beginning, where the fleet's name ends */
     struct lw_anchor anchor;
     if (p->err || p->offset < 0 || !p->metadata_size) return false;
     return lw_meta_fleet(p->offset, p->metadata,

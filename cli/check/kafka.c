@@ -17,9 +17,9 @@ struct trouble {
     char text[LW_EXPLAINED_MAX];
 };
 
-/* A name such as localhost may have several addresses, and the broker listens at one of them. So a
- * failure to connect does not replace what a broker has said, such as that the password is
- * wrong. */
+/* Keeps what a broker has said, such as that the password is wrong, when a later attempt fails to
+ * connect. Such failures are common, because a name such as localhost may have several addresses,
+ * and the broker may listen at only one of them. */
 static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *trouble) {
     struct trouble *last = trouble;
     bool reached = !strstr(reason, "Connect to ");
@@ -102,9 +102,9 @@ static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err,
                lw_kafka_explain(c, err, rd_kafka_err2name(err), "READ", NULL, out));
 }
 
-/* Reports the rights that were missing for the commit of check_reading(). A broker checks the
- * rights first. So any other error is no problem: it only says that the partition does not exist,
- * and nothing was written. */
+/* Reports missing rights if they were the reason why the commit of check_reading() failed. A broker
+ * checks the rights first. So any other error is not a problem: it only means that the partition
+ * does not exist, and nothing was written. */
 static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event,
                          struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);

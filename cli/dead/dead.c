@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the command `latchwork dead`: its verbs, and how it reads the streams of dead
- * letters. */
+/* Implements the command `latchwork dead`: its verbs, and the functions that read the streams of
+ * dead letters. */
 #include "cli/dead/dead.h"
 
 #include "cli/operators.h"

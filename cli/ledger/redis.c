@@ -72,7 +72,7 @@ static void add_at(struct ats *x, struct at a) {
     x->a[x->n++] = a;
 }
 
-/* Returns the reply if it is of this type; otherwise frees the reply and returns NULL with an
+/* Returns the reply if it has the given type. Otherwise frees the reply and returns NULL with an
  * error. */
 static redisReply *take(struct reading *r, void *reply, int type) {
     redisReply *v = reply;
@@ -326,9 +326,9 @@ static bool before(const struct at *x, const struct at *y) {
     return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
 }
 
-/* Reads once more the state of a message whose state and lists do not agree. Notes a difference
- * only if the state is `is` or `or_is`; with any other state, the message has moved on
- * meanwhile. */
+/* Reads once more the state of a message whose state and lists disagree. Reports a difference only
+ * if the state is `is` or `or_is`. If the state is a different one, the message has moved on since
+ * the first reading. */
 static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is,
                    bool has_list) {
     int state = state_now(r, a);

@@ -290,8 +290,8 @@ static struct latchwork_client *open_cluster(const char *url,
     return client;
 }
 
-/* Opens a client with user and password from the environment, because everyone who lists processes
- * would see them in a URL on the command line. */
+/* Opens a client. The user and the password come from the environment, because on the command line
+ * every user of the machine could see them in the list of processes. */
 struct latchwork_client *lock_client_open(const struct lock_args *a,
                                           struct latchwork_error *error) {
     struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT,

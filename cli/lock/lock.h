@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what the verbs of `latchwork lock VERB …` share. The verbs are in exec.c, ls.c, show.c
- * and break.c. */
+/* Declares the functions and types that the verbs of `latchwork lock VERB …` share. The verbs are
+ * in exec.c, ls.c, show.c and break.c. */
 #ifndef LW_CLI_LOCK_LOCK_H
 #define LW_CLI_LOCK_LOCK_H
 
@@ -77,8 +77,9 @@ struct lock_row {
     int64_t waiting;
     bool paused;
 };
-/* Makes a row from what the library tells about a lock. If a tag is given, the lock belongs to a
- * lane, and the lane's key is the part of the lock's name behind the tag and "lock:". */
+/* Fills a row with the data that the library reports about a lock. If a tag is given, the lock
+ * belongs to a lane, and the lane's key is the part of the lock's name behind the tag and
+ * "lock:". */
 struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_ms, bool plain,
                             const char *tag, int shard);
 /* Returns the time of Redis' clock, ms since 1970, or of this machine's clock if Redis cannot be

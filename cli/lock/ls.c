@@ -66,8 +66,8 @@ static void tell_foreign(const struct lock_args *a, const struct lw_foreign *for
              foreign->n == 1 ? "" : ", ...");
 }
 
-/* Lists the locks of one Redis and closes its client. If the client is NULL, reports the error
- * *opened, which says why the client could not be opened. */
+/* Lists the locks of one Redis and closes its client. If the client is NULL, reports *opened, the
+ * error that occurred when the client was opened. */
 static int list_one(struct listing *l, struct latchwork_client *client,
                     const struct latchwork_error *opened, const char *glob, unsigned flags) {
     struct latchwork_error error = {0};

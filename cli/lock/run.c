@@ -130,7 +130,8 @@ struct run {
 static bool in_foreground(void) { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 static void to_group(const struct run *r, int sig) { kill(-r->pid, sig); }
 
-/* Runs in the child between fork and exec, where only system calls are allowed. */
+/* Starts the command in the child process. Between fork() and exec() only async-signal-safe
+ * functions may be called. */
 static _Noreturn void begin(struct run *r, char *const *argv, int report, bool foreground) {
     setpgid(0, 0);
     atomic_store(&r->warden.groups[0], getpid());
@@ -208,8 +209,8 @@ static void kill_now(struct run *r) {
     to_group(r, SIGKILL);
 }
 
-/* If the terminal, or the SIGTSTP that this process passed on, has stopped the command, stops this
- * process, too. If something else has stopped the command, this process continues to hold the lock
+/* Stops this process, too, if the command was stopped by the terminal or by the SIGTSTP that this
+ * process passed on. If something else stopped the command, this process continues to hold the lock
  * for it. */
 static void stopped(struct run *r, int sig) {
     bool by_terminal = r->terminal && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU);

@@ -41,8 +41,8 @@ struct lock_signals {
 /* Takes over the handling of signals. Returns false with errno on failure. */
 bool lock_signals_begin(struct lock_signals *s);
 void lock_signals_end(struct lock_signals *s);
-/* After this call and until lock_wait_end(), a signal that would end the program interrupts the
- * client instead. */
+/* After this call and until lock_wait_end(), a signal that would end the program only interrupts
+ * the wait for the lock. */
 bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
 int lock_wait_end(struct lock_signals *s); /* returns the signal that ended the wait, or 0 */
 /* A callback for options.lost of the lock library. `ctx` points to a struct lock_signals. */

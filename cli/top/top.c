@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the command `latchwork top`: its options, and what it writes if stdout is no
+/* Implements the command `latchwork top`: its options, and its output if stdout is not a
  * terminal. */
 #include "cli/top/top.h"
 
