@@ -86,8 +86,7 @@ static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
     return -1; /* the compiler wants a return value, but this line is never reached */
 }
 
-/* --- processes beside the workers: metrics and health; what the group commits during --drain
- * --- */
+/* --- processes beside the workers: metrics and health, tracing, commits of the group ---------- */
 
 /* Forks a process that serves the whole run beside the workers. Returns true in the new process,
  * and false in the supervisor. */

@@ -20,9 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* RECORDS_MAX limits the records that a worker tracks above its watermarks; each record takes 16
- * bytes. Every partition gets an equal share of that number, from PART_RECORDS_MIN to
- * PART_RECORDS_MAX. */
+/* RECORDS_MAX limits the records that a worker tracks above its watermarks. Each record takes 16
+ * bytes. Every partition gets an equal share of that number, but at least PART_RECORDS_MIN and at
+ * most PART_RECORDS_MAX. */
 enum {
     RECORDS_MAX = 4 << 20,
     PART_RECORDS_MAX = 1 << 20,
@@ -71,7 +71,7 @@ void part_idle(struct lw_worker *w, struct part *p) {
     w->idle_parts = p;
 }
 
-/* Returns true while a settle that may be sent again names messages of this partition. */
+/* Returns true while a settle that may still be sent again names messages of this partition. */
 static bool is_named(const struct lw_worker *w, const struct part *p) {
     check_part(p);
     for (int s = 0; s < w->n_shards; s++)
@@ -117,8 +117,8 @@ size_t part_records_max(const struct lw_worker *w) {
     return share < PART_RECORDS_MIN ? PART_RECORDS_MIN : share;
 }
 
-/* Returns true if the partition tracks too many records, so that reading must pause: one
- * unfinished record keeps every record behind it in memory. */
+/* Returns true if the partition tracks too many records, so that reading must pause. Their number
+ * has no other limit, because one unfinished record keeps every record behind it in memory. */
 static bool is_full(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);
@@ -141,7 +141,8 @@ static bool is_full(struct lw_worker *w, struct part *p) {
 void part_pause(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);
-    /* a later owner must find a commit, so the first commit comes before anything is dropped */
+    /* With queue.on_busy `drop`, nothing is read before the first commit exists, because a later
+     * owner must find a commit if a message was dropped. */
     bool first = drops_busy(w) && p->committed < 0;
     bool hold = w->stopping || first || p->watch.n_fresh < w->n_shards || p->claims ||
                 (int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;
@@ -165,18 +166,18 @@ bool all_joined(const struct lw_worker *w) {
 
 /* Returns the first offset that cannot have been granted before the present epochs (gate.lua). If
  * the group has no commit, nothing was ever granted (part_pause), so the result is the offset at
- * which reading begins. If the group has a commit, the result is the end of the log, but only if
- * the end was read after all shards had joined their epochs. If all shards have joined now, the end
- * was read after they joined, because no reply of Redis is handled while the source assigns
- * partitions. Otherwise lw_worker_end() sets the offset later. */
+ * which reading begins. Otherwise it is the end of the log, but only if the end was read after all
+ * shards had joined their epochs. That is true if all shards have joined now, because no reply of
+ * Redis is handled while the source assigns partitions. If it is not true, lw_worker_end() sets the
+ * offset later. */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
     assert(a->gen);
     if (a->committed < 0) return a->begin;
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
 
-/* Notes that the log ends at `offset` for now. If this worker has already joined the epochs of all
- * shards, all records from that offset on were written after those epochs began, so no earlier
+/* Notes that the log now ends at `offset`. If this worker has already joined the epochs of all
+ * shards, all records from that offset on were written after those epochs began. So no earlier
  * epoch can have granted them. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     check_worker(w);
@@ -225,7 +226,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
         w->assigned = lw_realloc(w->assigned, w->cap_assigned * sizeof(struct part *));
     }
     w->assigned[w->n_assigned++] = p;
-    part_pause(w, p); /* the partition pauses until its states are read */
+    part_pause(w, p); /* the partition pauses until its states have been read */
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
     lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
     check_part(p);
@@ -280,9 +281,9 @@ void part_forget_meta(struct part *p) {
 
 /* Finds out whether Redis has forgotten messages that the group's metadata lists as finished. Such
  * messages run again, unless a repair restores their states. A later owner must then not believe
- * the old metadata, because the metadata describes effects that are older than the effects of the
- * second run. So nothing of the partition runs until Kafka has accepted a commit whose metadata
- * claims no more than Redis knows (commit.c). */
+ * the old metadata, because the effects that it describes are older than those of the second run.
+ * So nothing of the partition runs until Kafka has accepted a commit whose metadata lists only
+ * messages that Redis knows to be finished (commit.c). */
 void part_check_claims(struct lw_worker *w, struct part *p) {
     check_part(p);
     if (!p->claims) return;
@@ -303,7 +304,7 @@ static void tag_set(uint8_t *map, uint32_t tag) {
     map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8));
 }
 
-/* Withdraws grants that have not started, of one partition that is revoked or rewound, or of all
+/* Withdraws grants that have not started, of a partition that is revoked or rewound, or of all
  * partitions if p is NULL. Kafka will deliver their messages again. */
 static void cut_holds(struct lw_worker *w, const struct part *p) {
     check_worker(w);
@@ -315,9 +316,9 @@ static void cut_holds(struct lw_worker *w, const struct part *p) {
         }
 }
 
-/* By the rule "no gap below a done", a rewind forgets a done message if an earlier message of its
- * key is not done. Tags stand for keys: two keys with one tag are treated as one key, which may
- * forget more messages, never fewer. */
+/* Holds the state of a rewind. By the rule "no gap below a done", a rewind forgets a done message
+ * if an earlier message of its key is not done. Keys are compared by their tags. So two keys with
+ * the same tag count as one key, which may forget more messages, never fewer. */
 struct rewinding {
     struct part *part;
     uint8_t *open;
@@ -351,13 +352,15 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     free(x.open);
     p->pass++;
     repairs_restart(w);
-    if (p->leaving) return; /* the next owner begins at the commit, so there is nothing to rewind */
+    /* a partition that is being revoked is not rewound, because its next owner begins at the
+     * commit */
+    if (p->leaving) return;
     struct lw_err err = {0};
     if (w->io->seek(w->ctx, p->gen, at, &err) != 0) {
         char reason[1200];
         snprintf(reason, sizeof reason, "%s: can't go back to offset %" PRId64 ": %s", p->name, at,
                  err.text);
-        /* this worker ends, and its successor begins at the commit */
+        /* The worker ends if the seek fails. Its successor begins at the commit. */
         w->io->stop(w->ctx, LW_EXIT_FAILED, reason);
     }
     check_part(p);
@@ -394,7 +397,7 @@ static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
     return !c->open;
 }
 
-/* Returns whether every earlier message of the same key in its partition is known to be done. */
+/* Returns true if every earlier message of the same key in the partition is known to be done. */
 bool part_closed(const struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);
@@ -407,7 +410,7 @@ bool part_closed(const struct part *p, const struct msg *m) {
 
 /* Checks whether the commit metadata lists an arriving record as finished. If so, and if the rule
  * "no gap below a done" allows it, the record is written back to Redis during a quarantine. In
- * every other case gate decides, by what Redis knows. */
+ * every other case gate decides according to the states in Redis. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);
@@ -427,15 +430,16 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
 
 /* --- revoke ----------------------------------------------------------------------------------- */
 
-/* Returns true while a rebalance must wait for this partition. Only fast-path messages that are
- * in a handler, or finished and not settled, need their owner, because nobody else knows of
- * them. Heads stay in their waiting list: they go on under their lease, or another worker claims
- * them. */
+/* Returns true while a rebalance must wait for this partition. It waits only for messages of the
+ * fast path that are in a handler, or finished and not settled, because no other worker knows of
+ * them. Heads are in their waiting list: they continue to run under their lease, or another worker
+ * claims them. */
 static bool needs_owner(const struct lw_worker *w, const struct part *p) {
     check_part(p);
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        /* nothing can be settled on this shard now; Kafka will deliver the message again */
+        /* A shard that is not READY cannot settle anything now, so the rebalance does not wait for
+         * it. Kafka will deliver the messages again. */
         if (sh->phase != READY) continue;
         for (const struct lane *l = sh->lanes; l; l = l->hh.next)
             for (const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r;
@@ -470,8 +474,8 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     size_t room;
     int rc;
     do {
-        /* if Kafka refused the metadata, their limit is half as large now, so commit again with
-         * less */
+        /* If Kafka has refused the size of the metadata, the limit is now half as large, so the
+         * commit is tried again with less. */
         room = w->commit.meta_max;
         rc = try_commit(w, parts, n, &err);
     } while (rc && w->commit.meta_max < room);
@@ -481,8 +485,8 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
                 n, err.text);
 }
 
-/* Called when the partition is revoked: no more of its messages start. Kafka delivers those that
- * have not started to the next owner. */
+/* Starts no more messages of a partition that is revoked. Kafka delivers those that have not
+ * started to the next owner. */
 static void part_leave(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);

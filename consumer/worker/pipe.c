@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pipe: the part of the worker that builds one pipeline per turn and shard, reads its replies, and
- * sends calls again if the connection breaks in between.
+ * sends calls again if the connection breaks before the replies have come.
  *
- * The rule "one call per key": while a call that names a key is unanswered, nothing else about that
- * key is sent. A shard has one pipeline at a time, so "unanswered" means "in the pipeline that is
- * in flight". The rule "same calls first": after a lost reply the same calls are sent again before
- * anything else. Gate and claim then have the same tokens, and settle asks for no grants. */
+ * It applies two rules. "one call per key": while a call that names a key is unanswered, nothing
+ * else about that key is sent. A shard has one pipeline at a time, so unanswered means: in the
+ * pipeline that is in flight. "same calls first": after a lost reply the same calls are sent again
+ * before anything else. Gate and claim then have the same tokens, and settle asks for no grants. */
 #include "consumer/worker/pipe.h"
 
 #include "consumer/worker/claim.h"
@@ -30,7 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* SHA-1 of each script, as SCRIPT LOAD answered; equal on all shards */
+/* SHA-1 of each script, from the reply to SCRIPT LOAD; it is the same on all shards */
 static char sha[LW_SCRIPTS][41];
 
 const char *script_sha(const struct lw_script *s) {
@@ -41,9 +41,9 @@ const char *script_sha(const struct lw_script *s) {
 }
 
 /* Begins a pipeline. While calls wait to be sent again, the items of gate, settle and claim (the
- * lanes and holds that these calls name) stay as they are, because those calls are built from them
- * once more. The pipelines sent until then only check the connection or join the epoch, and need
- * none of these items. */
+ * lanes and holds that these calls name) stay as they are, because the calls are built from them
+ * once more. Until then, pipelines only check the connection or join the epoch, and do not need
+ * these items. */
 void pipe_begin(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     (void)w;
@@ -108,8 +108,8 @@ uint64_t token_new(struct lw_worker *w) {
     return ++w->next_token;
 }
 
-/* Returns the byte limits of a claim or settle. The call may hand over as much as memory has
- * room for, and always a little, so that small messages make progress beside large ones. */
+/* Returns the byte limits of a claim or settle. A call may hand over as much as memory has room
+ * for, but always at least a little, so that small messages make progress beside large ones. */
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
     check_memory(&w->memory);
     const struct lw_byte_bounds *b = &w->bytes;
@@ -127,7 +127,7 @@ static bool keeps(enum call_kind k) {
     return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM;
 }
 
-/* Sends calls again whose replies were lost, before anything else that names their keys. */
+/* Sends the calls whose replies were lost again, before anything else that names their keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);
@@ -148,7 +148,7 @@ static void send_again(struct lw_worker *w, struct shard *sh) {
     pipe_send(w, sh);
 }
 
-/* Keeps the unanswered calls, and those that did not execute, in order to send them again. */
+/* Keeps the unanswered calls, and those that did not execute, so that they can be sent again. */
 static void keep_calls(struct shard *sh) {
     check_pipe(&sh->pipe);
     for (int i = 0; i < sh->pipe.n; i++)
@@ -197,7 +197,7 @@ void pipe_free(struct shard *sh) {
     lw_commands_free(&sh->pipe.commands);
 }
 
-/* Makes sure that a call that did not execute is sent again on this connection. */
+/* Notes that a call did not execute, so that it is sent again on this connection. */
 static void not_executed(struct lw_worker *w, struct shard *sh, struct call *c) {
     c->again = keeps(c->kind);
     if (c->kind != CALL_REPAIR) return;
@@ -205,18 +205,18 @@ static void not_executed(struct lw_worker *w, struct shard *sh, struct call *c) 
     repair_restart(sh);
 }
 
-/* Handles an error reply: decides whether the call executed, and what to do next. */
+/* Handles an error reply: decides whether the call has executed, and what follows. */
 static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const char *text) {
     check_pipe(&sh->pipe);
     assert(sh->pipe.answered > 0);
     if (strncmp(text, "NOSCRIPT", 8) == 0) {
-        /* after SCRIPT FLUSH the script is missing, and nothing executed */
+        /* the script is missing, for example after SCRIPT FLUSH, so the call did not execute */
         connection_scripts(sh, false);
         not_executed(w, sh, c);
         return;
     }
     if (move_refused(w, sh, text)) {
-        /* the call may have executed in part, so it is treated as if its answer had been lost */
+        /* the call may have executed in part, so it is treated like one whose reply was lost */
         sh->pipe.cut |= keeps(c->kind);
         not_executed(w, sh, c);
         return;
@@ -228,11 +228,12 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
     }
     bool denied = refusal_take(w, sh, c->kind, text);
     if (c->kind == CALL_VANISHED) {
-        /* the worker can go on without this call, and makes it again later */
+        /* The worker can go on without reading the stream `vanished`, and tries again later. */
         vanished_failed(w, sh, text);
         return;
     }
-    /* a failure of this call does not matter, because only people read the list of live workers */
+    /* An error of the heartbeat does not matter, because only people read the list of live
+     * workers. */
     if (c->kind == CALL_ALIVE) return;
     sh->pipe.answered--; /* the call counts as unanswered, so that it is sent again */
     if (denied) {
@@ -254,7 +255,7 @@ static void load_reply(struct shard *sh, const redisReply *r) {
     connection_scripts(sh, at == LW_SCRIPTS - 1);
 }
 
-/* Handles the replies that every script may give. Returns true if this reply was one of them. */
+/* Handles the replies that every script may give. Returns true if the reply was one of these. */
 static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     assert(c && sh->phase != DOWN);
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;
@@ -265,13 +266,13 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
         return true;
     }
     if (strcmp(r->str, "JUMP") == 0) {
-        /* the call did nothing, and the clocks are checked before it is sent again */
+        /* the call did nothing, and the clocks are compared before it is sent again */
         c->again = true;
         connection_check(sh);
         return true;
     }
     if (strcmp(r->str, "QUARANTINE") == 0) {
-        /* the worker did not know of this quarantine, so it asks again soon */
+        /* The worker did not know of this quarantine, so it asks again soon. */
         epoch_quiet(sh, now_ms(w) + 10);
         switch (c->kind) {
         case CALL_SETTLE: settle_back(w, sh); break;
@@ -316,7 +317,7 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
-    if (!sh->pipe.open) return; /* the reply belongs to a pipeline that was given up */
+    if (!sh->pipe.open) return; /* the reply belongs to a pipeline that this worker has given up */
     assert(sh->pipe.answered < sh->pipe.n);
     struct call *c = &sh->pipe.calls[sh->pipe.answered++];
     if (r->type == REDIS_REPLY_ERROR) {
@@ -330,18 +331,19 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
     if (sh->phase == HELLO) hello_done(w, sh);
 }
 
-/* Sends what must precede a turn's own calls: the check of a new connection, scripts to load, calls
- * to send again. Returns true if it sent something. */
+/* Sends what must come before a turn's own calls: the check of a new connection, scripts to load,
+ * or calls to send again. Returns true if something was sent. */
 bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->phase != DOWN);
     if (connection_unsure(sh)) {
-        /* the check takes a pipeline of its own; calls to send again wait for the next one */
+        /* the check of a connection has a pipeline of its own; calls to send again wait for the
+         * next pipeline */
         hello_build(w, sh, !sh->server.loaded);
         return true;
     }
     if (sh->pipe.n_kept && sh->phase != ENTERING) {
-        /* in phase ENTERING it is not known yet whether the epoch goes on */
+        /* calls are not sent again in phase ENTERING, because the epoch may turn out to be lost */
         send_again(w, sh);
         return true;
     }

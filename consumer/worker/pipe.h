@@ -14,8 +14,8 @@
 struct lw_worker;
 struct shard;
 
-/* PIPE_CALLS: maximum number of calls per pipeline. KEPT_CALLS: maximum number of calls that are
- * sent again after a lost reply (settle, gate, claim). */
+/* PIPE_CALLS is the maximum number of calls per pipeline. KEPT_CALLS is the maximum number of calls
+ * that are sent again after a lost reply: settle, gate and claim. */
 enum { PIPE_CALLS = 32, KEPT_CALLS = 3 };
 
 enum call_kind {
@@ -40,18 +40,20 @@ enum call_kind {
 
 struct call {
     enum call_kind kind;
-    bool again; /* the call did not execute, so it is sent again unchanged */
+    bool again; /* true: the call did not execute, so it is sent again unchanged */
 };
 
 struct pipeline { /* only pipe.c changes this struct */
     struct lw_commands commands;
     struct call calls[PIPE_CALLS];
     int n, answered;
-    bool open; /* a pipeline is in flight */
-    /* calls to send again before anything else, built once more from the lanes that they name */
+    bool open; /* true: a pipeline is in flight */
+    /* calls that are sent again before anything else; they are built once more from the lanes that
+     * they name */
     enum call_kind kept[KEPT_CALLS];
     int n_kept;
-    /* a kept call may have executed: its answer was lost, or its script failed in the middle */
+    /* true: a call that is sent again may have executed, because its reply was lost or its script
+     * failed in the middle */
     bool cut;
     int64_t sent_ms;
 };
@@ -60,7 +62,7 @@ void pipe_begin(struct lw_worker *w, struct shard *sh);
 void pipe_call(struct shard *sh, enum call_kind kind);
 void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys);
 void pipe_send(struct lw_worker *w, struct shard *sh);
-/* called when the shard's connection is lost; keeps the unanswered calls, to send them again */
+/* Keeps the unanswered calls of a lost connection, so that they can be sent again. */
 void pipe_broken(struct lw_worker *w, struct shard *sh);
 void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
@@ -71,7 +73,7 @@ const char *script_sha(const struct lw_script *s);
 struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
                               const struct lw_script *script);
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w);
-/* returns a number that this worker has never used before */
+/* Returns a number that this worker has never used before. */
 uint64_t token_new(struct lw_worker *w);
 
 static inline void check_pipe(const struct pipeline *p) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* private: the file that declares what belongs to the worker as a whole, and the structs of the
- * steps. Each field is assigned by one file only (tests/cli/test_owners.py); other files call a
- * function of that file. */
+/* private: declares what belongs to the worker as a whole. The structs of the steps are in their
+ * own headers. Each field is assigned by one file only (tests/cli/test_owners.py); other files call
+ * a function of that file. */
 #ifndef LW_CONSUMER_WORKER_PRIVATE_H
 #define LW_CONSUMER_WORKER_PRIVATE_H
 
@@ -28,11 +28,11 @@ struct lw_worker {
     void *ctx;
     struct lw_counts *counts;
     struct lw_counts own_counts;
-    pthread_mutex_t epoch_mutex; /* guards shard.epoch, which the renewer's thread reads */
+    pthread_mutex_t epoch_mutex; /* protects shard.epoch, which the thread of the renewer reads */
     struct lw_leases *leases;
     struct shard *shards;
     int n_shards;
-    struct part *parts; /* all known partitions, a hash by name (partition.c) */
+    struct part *parts; /* hash table of all known partitions, by name (partition.c) */
     struct part *idle_parts;
     struct part **assigned;
     size_t n_assigned, cap_assigned;
@@ -47,21 +47,23 @@ struct lw_worker {
     enum lw_grant_limit limit;
     uint64_t turns;
     uint64_t next_token; /* the last number that token_new() returned (pipe.c) */
-    bool stopping;       /* a shutdown has begun (worker.c) */
-    /* shard 0 has accepted this worker's schema; before that, nothing is written to other shards
-     * (epoch.c) */
+    bool stopping;       /* true: a shutdown has begun (worker.c) */
+    /* true: shard 0 has accepted this worker's schema. Before that, nothing is written to other
+     * shards (epoch.c). */
     bool joined;
-    bool looking; /* a look at the group's commits is under way (first.c) */
+    bool looking; /* true: a look at the group's commits is under way (first.c) */
     int64_t look_ms;
-    /* this fleet's name, from the epoch of shard 0, and its earlier names (rival.c) */
+    /* Names of this fleet, each made from an epoch of shard 0: `fleet` is the present one, and
+     * `fleets` has earlier ones (rival.c). */
     char fleet[17], fleets[FLEETS][17];
     size_t n_fleets;
-    /* no request for the group's offset is sent before this time, because the last request failed
+    /* time before which Kafka is not asked for the group's offset, because the last request failed
      * (watch.c) */
     int64_t unanswered_until_ms;
     struct hold *free_holds;
     struct lane *free_lanes;
-    /* by tag, time when the lane was last seen busy, in seconds of the boot clock (gate.c) */
+    /* array indexed by tags: time at which the lane was last busy, in seconds on the boot clock
+     * (gate.c) */
     uint32_t *busy;
     struct lw_buf scratch, scratch2; /* scratch space for use within one function */
 };
@@ -70,8 +72,7 @@ static inline void count_n(_Atomic uint64_t *c, uint64_t n) {
     atomic_fetch_add_explicit(c, n, memory_order_relaxed);
 }
 static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
-/* Counts a lane as granted or busy, by the letters with which gate or claim answered for its
- * messages. */
+/* Counts a lane as granted or busy, according to the letters in the answer of gate or claim. */
 static inline void count_acquire(struct lw_worker *w, const char *letters, int n) {
     for (int k = 0; k < n; k++) {
         if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO ||
@@ -92,8 +93,8 @@ static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, int64_t 
 }
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 
-/* Returns the upper bound of the window. The bound grows with the number of messages that the
- * handlers take at once, which may be more than two batches. */
+/* Returns the upper limit of the window. The limit grows with the number of messages that the
+ * handlers run at once, which may be more than two batches. */
 static inline size_t window_most(const struct lw_worker *w) {
     size_t most = (size_t)lw_config_at_once(w->c) + BATCH;
     return most > 2 * BATCH ? most : 2 * BATCH;

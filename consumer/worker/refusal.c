@@ -10,13 +10,13 @@
 #include <string.h>
 
 enum {
-    HOLD_MS = 2000,      /* nothing is admitted for this time after a refusal */
+    HOLD_MS = 2000,      /* time after a refusal in which nothing is admitted */
     SAY_SAME_MS = 10000, /* minimum time between two log lines about the same refusal */
     SAY_MS = 1000,       /* minimum time between two log lines about different refusals */
 };
 
 static const struct {
-    const char *name; /* what the call does, as the log says it */
+    const char *name; /* name of a kind of call in log lines */
     const struct lw_script *script;
 } calls[] = {
     [CALL_LOAD] = {"loading the scripts", NULL},
@@ -78,9 +78,9 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
 }
 
 /* Notices that a refusal is over. One call that succeeds proves little, because a script needs the
- * right only for some messages. A refused call is retried within HOLD_MS or, if the call is a
- * periodic one, each quarter of a TTL. A call that no message needs any more is not retried; its
- * refusal is over after HOLD_MS plus a TTL. */
+ * right only for some messages. A refused call is tried again within HOLD_MS or, if it is a
+ * periodic one, each quarter of a TTL. If no message needs the call any more, it is not tried
+ * again, and the refusal is over after HOLD_MS plus a TTL. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
     int64_t quiet_ms = now - sh->refusal.last_ms;
     if (!sh->refusal.last_ms || quiet_ms < HOLD_MS ||

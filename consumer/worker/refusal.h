@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refusal: the part of the worker that handles that Redis denies its user a right. The shard is out
- * of service until the same call is allowed again. */
+/* refusal: the part of the worker that handles an error by which Redis denies its user a right. The
+ * shard is out of service until the same call succeeds again. */
 #ifndef LW_CONSUMER_WORKER_REFUSAL_H
 #define LW_CONSUMER_WORKER_REFUSAL_H
 
@@ -11,23 +11,23 @@
 
 struct refusal { /* only refusal.c changes this struct */
     enum call_kind kind;
-    bool allowed; /* a call of the refused kind has succeeded since the refusal */
-    /* times of the first and of the last refusal; last_ms is 0 if there was none */
+    bool allowed; /* true: a call of the refused kind has succeeded since the refusal */
+    /* Times of the first and of the last refusal. `last_ms` is 0 if there was none. */
     int64_t since_ms, last_ms;
     int64_t said_ms;
     char text[240];
 };
 
-/* Takes an error reply to a call of this kind. Returns false if it denies no right; otherwise
- * remembers the refusal, and logs it from time to time. */
+/* Handles an error reply to a call of this kind. Returns false if the error denies no right.
+ * Otherwise remembers the refusal, and logs it from time to time. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
-/* called when a call of this kind has succeeded; if this kind was refused, notes the success */
+/* Notes that a call has succeeded, if calls of this kind were refused. */
 void refusal_allowed(struct shard *sh, enum call_kind kind);
-/* called once per turn; finds out whether the refusal is over */
+/* Finds out whether the refusal is over. Called once per turn. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now);
-/* true while nothing may be admitted because of a refusal */
+/* Returns true while nothing may be admitted because of a refusal. */
 bool refusal_holds(const struct shard *sh, int64_t now);
-/* returns the text of the refusal, or NULL if there is no refusal */
+/* Returns the text of the refusal, or NULL if there is none. */
 const char *refusal_text(const struct shard *sh);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: the step that tells a Redis server that has lost its data, during the quarantine, what
- * this worker knows to be finished. The floors, and the messages still known as done after the
- * rewind, are sent first, right after enter. The outcomes of handlers that outlived their epoch,
- * and what commit metadata lists as finished, are sent later. */
+/* repair: the step that tells a Redis server that has lost its data, during the quarantine, which
+ * messages this worker knows to be finished. The floors, and the messages still known as done after
+ * the rewind, are sent first, right after enter. The outcomes of handlers that ended after their
+ * epoch did, and the messages that only commit metadata lists as finished, are sent later. */
 #include "consumer/worker/repair.h"
 
 #include "consumer/worker/commit.h"
@@ -44,7 +44,7 @@ void repair_free(struct shard *sh) {
     free(sh->repair.meta);
 }
 
-/* Returns the maximum number of ranges per call. */
+/* Returns the maximum number of ranges per call of repair. */
 static int repair_room(const struct lw_worker *w) {
     assert(w->set.repair_batch >= 0 && w->set.repair_batch <= REPAIR_BATCH);
     return w->set.repair_batch ? w->set.repair_batch : REPAIR_BATCH;
@@ -60,8 +60,8 @@ static void arg_part(struct lw_commands *c, const struct part *p) {
     lw_arg_text(c, p->name);
 }
 
-/* Builds one call: the floors first, then as many finished ranges as fit. The shard becomes
- * READY when nothing is left to write. */
+/* Builds one call of repair: the floors first, then as many finished ranges as fit. The shard
+ * becomes READY when nothing is left to write. */
 void repair_build(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     assert(sh->phase == REPAIRING && !sh->repair.over);
@@ -111,8 +111,8 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
 }
 
 /* Collects the messages of a lost hold whose handlers ended with done after the end of the epoch.
- * These messages may be written back within the quarantine, if the order of their key allows it;
- * until that is decided, the rule "epoch ends, grants end" blocks the key in this worker. */
+ * They may be written back during the quarantine, if the order of their key allows it. Until that
+ * is decided, the rule "epoch ends, grants end" blocks the key in this worker. */
 static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
     check_hold(h);
     assert(h->lost);
@@ -120,10 +120,11 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
         next = r->next;
         if (!r->late || r->in_repair) continue;
         struct part *p = r->msg->part;
-        /* earlier messages have not been delivered yet, so the order of the key is not known */
+        /* the message is decided on later, because earlier messages, maybe of its key, have not
+         * been delivered again yet */
         if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;
         if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
-            late_remove(w, r); /* removing the hold's last run frees the hold */
+            late_remove(w, r); /* late_remove() frees the hold, too, if this is its last run */
             continue;
         }
         r->in_repair = true;
@@ -184,9 +185,9 @@ static void meta_drop(struct shard *sh, size_t n) {
                 sh->repair.n_meta * sizeof sh->repair.meta[0]);
 }
 
-/* Writes the oldest records first, and keeps them in the list until Redis has answered OK. If a
- * later record of a key were written back without an earlier one, the earlier record would run
- * again, and its effect would be the last. */
+/* Writes back what became known after the first repair, oldest records first, and keeps each in the
+ * list until Redis has answered OK. If a later record of a key were written back without an earlier
+ * one, the earlier record would run again, and its effect would be the last. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     assert(sh->phase == READY);
@@ -226,14 +227,16 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     sh->repair.n = 0;
     if (ok) meta_drop(sh, metas);
-    /* the quarantine is over, so it is too late to write back what only metadata lists as
-     * finished */
+    /* After the quarantine it is too late to write back the messages that only metadata lists as
+     * finished. */
     else
         sh->repair.n_meta = 0;
-    if (forget) { /* the quarantine is over: what Redis does not know runs again */
+    /* After the quarantine, all messages that Redis does not know to be finished run again. */
+    if (forget) {
         for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);
-        /* the metadata of the last commit still lists these records as finished */
+        /* The metadata of the last commit still lists these messages as finished, so Kafka must
+         * accept a commit without them. */
         commit_must_confirm(w);
     }
     check_repair(&sh->repair);

@@ -14,46 +14,47 @@ struct part;
 struct run;
 struct shard;
 
-/* maximum number of ranges and of offsets per repair call */
+/* A call of repair has at most REPAIR_BATCH ranges, with at most REPAIR_OFFSETS offsets in all. */
 enum { REPAIR_BATCH = 1024, REPAIR_OFFSETS = 4096 };
 
 struct repair_item {
     struct part *part;
     uint32_t gen;
     int64_t lo, hi;
-    struct run *late; /* if the handler ended after the epoch, its run; otherwise NULL */
-    bool meta;        /* only commit metadata lists this range as finished */
+    struct run *late; /* run whose handler ended after the epoch did; NULL: none */
+    bool meta;        /* true: only commit metadata lists this range as finished */
 };
 
 struct repair { /* only repair.c changes this struct */
     struct repair_item item[REPAIR_BATCH];
     int n;
-    /* progress of the repair after enter: index of the partition, and index in its `kept` */
+    /* position of the repair after enter: index of the partition, and index in its `kept` */
     size_t part, at;
-    /* floors_sent: the floors are written; over: everything is written, so gate and claim may be
-     * sent */
+    /* `floors_sent` is true when the floors are written. `over` is true when everything is written,
+     * so that gate and claim may be sent. */
     bool floors_sent, over;
-    /* number of runs of lost holds that ended as done and may be written back */
+    /* number of runs of lost holds that ended as done and may still be written back */
     size_t n_late;
-    /* messages that commit metadata lists as finished; written back while the quarantine lasts */
+    /* messages that commit metadata lists as finished; they are written back while the quarantine
+     * lasts */
     struct repair_item *meta;
     size_t n_meta, cap_meta;
 };
 
-void repair_open(struct shard *sh); /* called when an epoch was entered; begins the repair */
-void repair_drop(struct shard *sh); /* called when the epoch is lost; ends the repair */
+void repair_open(struct shard *sh); /* begins the repair, after enter */
+void repair_drop(struct shard *sh); /* ends the repair, because the epoch is lost */
 void repair_free(struct shard *sh);
 void repair_build(struct lw_worker *w, struct shard *sh);
 void repair_restart(struct shard *sh);
-/* called when a pipeline begins; empties the list of records to write back */
+/* Empties the list of records to write back, when a new pipeline begins. */
 void repair_begin(struct shard *sh);
-/* allows the late runs of a repair call that will never be answered to be sent again */
+/* Lets the late runs of a repair call that will never be answered be sent again. */
 void repair_forget(struct shard *sh);
-/* notes a message to be written back, because commit metadata lists it as finished */
+/* Notes a message to be written back, because commit metadata lists it as finished. */
 void repair_meta(struct shard *sh, struct part *p, int64_t offset);
-/* changes the number of late runs that wait for a repair */
+/* Changes the number of late runs that wait for a repair. */
 void late_count(struct shard *sh, int by);
-/* starts the repair of every shard over, because the set of messages known as done has changed */
+/* Begins the repair of every shard again, because the set of messages known as done has changed. */
 void repairs_restart(struct lw_worker *w);
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void late_build(struct lw_worker *w, struct shard *sh);

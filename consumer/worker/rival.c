@@ -31,8 +31,8 @@ void rival_epoch(struct lw_worker *w, const char *epoch) {
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
     if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
-    /* workers make epoch ids that begin with this many digits; a shorter id cannot identify the
-     * fleet */
+    /* A fleet's name is the first LW_META_FLEET digits of the epoch's id. An id with fewer digits
+     * was not made by a worker, and cannot identify the fleet. */
     if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0;
     w->rival = (struct rival){.n = 0};
 }
@@ -67,8 +67,8 @@ static void verdict(struct lw_worker *w, int64_t now) {
     }
 }
 
-/* Returns whether the older fleet has seen a commit of the younger fleet that the log has not
- * mentioned yet. */
+/* Returns true if the older fleet has seen a commit of the younger fleet that it has not logged
+ * yet. */
 static bool is_news(const struct rival *r, int64_t now) {
     assert(r->n > 0);
     return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS);

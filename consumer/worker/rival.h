@@ -11,22 +11,22 @@ struct lw_worker;
 
 enum { FLEETS = 8 };
 
-/* Holds the group's commit of a partition when it was last read. */
+/* Holds the group's commit of a partition, as it was last read. */
 struct looked { /* only rival.c changes this struct */
     bool known;
     int64_t offset;
 };
 
-/* Describes another fleet in this fleet's consumer group whose commits advance. The struct counts
- * how often that was seen, and keeps the first and the last time. */
+/* Describes another fleet in this fleet's consumer group whose commits advance. The struct has the
+ * number of times that this was seen, and the first and the last time. */
 struct rival {
-    /* the fleet's name, and the partition in which its last commit was seen */
+    /* name of the other fleet, and the partition in which its last commit was seen */
     char fleet[17], part[320];
-    int n; /* how often the fleet's commits were seen to have advanced */
+    int n; /* number of times that the other fleet's commits had advanced */
     int64_t first_ms, last_ms, said_ms;
 };
 
-/* called when shard 0 has joined an epoch; the fleet's name is made from the epoch's id */
+/* Makes the fleet's name from the id of the epoch, when shard 0 has joined it. */
 void rival_epoch(struct lw_worker *w, const char *epoch);
 
 #endif

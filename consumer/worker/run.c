@@ -20,8 +20,8 @@
 
 enum { RESEND_MS = 1000 };
 
-/* If a handler gives messages back under a live lease, their lane rests; otherwise the handler
- * would get the same messages again at once, over and over. */
+/* If a handler gives messages back under a live lease, their lane rests. Otherwise the handler
+ * would get the same messages again at once, without end. */
 enum {
     BACK_MIN_MS = 10,
     BACK_MAX_MS = 1000,
@@ -30,8 +30,8 @@ enum {
     BACK_TELL_MS = 60000
 };
 
-/* Changes a run's state and asserts that the move is legal. AHEAD is where a run begins, and where
- * a withdrawn run ends. */
+/* Changes the state of a run, and asserts that the change is legal. A run begins in state AHEAD,
+ * and a withdrawn run ends in it. */
 static void run_to(struct run *r, enum run_state to) {
     assert(r->state <= FINISHED && to <= FINISHED);
     static const bool legal[4][4] = {
@@ -143,8 +143,8 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.waiting_tail = &r->next_alone;
 }
 
-/* Sets a run to RUNNING. Only now it counts as drained, or as a re-run, because a grant that is
- * withdrawn before it starts changes nothing: a head stays in its list. */
+/* Sets a run to RUNNING. The run is counted as drained, or as a re-run, only now, because a grant
+ * that is withdrawn before it starts changes nothing: a head stays in its list. */
 static void to_running(struct lw_worker *w, struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;
@@ -189,7 +189,7 @@ void run_start(struct lw_worker *w, struct run *r) {
         submit(w, r);
 }
 
-/* Notes that the thread that ran the previous message has gone on with this message. */
+/* Notes that the thread that ran the previous message has started this one. */
 static void started_behind(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->linked && !r->submitted);
@@ -224,8 +224,8 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
         hold_to_settle(w, h);
 }
 
-/* Stores in Redis a dead letter that its topic has rejected for good, so that it blocks neither
- * its lane nor the commit. */
+/* Stores a dead letter in Redis if its topic will never accept it, so that it blocks neither its
+ * lane nor the commit. */
 static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
     check_run(r);
     assert(r->state == SENDING && why);
@@ -269,14 +269,14 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     free(h);
 }
 
-/* Ends the message as dead: no attempts are left, or the handler says that another attempt is
- * pointless. */
+/* Ends the message as dead, because no attempts are left or the handler says that another attempt
+ * is pointless. */
 static void die(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);
     tell_end(w, r, LW_LOG_WARN, "is a dead letter");
     if (w->c->dead.to == LW_DEAD_TOPIC) {
-        /* by the rule "letter before done", the topic must acknowledge the letter first */
+        /* by the rule "letter before done", the topic must first acknowledge the dead letter */
         run_to(r, SENDING);
         send_letter(w, r);
     } else {
@@ -292,9 +292,9 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     if (r->job.alone) w->runs.running_alone = false;
 }
 
-/* Gives started runs to the handlers. Applies the rule "no late start" again, because time may
- * have passed since the grant (a rebalance blocks the loop). A message whose epoch was lost
- * meanwhile is not started at all. */
+/* Gives started runs to the handlers. Applies the rule "no late start" again, because time may have
+ * passed since the grant, for example when a rebalance blocked the loop. A message whose epoch was
+ * lost meanwhile is not started. */
 void run_flush(struct lw_worker *w) {
     check_runs(&w->runs);
     int64_t now = w->runs.n_start ? now_ms(w) : 0;
@@ -316,9 +316,9 @@ void run_flush(struct lw_worker *w) {
     if (n) w->io->run(w->ctx, w->runs.start, n);
 }
 
-/* Handles a run that ended after its epoch did. A run that is done may still be written back by
- * repair, and the run that was linked behind it goes on. A run that is not done is forgotten, and
- * the run that was linked behind it is given back. */
+/* Handles a run that ended after its epoch did. If it is done, repair may still write it back, and
+ * the run that was linked behind it goes on. If it is not done, it is forgotten, and the run that
+ * was linked behind it is given back. */
 static void finished_late(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->hold->lost && r->state == RUNNING);
@@ -350,9 +350,9 @@ static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) 
             r->job.identity, times, r->rest_ms, BACK_MAX_MS);
 }
 
-/* Returns how long the lane rests. When a handler gives a message back for the first time, the lane
- * does not rest, because the cause may be a lease that has just ended. From the second time on the
- * lane rests, each time twice as long as before. */
+/* Returns how long the lane rests after a message was given back. The first time it does not rest,
+ * because the cause may be a lease that has just ended. From the second time on, each rest is twice
+ * as long as the one before. */
 static int64_t rest_of(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);
@@ -444,8 +444,8 @@ static void resend_letters(struct lw_worker *w) {
         }
 }
 
-/* Starts runs that were held up by a suspect: if no handler runs, the suspect itself; if no suspect
- * runs alone, the others. */
+/* Starts runs that were held up by a suspect. The suspect starts if no handler runs. The other runs
+ * start if no suspect runs alone. */
 static void start_line(struct lw_worker *w) {
     while (w->runs.waiting && !w->runs.running_alone) {
         struct run *r = w->runs.waiting;
@@ -482,9 +482,9 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
     return false;
 }
 
-/* Called when the epoch of a run is lost, so that the run no longer counts as granted. Returns
- * true if no thread and no topic will answer for the run: it was held up behind a suspect, or
- * its dead letter was to be sent again. */
+/* Removes a run whose epoch is lost from the count of grants. Returns true if neither a thread nor
+ * a topic will answer for it: it was held up behind a suspect, or its dead letter was to be sent
+ * again. */
 bool run_lost(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(w->runs.in_flight > 0);
@@ -510,8 +510,8 @@ void run_leave(struct lw_worker *w, const struct part *p) {
         struct run *r = (struct run *)(void *)w->runs.start[i];
         if (leaves(r, p)) {
             left_handler(w, r);
-            /* this loop over w->runs.start stays valid, because run_finish() adds nothing to the
-             * list */
+            /* run_finish() adds nothing to w->runs.start, so this loop over that list stays
+             * valid */
             run_finish(w, r, LW_BACK);
         } else {
             w->runs.start[w->runs.n_start++] = w->runs.start[i];

@@ -22,14 +22,15 @@
 #include <stdlib.h>
 
 enum {
-    /* settle asks for more messages when this many or fewer of the granted ones are left */
+    /* settle asks for more messages if at most this number of the granted ones is left */
     LOW_WATER = 4,
-    /* finished messages are reported after at most this time, even if the lane goes on */
+    /* finished messages are reported after this time at the latest, even if others of the hold
+     * still run */
     PARTIAL_MS = 20,
 };
 
-/* Returns the time before a retry. The time grows exponentially with the attempts, and up to half
- * of it is random, so that messages that failed together are not retried together. */
+/* Returns the time before a retry. It grows exponentially with the attempts, and up to half of it
+ * is random, so that messages that failed together are not retried together. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
     assert(w->c->retry.backoff_ms >= 0 && r->tries >= 0);
     if (r->job.wait_ms > 0) return r->job.wait_ms;
@@ -127,9 +128,9 @@ static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item
         if (msg_current(m)) name(sh, it, m->part, m->offset);
 }
 
-/* Returns true if the granted messages that this settle does not report take more than half of a
- * lane's byte limit. To find the heads behind these messages, Redis would have to read all of them
- * again. */
+/* Returns true if the granted messages that this settle does not report have more than half of a
+ * lane's byte limit. The settle then asks for no more heads, because Redis would have to read all
+ * these messages again to find the heads behind them. */
 static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) {
     assert(it->n_runs <= it->hold->n_finished);
     size_t bytes = 0;
@@ -137,7 +138,8 @@ static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) 
     return bytes > w->bytes.lane / 2;
 }
 
-/* Chooses the mode if some messages of the hold still run, or finished after the call was built. */
+/* Chooses the mode of a settle if some messages of the hold still run, or finished after the call
+ * was built. */
 static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
     check_hold(it->hold);
     assert(it->n_runs <= it->hold->n_finished);
@@ -198,7 +200,7 @@ static void encode_dedup(struct shard *sh, const struct settle_item *it, const s
     const struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) lw_call_dedup(c, r->msg->dedup);
     for (int k = 0; k < it->n_named; k++) {
-        /* with dedup at most one message is named, which is the first of the chain */
+        /* with dedup at most one message is named, the first of the chain */
         const struct msg *m = it->hold->lane->head;
         const struct named *named = &sh->settle.named[it->first_named + k];
         bool here = m && m->part == named->part && m->offset == named->offset;
@@ -216,8 +218,8 @@ static void encode_last(struct lw_worker *w, const struct settle_item *it,
                    lw_bytes(w->scratch.p, w->scratch.n));
 }
 
-/* Encodes the items and collects the values of their locks. If one call granted several holds,
- * their locks have the same value. Returns the number of values. */
+/* Encodes the items of a settle and collects the values of their locks. Holds that one call granted
+ * have the same value. Returns the number of values. */
 static int encode_items(struct shard *sh, unsigned char *to, const struct hold **values) {
     int n = 0;
     for (int i = 0; i < sh->settle.n; i++, to += LW_ITEM_BYTES) {
@@ -262,9 +264,9 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     unsure_write(w, sh);
 }
 
-/* Returns how many bytes of this hold's messages the call carries or makes Redis read again: the
- * envelopes of messages that are not done, and heads, which the script compares with the front of
- * their list. */
+/* Returns how many bytes of this hold's messages a settle carries or makes Redis read again. It
+ * carries the envelopes of messages that are not done, and the script compares heads with the front
+ * of their list. */
 static size_t carries(const struct hold *h, int n_runs) {
     assert(n_runs >= 0 && n_runs <= h->n_finished);
     size_t bytes = 0;
@@ -393,7 +395,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
         }
         struct msg *m = lane_first(w, l);
         if (!m || m->part != want->part || m->offset != want->offset) {
-            /* a rebalance has taken the message away */
+            /* the named message is gone from the chain, because a rebalance has taken it away */
             stop = true;
         } else if (letters[k] == LW_NAMED_FINISHED) {
             owed_pay(w, m->part, m->offset);
@@ -415,9 +417,8 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
     hold_free(w, it->hold);
 }
 
-/* Handles the answer that the lease no longer belonged to this worker, so that of the done messages
- * at most the first was recorded. The lane's next holder runs the other messages again, in
- * order. */
+/* Handles the answer that the lease no longer belonged to this worker, so that at most the first
+ * done was recorded. The lane's next holder runs the other messages again, in order. */
 static void stale(struct lw_worker *w, struct settle_item *it) {
     check_hold(it->hold);
     struct hold *h = it->hold;
@@ -445,16 +446,16 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
         } else if (!bad) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_WAITING);
         } else if (h->kind == FAST && msg_current(r->msg)) {
-            /* the message asks gate again, before any newer message */
+            /* a message whose outcome was not recorded asks gate again, before any newer message */
             lane_push_front(w, h->lane, r->msg);
             r->msg = NULL;
         }
     }
     h->n_in_call = 0;
     hold_drop_runs(w, h, it->n_runs);
-    /* no finished run is left, so the failed run has been settled */
+    /* if no finished run is left, the failed run has been settled */
     if (!h->n_finished) h->failed = false;
-    /* for messages that finished meanwhile, the wait for the next settle begins now */
+    /* for runs that finished meanwhile, the time until the next settle is counted from now */
     h->done_ms = now_ms(w);
 }
 
@@ -465,7 +466,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     struct lane *l = h->lane;
     l->settled = true;
     if (a == LW_SETTLED_STALE) {
-        /* stale() is called before in_call is cleared, so that the lane is not freed */
+        /* stale() is called while in_call is still set, so that it does not free the lane */
         stale(w, it);
         lane_answered(l);
         return;
@@ -481,7 +482,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     if (a == LW_SETTLED_NEXT) {
         h->kind = LANE;
         take_heads(w, sh, l, h, g, heads, 0);
-        if (!h->first) { /* none of the heads can be read, so the lock is left to expire */
+        if (!h->first) { /* no head could be read, so the lock is left to expire */
             l->hold = NULL;
             hold_free(w, h);
         }
@@ -491,7 +492,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         take_heads(w, sh, l, h, g, heads, 0);
     else
         take_named(w, sh, it, letters, g);
-    /* no message of the hold is left to run, so another settle is sent */
+    /* if no message of the hold is left to run, another settle is due */
     if (!h->n_open) hold_to_settle(w, h);
 }
 

@@ -14,8 +14,8 @@ struct lw_worker;
 struct part;
 struct shard;
 
-/* names a message of the local chain by identity, because the message may be freed before the reply
- * comes */
+/* Names a message of the local chain by its identity, because the message may be freed before the
+ * reply comes. */
 struct named {
     struct part *part;
     int64_t offset;
@@ -23,7 +23,7 @@ struct named {
 
 struct settle_item {
     struct hold *hold;
-    int n_runs; /* number of runs that the settle of this hold reports, counted from the first */
+    int n_runs; /* number of runs at the front of the hold that this settle reports */
     enum lw_outcome outcome;
     enum lw_go go;
     /* index of the hold's first message among the messages that the call names, and their number */
@@ -38,24 +38,25 @@ struct settle { /* only settle.c changes this struct */
     int n, n_named;
     struct hold *listed, **tail; /* holds that have runs to settle */
     size_t n_listed;
-    bool urgent; /* the next settle is sent at once, because somebody waits for a listed hold */
+    /* true: the next settle is sent at once, because messages wait for the lane of a listed hold */
+    bool urgent;
 };
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
-/* returns when the next settle is due; INT64_MAX: never */
+/* Returns the time at which the next settle is due, or INT64_MAX if none is. */
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh);
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_open(struct shard *sh);
-/* called when a pipeline begins; empties the list of holds that the call settles */
+/* Empties the list of holds that a settle reports, when a new pipeline begins. */
 void settle_begin(struct shard *sh);
-/* called when the hold has finished runs; lists the hold for a settle */
+/* Lists a hold that has finished runs for a settle. */
 void settle_list(struct shard *sh, struct hold *h);
-/* does nothing if the hold is not in the list */
+/* Takes a hold out of the list of holds to settle. Does nothing if it is not there. */
 void settle_unlist(struct shard *sh, struct hold *h);
-/* called when somebody waits for a listed hold; makes the next settle urgent */
+/* Makes the next settle urgent, because messages wait for the lane of a listed hold. */
 void settle_urge(struct shard *sh);
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
-/* marks the outcomes of a settle that will never be answered as owed */
+/* Marks the outcomes of a settle that will never be answered as owed. */
 void settle_forget(struct lw_worker *w, struct shard *sh);
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);

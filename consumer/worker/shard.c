@@ -6,11 +6,11 @@
  *                           '--new or none--> ENTERING --OK--> REPAIRING-'
  *       any --LOST, other life, clock jumped--> DOWN
  *
- * On a cluster each new connection goes through ENTERING; if the data there names the epoch, the
- * epoch goes on (move.c).
+ * On a Redis Cluster each new connection goes through ENTERING. If the data there has the id of the
+ * same epoch, the epoch goes on (move.c).
  *
- * connection.c sends HELLO, epoch.c enters, repair.c repairs. Gate, settle, claim and watch need
- * READY. */
+ * connection.c sends HELLO, epoch.c sends enter, and repair.c sends repair. The calls gate, settle,
+ * claim and watch are sent only in phase READY. */
 #include "consumer/worker/shard.h"
 
 #include "consumer/worker/gate.h"

@@ -52,7 +52,7 @@ struct shard {
     struct first first;
     struct refusal refusal;
 
-    struct lane *lanes; /* known lanes, a hash by id (lane.c) */
+    struct lane *lanes; /* hash table of the known lanes, by id (lane.c) */
 };
 
 void shard_init(struct lw_worker *w, struct shard *sh, int index);
@@ -61,8 +61,8 @@ void shard_to(struct shard *sh, enum phase to);
 
 /* Asserts the shard's invariants at the beginning and the end of its turn. A shard that is
  * REPAIRING or READY has an epoch. A shard that is ENTERING has one only on a cluster, because
- * another node of the cluster may know that epoch. A pipeline is in flight only while there is a
- * connection. */
+ * another node of the cluster may have the data of that epoch. A pipeline is in flight only while
+ * there is a connection. */
 static inline void check_shard(const struct shard *sh) {
     assert(sh->prefix[0] && sh->index >= 0);
     assert(sh->epoch.id[0] ? sh->phase != ENTERING || sh->move.cluster : sh->phase < REPAIRING);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the log lines about single messages. They never show the payload, and show the key as
- * log.keys says. */
+/* Writes the log lines about single messages. They never show the payload. They show the key in the
+ * form that log.keys sets. */
 #include "consumer/worker/tell.h"
 
 #include "consumer/worker/private.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-/* Formats a key as log.keys says. */
+/* Formats a key in the form that log.keys sets. */
 void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TEXT]) {
     assert(out && (key.p || !key.n));
     snprintf(out, LW_KEY_TEXT, "(log.keys: none)");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tell: logs why a message did not end as done, in one line with its identity, key (as log.keys
- * says), attempt, fence and time in the handler. */
+/* tell: logs why a message did not end as done, in one line with its identity, key (in the form
+ * that log.keys sets), attempt, fence and time in the handler. */
 #ifndef LW_CONSUMER_WORKER_TELL_H
 #define LW_CONSUMER_WORKER_TELL_H
 

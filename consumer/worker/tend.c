@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tend: the step that looks at lanes whose time has come (the janitor), notes in Redis that this
+/* tend: the step that checks lanes when their time has come (the janitor), notes in Redis that this
  * worker is alive (the heartbeat), and checks the server's life and clock regularly. */
 #include "consumer/worker/tend.h"
 
@@ -50,7 +50,8 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     pipe_call(sh, CALL_ALIVE);
     lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)),
         lw_arg_text(c, w->set.id);
-    pipe_call(sh, CALL_ALIVE); /* the second call removes workers that have been silent for long */
+    /* the second call removes workers that have been silent for a long time */
+    pipe_call(sh, CALL_ALIVE);
     lw_cmd(c, "ZREMRANGEBYSCORE"), lw_arg_text(c, sh->key_workers), lw_arg_text(c, "-inf");
     lw_arg_i64(c, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
     tend_call(w, sh, now);
@@ -58,6 +59,6 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
 }
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY);
-    /* the batch was full, so more lanes may be due */
+    /* if the batch was full, more lanes may be due */
     if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) tend_now(sh, now_ms(w));
 }

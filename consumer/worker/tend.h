@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tend: the step with the janitor of lanes, the heartbeat of this worker, and the regular check of
- * the server's life and clock. */
+/* tend: the step that has the janitor of lanes, the heartbeat of this worker, and the regular check
+ * of the server's life and clock. */
 #ifndef LW_CONSUMER_WORKER_TEND_H
 #define LW_CONSUMER_WORKER_TEND_H
 
@@ -12,16 +12,16 @@ struct shard;
 
 struct tend { /* only tend.c changes this struct */
     int64_t at_ms;
-    /* time at which lanes must be checked because a backoff that this worker has set ends; 0: no
-     * backoff */
+    /* time at which lanes must be checked because a backoff that this worker has set ends; 0: there
+     * is none */
     int64_t due_ms;
 };
 
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void tend_now(struct shard *sh, int64_t now);
-/* makes tend check the lanes by this time at the latest, for example because a short backoff
- * ends */
+/* Makes tend check the lanes at this time at the latest, for example because a short backoff ends
+ * then. */
 void tend_by(struct shard *sh, int64_t due_ms);
 
 #endif

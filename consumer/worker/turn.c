@@ -2,27 +2,26 @@
 /* Takes the turns of a worker. A message goes arrive → gate → run → settle → watch → commit. A turn
  * takes these steps in reverse order, so that messages that end make room for new ones:
  *
- *     run         start the messages granted since the last turn (and at the end again, if the turn
- *                 has added any)
- *     confirm     after an epoch was lost, Kafka must confirm the assignment before anything else
- *                 is sent
- *     each shard  one pipeline, built in this order and executed by Redis in this order:
- *                     lift     may the quarantine end?
- *                     tend     the janitor of lanes, and the regular look at the server
- *                     watch    what became of the messages that wait in Redis
- *                     settle   what finished, so that lanes are released before others are asked
- *                              for
- *                     claim    heads of waiting lists, which come before new messages because they
+ *     run         starts the messages granted since the last turn, and at the end of the turn those
+ *                 that it has granted
+ *     confirm     after an epoch was lost, waits until Kafka has confirmed the assignment
+ *     each shard  sends one pipeline, built and executed in this order:
+ *                     lift     asks whether the quarantine may end
+ *                     tend     is the janitor of lanes, and regularly checks the server
+ *                     watch    reads the states of the messages that wait in Redis
+ *                     settle   reports finished messages, so that lanes are released before others
+ *                              are asked for
+ *                     claim    asks for heads of waiting lists, before new messages because they
  *                              are older
- *                     gate     new messages
- *                     late     what handlers finished after their epoch had ended
- *                     unpark   what waited in lists that others have deleted
- *                     floor    what Kafka has accepted
- *     pause       hold back the partitions of which too much waits
- *     commit      the watermark, as far as the answers before this turn have moved it
+ *                     gate     asks for the lanes of new messages
+ *                     late     writes back messages whose handlers ended after their epoch did
+ *                     unpark   takes back the states of messages whose waiting lists were deleted
+ *                     floor    reports the commits that Kafka has accepted
+ *     pause       holds back the partitions that have too many waiting messages
+ *     commit      commits the watermarks, as far as the answers before this turn have raised them
  *
- * Arrival is not a step of a turn: between two turns Kafka delivers (arrive.c) and Redis answers
- * (pipe.c). */
+ * Arrival is not a step of a turn: records from Kafka (arrive.c) and answers from Redis (pipe.c)
+ * come between two turns. */
 #include "consumer/worker/claim.h"
 #include "consumer/worker/commit.h"
 #include "consumer/worker/epoch.h"
@@ -50,8 +49,8 @@
 /* minimum gap between non-urgent pipelines, so that each carries a larger batch */
 enum { PACE_MS = 2 };
 
-/* Returns the number of finished runs that this turn does not settle: each turn settles at most
- * BATCH, and the others keep their leases. */
+/* Returns the number of finished runs that this turn does not settle. Each turn settles at most
+ * BATCH runs, and the others keep their leases. */
 static size_t backlog(const struct lw_worker *w, size_t most) {
     assert(most <= 2 * BATCH);
     size_t n = 0;
@@ -66,11 +65,11 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
 }
 
 /* Returns how many more messages may be granted. The window limits how many messages are granted
- * and not finished. The window is twice the number of messages that finished since the last turn,
- * and shrinks slowly. A message whose place was taken by the next one of its key does not count:
- * nothing need be granted in its place. The window is never less than twice the number of handlers
- * or, with more than BATCH handlers, their number plus BATCH. So quick handlers get full batches,
- * and with slow handlers this worker does not hold locks that it cannot use yet. */
+ * and not finished. It is twice the number of messages that finished since the last turn, and
+ * shrinks slowly. A finished message whose place the next one of its key has taken does not count,
+ * because its place is not free. The window is never less than twice the number of handlers or,
+ * with more than BATCH handlers, their number plus BATCH. So quick handlers get full batches, and
+ * with slow handlers this worker does not hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     check_worker(w);
     size_t handlers = (size_t)lw_config_at_once(w->c),
@@ -89,9 +88,9 @@ static size_t may_grant_now(struct lw_worker *w) {
     return most < 2 * BATCH ? most : 2 * BATCH;
 }
 
-/* Returns whether a pipeline should be sent now. The pipeline is sent at once if somebody waits for
- * it: idle handlers, a lane that can continue, a full batch. Less urgent calls go along with such a
- * pipeline, or PACE_MS after the last pipeline. */
+/* Returns true if a pipeline should be sent now. It is sent at once if an idle handler, a lane that
+ * can continue, or a full batch waits for it. Less urgent calls go along with such a pipeline, or
+ * PACE_MS after the last pipeline. */
 static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     check_shard(sh);
     if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept ||
@@ -102,8 +101,8 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
     return (sh->gate.head || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
-/* Returns how many lanes gate asks for, if `most` messages may run. If gate asks for more lanes
- * than `most`, the limit is ASK_LANES, because all of these lanes may turn out to be free. */
+/* Returns how many lanes gate asks for, if `most` messages may run. If these are more than `most`,
+ * their number is limited to ASK_LANES, because all of them may turn out to be free. */
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     assert(ask >= 1);
     enum { ASK_LANES = 64 };
@@ -112,8 +111,8 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     return n > most ? n : most;
 }
 
-/* Claim and gate share one budget: `most` is the number of messages that may still be granted.
- * Claim is served first, because heads are older than new messages. */
+/* Claim and gate share one budget, `most`, which is the number of messages that may still be
+ * granted. Claim is served first, because heads are older than new messages. */
 static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
     check_shard(sh);
     assert(sh->phase == READY && sh->epoch.id[0]);
@@ -134,9 +133,9 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
     *most -= expected;
 }
 
-/* Returns whether a turn's own pipeline can go now. If not, sends what must go first: the check of
- * the connection, calls that are sent again, or the calls that enter an epoch and repair the
- * shard. */
+/* Returns true if a turn's own pipeline can be sent now. If something else must come first, sends
+ * that: the check of the connection, calls that are sent again, or the calls that enter an epoch
+ * and repair the shard. */
 static bool may_begin(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
     if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || move_rests(sh, now_ms(w)) ||
@@ -154,8 +153,8 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     int64_t now = now_ms(w);
     bool grants = !shard_quiet(w, sh, now) && !w->stopping,
          admits = grants && !refusal_holds(sh, now);
-    /* wanted is set before gate takes its share of the budget, so that new messages cannot keep
-     * waiting ones out for ever */
+    /* `wanted` is set before gate takes its share of the budget. Otherwise new messages could keep
+     * waiting ones out without end. */
     bool wanted = *most > 0;
     pipe_begin(w, sh);
     lift_build(w, sh, now);
@@ -176,7 +175,7 @@ static void turn_shards(struct lw_worker *w) {
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++)
         idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
-    /* may_grant_now() adapts the window, which must not change while no pipeline is sent */
+    /* if no pipeline is sent, may_grant_now() is not called, because it adapts the window */
     size_t most = idle ? may_grant_now(w) : 0;
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++)
@@ -223,7 +222,7 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     check_worker(w);
     int64_t wait = 20, now = now_ms(w);
     if (w->runs.waiting) wait = 5;
-    /* this worker waits until it is time to ask Kafka again */
+    /* this worker waits for the time at which it asks Kafka for the confirmation again */
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];

@@ -3,15 +3,15 @@
  * say that messages wait in it.
  *
  * Every script keeps a lane in `lanes` exactly as long as its list exists. So a script that finds a
- * lane in `lanes` without a list knows that the list has vanished, and adds the lane to the stream
- * `vanished` (list_vanished in queue/lua/parts/lanes.lua). Every worker reads that stream. For each
- * message that it had parked in such a lane, it sets the state back to unseen (unpark). Its watch
- * then notices this and reads the partition from Kafka again. A record is recognized by its key's
- * tag: two keys with one tag count as one, so at worst a message is parked twice, and its second
- * copy does not run, because the message is finished by then.
+ * lane in `lanes` without a list can conclude that the list has vanished, and adds the lane to the
+ * stream `vanished` (list_vanished in queue/lua/parts/lanes.lua). Every worker reads that stream.
+ * For each message that it had parked in such a lane, it sets the state back to unseen (unpark).
+ * Its watch then notices this state and reads the partition from Kafka again. A record is
+ * recognized by its key's tag, and two keys with one tag count as one. So at worst a message is
+ * parked twice, and its second copy does not run, because the message is finished by then.
  *
- * A worker that has just been assigned a partition reads the whole stream, and does the same for
- * what was parked before, up to the end that the log had at the assignment. */
+ * A worker that has just been assigned a partition reads the whole stream. It does the same for
+ * messages that were parked before, up to the end that the log had at the assignment. */
 #include "consumer/worker/vanished.h"
 
 #include "consumer/worker/lane.h"
@@ -55,7 +55,7 @@ static bool is_missing(const struct missing *m, uint32_t tag) {
 /* --- which lanes ------------------------------------------------------------------------------ */
 
 /* Reads the next entries of the stream `vanished`. Each partition has a position of its own in the
- * stream; the call begins at the lowest. */
+ * stream, and the call begins at the lowest of them. */
 void vanished_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
     if (!w->n_assigned) return;
@@ -83,9 +83,9 @@ struct vanished_lane {
 struct looking {
     struct vanished_lane lane[LANES_A_LOOK];
     int n;
-    uint64_t filter; /* bitmap over tags, with which most records are passed over quickly */
+    uint64_t filter; /* bitmap over tags, by which most records are skipped quickly */
     struct part *part;
-    /* per lane: lowest offset in `part` of a message that waited in the lane */
+    /* for each lane: lowest offset in `part` of a message that waited in the lane */
     int64_t first[LANES_A_LOOK];
     size_t here[LANES_A_LOOK];
 };
@@ -146,7 +146,7 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     check_part(p);
     assert(p->gen && x->n <= LANES_A_LOOK);
     struct missing *m = &p->missing[sh->index];
-    if (!m->asked) return; /* the partition was assigned after the call was sent */
+    if (!m->asked) return; /* a partition that was assigned after the call was sent is skipped */
     m->asked = false;
     memset(x->here, 0, sizeof x->here);
     x->part = p;
@@ -160,8 +160,8 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     }
 }
 
-/* Logs a vanished list in which this worker had no message. The list may have held replays and
- * imports of operators, for which no owner logs the loss. */
+/* Logs that a list has vanished in which this worker had no message. The list may have held replays
+ * and imports of operators, whose loss no owner logs. */
 static void say_none(const struct lw_worker *w, const struct shard *sh,
                      const struct vanished_lane *l) {
     assert(!l->n);
@@ -175,7 +175,7 @@ static void say_none(const struct lw_worker *w, const struct shard *sh,
 }
 
 /* Logs that the stream `vanished` cannot be read. The worker goes on, because the stream matters
- * only if a list was deleted, and reads it again after a quarter of a TTL. */
+ * only if a list was deleted. It reads the stream again after a quarter of a TTL. */
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
     assert(why);
     int64_t now = now_ms(w);
@@ -210,7 +210,7 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
             sh->vanished.said = x.lane[i].id;
             if (!x.lane[i].n && !w->set.index) say_none(w, sh, &x.lane[i]);
         }
-    /* the batch was full, so the stream may hold more */
+    /* if the batch was full, the stream may have more entries */
     if (x.n == LANES_A_LOOK) tend_now(sh, now_ms(w));
 }
 
@@ -234,8 +234,8 @@ static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
     return (int)(tag % (uint32_t)x->n_shards) == x->shard && is_missing(x->missing, tag);
 }
 
-/* Stops the scan before a record that is delivered and not yet gated, because nobody knows yet
- * whether it will be parked. */
+/* Stops the scan before a record that was delivered and not yet gated, because the record may still
+ * be parked. */
 static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
     assert(ctx);
     struct unparking_scan *x = ctx;

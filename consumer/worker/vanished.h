@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vanished: the part of the worker that handles waiting lists that others have deleted, and the
- * messages that waited there. */
+/* vanished: the part of the worker that handles waiting lists that were deleted from outside, and
+ * the messages that waited there. */
 #ifndef LW_CONSUMER_WORKER_VANISHED_H
 #define LW_CONSUMER_WORKER_VANISHED_H
 
@@ -13,18 +13,18 @@ struct lw_worker;
 struct part;
 struct shard;
 
-/* Lanes of a shard whose lists have vanished: the messages with lo <= offset < hi that were parked
- * in them must be read from Kafka again (vanished.c). */
+/* Describes the lanes of a shard whose lists have vanished. The messages of a partition with lo <=
+ * offset < hi that were parked in these lanes must be read from Kafka again (vanished.c). */
 struct missing {
     struct stream_id {
         uint64_t ms, seq;
     } seen;     /* position in the stream `vanished` up to which this assignment has read */
-    bool asked; /* the call under way continues from `seen` */
+    bool asked; /* true: the call under way reads from position `seen` */
     /* bitmap of the tags of the lanes whose lists have vanished; NULL: there are none */
     uint8_t *tags;
-    bool more; /* the last unpark call was full, so another call must follow at once */
+    bool more; /* true: the last unpark call was full, so another one must follow at once */
     int64_t lo, hi;
-    uint32_t serial; /* counts the changes of this struct, so that a late answer is recognized */
+    uint32_t serial; /* number of changes of this struct, by which a late answer is recognized */
 };
 
 struct vanished { /* only vanished.c changes this struct */
@@ -35,19 +35,19 @@ struct vanished { /* only vanished.c changes this struct */
     } unpark;
     int64_t unpark_ms;
     struct stream_id said;
-    /* time when the log last said that the stream cannot be read; 0: the stream can be read */
+    /* time of the last log line that says that the stream cannot be read; 0: it can be read */
     int64_t failed_ms;
 };
 
 void vanished_build(struct lw_worker *w, struct shard *sh);
 void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-/* called when the stream could not be read; logs the failure */
+/* Logs that the stream could not be read. */
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why);
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-/* true if more messages must be unparked at once */
+/* Returns true if more messages must be unparked at once. */
 bool unpark_busy(const struct part *p, int shard);
-/* called for a new partition; allocates its structs of missing messages */
+/* Allocates the array of vanished lanes of a new partition, with an element per shard. */
 void missing_open(struct lw_worker *w, struct part *p);
 void missing_forget(struct lw_worker *w, struct part *p);
 

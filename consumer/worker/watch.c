@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the step that reads states from Redis, which tell an owner what became of the messages
- * that it parked and, at assignment, what was finished before. */
+/* watch: the step that reads states from Redis. They tell an owner how the messages ended that it
+ * had parked and, at the assignment, which messages were finished before. */
 #include "consumer/worker/watch.h"
 
 #include "consumer/worker/commit.h"
@@ -64,17 +64,17 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
                                                        .last = last};
 }
 
-/* Reads the states for a new assignment, from the offset at which reading begins to the end that
- * the log had when the partition was assigned. */
+/* Reads the states of a new assignment, from the offset at which reading begins to the end that the
+ * log had at the assignment. */
 static void look_fresh(struct shard *sh, struct part *p) {
     check_watch(&sh->watch);
     check_part_watch(&p->watch);
     assert(!p->watch.fresh[sh->index]);
     int64_t first = p->begin / LW_SEGMENT,
             last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
-    /* states of later offsets are not read in advance; gate answers for them */
+    /* The states of later offsets are not read in advance, because gate answers for them. */
     if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1;
-    /* the call is full, so the next turn continues */
+    /* if the call has no room left for these segments, the next turn reads them */
     if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return;
     for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
 }
@@ -90,8 +90,8 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
 }
 
 /* Reads the segment of the watermark, and then, in turn, the segments above it that hold parked
- * records, at most `most` segments in all. If there are more segments, the next call continues
- * where this call ended. */
+ * records, at most `most` segments in all. If there are more, the next call begins where this one
+ * ended. */
 static void look_waiting(struct shard *sh, struct part *p, int most) {
     check_part(p);
     assert(most > 0);
@@ -109,8 +109,8 @@ static void look_waiting(struct shard *sh, struct part *p, int most) {
     p->watch.at[sh->index] = at;
 }
 
-/* Returns how many segments of each partition a call reads, so that no partition waits while others
- * are read several times. */
+/* Returns how many segments of each partition a call reads. The calls are shared equally, so that
+ * no partition waits while others are read several times. */
 static int look_share(const struct lw_worker *w) {
     check_worker(w);
     int n = 0;
@@ -125,8 +125,7 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     bool due = now >= sh->watch.at_ms;
     if (due) sh->watch.at_ms = now + WATCH_MS;
     int share = due ? look_share(w) : 0;
-    /* the call begins with another partition each time, so that the first ones do not fill every
-     * call */
+    /* each call begins with another partition, so that the same ones do not fill every call */
     size_t from = sh->watch.from++;
     for (size_t i = 0; i < w->n_assigned && sh->watch.n < LOOK_BATCH; i++) {
         struct part *p = w->assigned[(from + i) % w->n_assigned];
@@ -163,17 +162,17 @@ static enum lw_state state_at(const struct look_item *it, const redisReply *byte
     return lw_state_in(bytes->str[at], offset);
 }
 
-/* Called when the group's commit is missing or below the floor in Redis. Asks Kafka for the commit
- * again. Returns true if the answer shows no fault: the commit has reached the floor, because
- * another member has taken the partition over, or Kafka gave no answer. */
+/* Asks Kafka again for the group's commit, because the commit is missing or below the floor in
+ * Redis. Returns true if the answer shows no fault: either the commit has reached the floor,
+ * because another member has taken over the partition, or Kafka gave no answer. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     check_part(p);
     assert(p->gen);
     struct lw_err err = {0};
     int64_t committed = -1;
     p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
-    /* each request may block this thread, so only one is sent at a time while Kafka does not
-     * answer */
+    /* While Kafka does not answer, only one partition is asked for at a time, because each request
+     * may block this thread. */
     if (now_ms(w) < w->unanswered_until_ms) return true;
     if (w->io->committed(w->ctx, p->topic, p->partition, &committed, &err) != 0) {
         lw_warn("%s: can't ask for the group's offset: %s; asking again in %d ms", p->name,
@@ -184,8 +183,8 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     return committed >= floor;
 }
 
-/* Applies the rule "floor fits the log": returns whether the floor fits; if it can never fit, stops
- * the worker. If the worker went on, it would take new records for finished, because old records
+/* Applies the rule "floor fits the log". Returns true if the floor fits, and stops the worker if it
+ * can never fit. If the worker went on, it would take new records for finished, because old records
  * with the same offsets were finished. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     check_part(p);
@@ -242,8 +241,8 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
     bool first = it->last && !p->watch.fresh[sh->index];
-    /* the floor is sent once more, because the last owner, or a repair, may have left segments
-     * below it */
+    /* At the first look the floor is sent once more, because the last owner, or a repair, may have
+     * left segments below it. */
     floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin,
                 floor->len && first);
     if (first) {
@@ -301,7 +300,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         if (hi > it->next) hi = it->next;
         lw_offsets_each(p->offsets, LW_OFF_WAITING, lo, hi, check_one, &x);
         if (x.lost && !unpark_busy(p, sh->index)) {
-            /* Redis lost a parked message, so the partition is read from Kafka again */
+            /* Redis has lost a parked message, so the partition is read from Kafka again. */
             lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
             part_again(w, p);
         }

@@ -17,11 +17,12 @@ enum { LOOK_BATCH = 64 }; /* maximum number of segments per watch call */
 struct look_item {
     struct part *part;
     uint32_t gen, pass;
-    /* segment: number of the segment; next: offset up to which records had been delivered when the
-     * call was sent */
+    /* `segment` is the number of a segment. `next` is the offset up to which records had been
+     * delivered when the call was sent. */
     int64_t segment, next;
-    int lo, hi; /* first and last byte of the segment that are read */
-    /* fresh: the segment is read for a new assignment; last: it is the partition's last segment */
+    int lo, hi; /* first and last byte of the segment that the call reads */
+    /* `fresh` is true if the segment is read for a new assignment. `last` is true if it is the
+     * partition's last segment. */
     bool fresh;
     bool last;
 };
@@ -29,26 +30,26 @@ struct look_item {
 struct watch { /* only watch.c changes this struct */
     struct look_item item[LOOK_BATCH];
     int n;
-    int64_t at_ms; /* time when the next round begins */
+    int64_t at_ms; /* time at which the next round begins */
     size_t from;   /* counter that decides with which partition the next call begins */
 };
 
 /* Holds what this worker knows of a partition's states. */
 struct part_watch { /* only watch.c changes this struct */
-    /* per shard: true if its floor and segments were read for this assignment */
+    /* array: for each shard, 1 if its floor and segments were read for this assignment */
     uint8_t *fresh;
-    int n_fresh; /* number of shards whose states were read */
-    /* time when the group's offset is read again, because it did not fit the floor */
+    int n_fresh; /* number of shards whose states were read for this assignment */
+    /* time at which the group's offset is read again, because it did not fit the floor */
     int64_t recheck_ms;
-    int64_t *at; /* per shard: the offset from which the watch continues */
+    int64_t *at; /* array: for each shard, the offset from which the watch continues */
 };
 
-/* allocates what watch remembers of a new partition */
+/* Allocates the arrays of a new partition that the watch needs. */
 void watch_open(struct lw_worker *w, struct part *p);
-/* forgets what was read for an earlier assignment */
+/* Forgets what was read for an earlier assignment of the partition. */
 void watch_assigned(struct lw_worker *w, struct part *p);
 void watch_free(struct part *p);
-/* called when a pipeline begins; empties the list of segments to read */
+/* Empties the list of segments to read, when a new pipeline begins. */
 void watch_begin(struct shard *sh);
 void watch_build(struct lw_worker *w, struct shard *sh);
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

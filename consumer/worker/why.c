@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Says why a worker makes no progress, as far as the worker's logic knows, for the log and /readyz.
- * This file only reads the worker's state. */
+/* Describes why a worker makes no progress, as far as the worker's logic can see, for the log and
+ * /readyz. This file only reads the worker's state. */
 #include "consumer/worker/connection.h"
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/gate.h"

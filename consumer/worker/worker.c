@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker as a whole: open, query, stop, free. The work itself is in turn.c. */
+/* Handles the worker as a whole: open, query, stop and free. The steps of its work are called in
+ * turn.c. */
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
 #include "consumer/worker/partition.h"

@@ -2,10 +2,10 @@
 /* Declares the worker's logic: what one member of the fleet does, without any I/O of its own.
  *
  * A message goes poll → gate → run → settle → watch → commit; lw_worker_turn() names the steps.
- * Everything outside (Redis, Kafka, handler threads, clocks, chance) is called through `struct
- * lw_io` and answers through the functions below. So two drivers run the same code: the program
- * (consumer/process/process.c) and the deterministic simulation (tests/sim). All calls come from
- * one thread; lw_io functions must not call back into the worker, except `pump`. */
+ * Everything outside (Redis, Kafka, handler threads, clocks, random numbers) is called through
+ * `struct lw_io` and answers through the functions below. So two drivers run the same code: the
+ * program (consumer/process/process.c) and the deterministic simulation (tests/sim). All calls come
+ * from one thread. The functions of lw_io must not call the worker, except `pump`. */
 #ifndef LW_CONSUMER_WORKER_WORKER_H
 #define LW_CONSUMER_WORKER_WORKER_H
 
@@ -28,14 +28,15 @@ struct lw_dead_letter {
     /* the message's headers, then its origin, reason and attempts */
     const struct lw_header *headers;
     size_t n_headers;
-    void *run; /* the value that is passed back to lw_worker_sent() */
+    void *run; /* value that is passed back to lw_worker_sent() */
 };
 
-/* Says how a message came to its grant. */
+/* Says how a message came to be granted. */
 struct lw_waited {
-    int64_t arrived_ms; /* wall clock; when the message first came to a worker */
-    int64_t replay;     /* number of the replay; 0: the message is the record itself */
-    bool parked;        /* the message has waited in Redis */
+    int64_t arrived_ms; /* time at which the message first came to a worker, on the wall clock */
+    /* number of the replay; 0: the message is a Kafka record itself, no replay */
+    int64_t replay;
+    bool parked; /* true: the message has waited in Redis */
 };
 
 struct lw_io {
@@ -43,23 +44,24 @@ struct lw_io {
     int64_t (*wall_ms)(void *ctx);
     uint64_t (*random)(void *ctx);
     /* connect() closes the shard's connection to Redis, if there is one, and makes a new
-     * connection, at once or after a wait that the driver chooses. The driver delivers nothing more
-     * of the old connection, and calls lw_worker_connected() for the new one. send() sends one
-     * pipeline on the present connection; replies come in order through lw_worker_reply(), or
-     * lw_worker_disconnected() is called. */
+     * connection, at once or after a wait that the driver chooses. The driver then delivers nothing
+     * more of the old connection, and calls lw_worker_connected() for the new one. send() sends one
+     * pipeline on the present connection. The replies come in order through lw_worker_reply(). If
+     * the connection breaks, lw_worker_disconnected() is called instead. */
     void (*connect)(void *ctx, int shard);
     void (*send)(void *ctx, int shard, const struct lw_commands *c);
     /* Tells the driver whether hints are wanted. While hints are wanted, a blocking pop moves hints
      * from `ready` to `claimed` on a connection of its own. */
     void (*hints)(void *ctx, int shard, const char *ready, const char *claimed, bool want);
-    /* Gives jobs to the handlers; each job comes back through lw_worker_finished(). */
+    /* Gives jobs to the handlers. Each job comes back through lw_worker_finished(). */
     void (*run)(void *ctx, struct lw_job **jobs, size_t n);
-    /* Called for each job that is made, before anything else sees it: the driver may give it a span
-     * and headers of the driver's own. The span is one block of memory, freed by free() with the
-     * job's run. NULL: nothing is traced. */
+    /* Called for each job when it is made, so that the driver can give it a span and headers. The
+     * span is one block of memory, which is freed by free() with the job's run. If `trace` is NULL,
+     * nothing is traced. */
     void (*trace)(void *ctx, struct lw_job *job, const struct lw_waited *waited);
-    /* Sends a dead letter to its topic; lw_worker_sent() reports the result. Returns -1 if the
-     * producer cannot take the letter now, and 1 if it never can; err says why. */
+    /* Sends a dead letter to its topic. lw_worker_sent() reports the result. If the producer does
+     * not accept the letter, err says why, and the function returns -1 if it may accept the letter
+     * later, and 1 if it never will. */
     int (*letter)(void *ctx, const struct lw_dead_letter *l, struct lw_err *err);
     /* The following functions call Kafka, as described in kafka/source.h. */
     void (*hold)(void *ctx, uint32_t gen, bool hold);
@@ -68,85 +70,86 @@ struct lw_io {
     bool (*commit_busy)(void *ctx);
     int (*commit_sync)(void *ctx, const struct lw_commit *c, size_t n, bool *ok,
                        struct lw_err *err);
-    /* Reads what the group has committed now, whoever owns the partition; *offset is -1 if there
-     * is no commit. */
+    /* Reads the group's present commit of a partition, even if another worker owns the partition.
+     * *offset is -1 if there is no commit. */
     int (*committed)(void *ctx, const char *topic, int32_t partition, int64_t *offset,
                      struct lw_err *err);
-    /* Asks for all commits of the group without waiting; lw_worker_listed() takes the answer.
-     * Returns false if the driver cannot ask now. `look` is NULL if the driver can never ask. */
+    /* Asks for all commits of the group without waiting. The answer comes through
+     * lw_worker_listed(). Returns false if the driver cannot ask now. `look` is NULL if the driver
+     * can never ask. */
     bool (*look)(void *ctx);
-    void (*release)(void *ctx, void *origin); /* called when a record is not needed any more */
-    /* called with the watermark of each accepted commit */
+    void (*release)(void *ctx, void *origin); /* releases a record that is not needed any more */
+    /* Takes note of the watermark of each accepted commit. */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark);
     /* Serves Redis and handlers, but not Kafka, for at most max_ms. The worker calls this function
      * while a revocation waits for handlers. If `pump` is NULL, a revocation does not wait. */
     void (*pump)(void *ctx, int64_t max_ms);
-    /* Ends this process with a status (LW_EXIT_…), because the worker cannot go on. */
+    /* Ends this process with an exit status (LW_EXIT_…), because the worker cannot go on. */
     void (*stop)(void *ctx, int status, const char *reason);
 };
 
-/* Holds limits in bytes. One message may exceed each limit, because messages are not split. A value
- * of 0 stands for the default. */
+/* Holds limits in bytes. A single message may exceed each limit, because messages are not split. A
+ * value of 0 stands for the default. */
 struct lw_byte_bounds {
-    /* per call to Redis: the envelopes that the call carries, or the elements of waiting lists that
-     * it reads */
+    /* limit of a call to Redis: for the envelopes that it carries, and for the elements of waiting
+     * lists that it reads */
     size_t call;
-    size_t lane;  /* limit of the heads of one lane that are granted at once */
+    size_t lane;  /* limit of the heads of a lane that are granted at once */
     size_t heads; /* limit of the heads in memory; beyond this limit no more heads are claimed */
     size_t held;  /* limit of all messages in memory; beyond this limit no more records are read */
 };
 
 struct lw_worker_setup {
     const struct lw_config *config;
-    /* the board; NULL: there is no supervisor, and no message is a suspect */
+    /* the board; NULL: there is no supervisor, and no message is ever a suspect */
     struct lw_board *board;
     struct lw_counts *counts;
     int index; /* index of this worker on the board */
     /* id of this worker, unique in the fleet and over time: host-pid-random */
     const char *id;
     const char *host;       /* name of the host whose wall clock is read */
-    const char *cluster_id; /* Kafka's cluster id; "": unknown */
-    /* how long an old master may go on serving clients (the rule "old master's grace"); 0 for a
-     * single server */
+    const char *cluster_id; /* id of the Kafka cluster; "": unknown */
+    /* time for which an old master may go on serving clients (the rule "old master's grace"); 0 for
+     * a single server */
     int64_t grace_ms;
     struct lw_byte_bounds bytes; /* limits in bytes; tests with small messages set smaller limits */
-    /* maximum number of records per partition above the watermark; 0: the partition's share of 64
-     * MiB */
+    /* maximum number of tracked records above the watermark of a partition; 0: the partition's
+     * share of 64 MiB */
     size_t part_records;
-    /* maximum number of ranges per repair call; 0: the default; the simulation sets a small number,
-     * so that several calls are needed */
+    /* maximum number of ranges per repair call; 0: the default. The simulation sets a small number,
+     * so that several calls are needed. */
     int repair_batch;
     const struct lw_io *io;
     void *ctx;
 };
 
 struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup);
-void lw_worker_free(struct lw_worker *w); /* frees the worker and all that it has; sends nothing */
+void lw_worker_free(struct lw_worker *w); /* frees the worker and all that it owns; sends nothing */
 
 /* Takes one turn: sends the next pipeline to every shard whose last pipeline is answered, then
  * commits. The pipeline settles finished messages, claims the lanes that hints name, and gates
  * messages that have arrived. */
 void lw_worker_turn(struct lw_worker *w);
-/* returns how long the driver may sleep if nothing happens, ms */
+/* Returns how long the driver may sleep if nothing happens, in ms. */
 int64_t lw_worker_wait_ms(struct lw_worker *w);
 struct lw_leases *lw_worker_leases(struct lw_worker *w);
 /* Copies the id of a shard's epoch, for the renewer. Returns false while the shard has no epoch.
- * Thread-safe. */
+ * This function is thread-safe. */
 bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size);
-/* returns the prefix of the shard's names in Redis, "lw:{NAME.SHARD}:" */
+/* Returns the prefix of the shard's names in Redis, "lw:{NAME.SHARD}:". */
 const char *lw_worker_prefix(const struct lw_worker *w, int shard);
 
-/* Limits new grants while the handler is unhealthy: no message, or one message at a time as a test.
- * Running messages continue. */
+/* Limits new grants while the handler is unhealthy, to no message, or to one message at a time as a
+ * trial. Running messages continue. */
 enum lw_grant_limit { LW_GRANT_ALL, LW_GRANT_ONE, LW_GRANT_NONE };
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
 
-/* The driver calls these functions when Redis connects, disconnects or replies. The reply is
- * borrowed. */
+/* The driver calls these functions when a connection to Redis is made, breaks, or brings a reply.
+ * The reply is borrowed. */
 void lw_worker_connected(struct lw_worker *w, int shard);
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why);
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *reply);
-/* reports that a hint was popped into `claimed` */
+/* Reports a hint that was popped from `ready` into `claimed`. */
 void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane);
 
 /* The driver calls lw_worker_finished() when a handler has answered, and lw_worker_sent() when a
@@ -165,36 +168,36 @@ void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool 
 void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a);
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset);
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale);
-/* Reports the group's commit of one partition, whoever owns it. Called periodically (rival.c). */
+/* Reports the group's commit of one partition, which another worker may own. The driver calls this
+ * function periodically (rival.c). */
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
 /* Answers lw_io.look with the number of commits that the group has in all partitions. `known` is
  * false if the request failed. */
 void lw_worker_listed(struct lw_worker *w, bool known, size_t commits);
-/* Reports, before lw_worker_committed(), that the broker has refused a commit because its
- * metadata is too large; the next commits carry less metadata. */
+/* Reports that the broker has refused a commit because its metadata is too large. The driver calls
+ * this function before lw_worker_committed(). The next commits carry less metadata. */
 void lw_worker_metadata_refused(struct lw_worker *w);
-/* number of records that the worker can take now */
+/* Returns the number of records that the worker can take now. */
 size_t lw_worker_wants(const struct lw_worker *w);
 
 /* Begins the shutdown: nothing new starts. When lw_worker_busy() returns false, everything is
- * settled; then the driver calls lw_worker_commit_all() and leaves the group. */
+ * settled. Then the driver calls lw_worker_commit_all() and leaves the group. */
 void lw_worker_stop(struct lw_worker *w);
 bool lw_worker_busy(const struct lw_worker *w);
 void lw_worker_commit_all(struct lw_worker *w);
-/* Writes the worker's partitions to the board, for metrics (observe.c). `log_end` returns how
- * far a partition's log reaches, -1 if that is unknown; may be NULL. */
+/* Writes the worker's partitions to the board, for metrics (observe.c). `log_end` returns the end
+ * of a partition's log, or -1 if that is unknown. `log_end` may be NULL. */
 void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen),
                        void *ctx);
-/* Writes to the log what the worker remembers, in a bounded number of lines (dump.c). */
+/* Logs the state in the worker's memory, in a bounded number of lines (dump.c). */
 void lw_worker_dump(struct lw_worker *w);
-/* returns the number of messages of the worker's partitions that wait in Redis */
+/* Returns how many messages of the worker's partitions wait in Redis. */
 uint64_t lw_worker_waiting(const struct lw_worker *w);
-/* returns the number of messages that the worker's handlers have not answered yet */
+/* Returns how many messages were given to the worker's handlers and have not come back. */
 uint64_t lw_worker_in_handler(const struct lw_worker *w);
-/* Describes what keeps the worker from making progress (why.c). Returns false if there is no such
- * obstacle. */
+/* Describes what keeps the worker from making progress (why.c). Returns false if nothing does. */
 bool lw_worker_why(struct lw_worker *w, char *out, size_t size);
-/* true if every shard is READY and refuses no command */
+/* Returns true if every shard is READY and refuses no command. */
 bool lw_worker_ready(const struct lw_worker *w);
 
 #endif

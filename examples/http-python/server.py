@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This server is the handler of the example: Latchwork calls it for each message, with CloudEvents
+"""The server that is the handler of this example: Latchwork sends it each message as a CloudEvent
 over HTTP, in binary mode. A server with Express or FastAPI would look much the same. GET / returns
 the numbers of customers and orders. Usage: server.py [PORT]"""
 
@@ -9,26 +9,29 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 lock = threading.Lock()
-accounts = {}  # per customer: the last fence, the sum, and the identities of the orders
+accounts = {}  # customer → the last fence, the sum of the orders, and their identities
 
 
 def add(identity, fence, order):
     """Adds an order to the customer's account. Returns the HTTP status and the text of the
     answer."""
     if "amount" not in order:
+        # Latchwork makes a message that is answered with status 422 a dead letter.
         return (
             422,
             "the order has no amount",
-        )  # for this status, Latchwork makes a dead letter of the message
+        )
     with lock:
         last, amount, seen = accounts.get(order["customer"], (0, 0, set()))
         if identity in seen:
             return 200, "known"
         if fence < last:
+            # A message that is answered with status 409 is run again by the worker that has the
+            # key now.
             return (
                 409,
                 "a stale fence",
-            )  # for this status, Latchwork gives the message back, to whoever holds the key now
+            )
         accounts[order["customer"]] = (fence, amount + order["amount"], seen | {identity})
     return 200, "added"
 

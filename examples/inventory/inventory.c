@@ -2,22 +2,22 @@
 /* The inventory example: 1,000 customers want one of 100 items each, all at once. Exactly 100
  * customers get an item.
  *
- *     make && ./inventory redis://127.0.0.1:6379/0             # sold 100 of 100, 0 left
- *     ./inventory --no-lock redis://127.0.0.1:6379/0           # sold more than there were: the
- *                                                              stock goes below zero
+ *     make && ./inventory redis://127.0.0.1:6379/0      # sold 100 of 100, 0 left
+ *     ./inventory --no-lock redis://127.0.0.1:6379/0    # sold more than 100: the stock is negative
  *
- * Each customer looks at the stock and, if any is left, pays and takes one item. Between the look
- * and the purchase of one customer other customers look, too, so several customers act on the same
- * number. The lock makes the two steps one: latchwork_lock_acquire() … latchwork_hold_release(),
- * with the name of the item, across threads, processes and machines. (For a number in Redis, DECR
- * alone would do. The stock here stands for a row in a database, a file, or a supplier's web
+ * Each customer reads the stock and, if any is left, pays and takes one item. Without a lock, other
+ * customers read the stock between these two steps, so several customers act on the same number.
+ * The lock makes the two steps one: latchwork_lock_acquire() … latchwork_hold_release(), with the
+ * name of the item, across threads, processes and machines. (For a number in Redis, DECR alone
+ * would do. The stock in this example stands for a row in a database, a file, or a supplier's web
  * service, which have no DECR.)
  *
  * The customers are threads in 8 processes, and each process has one pool of connections for all
- * its locks. The release of one customer wakes the next, so nobody asks Redis again and again. The
- * program uses the keys inventory:stock and lwl:{inventory}:…; the program sets inventory:stock at
- * the start and deletes it at the end. Options: --no-lock, --clients N, --stock N, --processes N.
- * Exit status: 0 no more was sold than existed, 1 more was sold, 2 something else went wrong. */
+ * its locks. The release of one customer wakes the next, so no customer polls Redis. The program
+ * uses the keys inventory:stock and lwl:{inventory}:…; it sets inventory:stock at the start and
+ * deletes it at the end. Options: --no-lock, --clients N, --stock N, --processes N.
+ *
+ * Exit status: 0 if no more was sold than existed, 1 if more was sold, 2 after any error. */
 #include <latchwork/lock.h>
 
 #include <hiredis/hiredis.h>
@@ -34,7 +34,7 @@
 
 enum { PROCESSES_MAX = 8, CLIENTS_MAX = 4000, PAY_MS = 2, WAIT_MS = 60000 };
 
-struct figures { /* holds the figures of one run, in memory that the processes share */
+struct figures { /* holds the figures of one run, in memory that all processes share */
     atomic_int sold, refused, failed, lowest;
 };
 
@@ -61,9 +61,7 @@ static bool run(redisContext *store, pthread_mutex_t *mutex, const char *command
     return good;
 }
 
-/* --- what must not happen twice at once ----------------------------------------------------------
- *
- * / */
+/* --- the purchase: only one customer at a time may be here ------------------------------------ */
 
 static bool buy(struct shop *s) {
     long long stock = 0;
@@ -95,9 +93,7 @@ static void *customer(void *ctx) {
     return NULL;
 }
 
-/* --- around it -----------------------------------------------------------------------------------
- *
- * / */
+/* --- the run: processes, threads, connections ------------------------------------------------- */
 
 static redisContext *connect_to(const char *url) {
     char host[256] = "127.0.0.1";

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service that this example calls: it takes 20 ms for a bill, remembers idempotency keys, and
-answers 422 to an order without an amount. GET / returns the number of bills, of repeated requests,
-and of requests that were under way at once. Usage: service.py [PORT]"""
+"""The service that this example calls. It takes 20 ms for a bill, remembers idempotency keys, and
+answers 422 to an order without an amount. GET / returns three numbers: bills, repeated requests,
+and the most requests that were in progress at once. Usage: service.py [PORT]"""
 
 import asyncio
 import json

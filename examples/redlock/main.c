@@ -5,10 +5,10 @@
  *     redlock ROUNDS FILE URL URL URL…
  *
  * FILE contains two numbers: the counter, and the largest fence so far. A holder that was paused
- * past its lease comes with a smaller fence and is refused. This check, not the majority, keeps the
- * counter right whatever happens. (A database would check in its UPDATE … WHERE fence < ?. For a
- * check in a file, the file would need a lock of its own; this program assumes instead that no
- * process is paused between pread and pwrite.) */
+ * until its lease had ended has a smaller fence, and is refused. The counter stays right because of
+ * this check. The majority of servers alone would not be enough. (A database would make the check
+ * in its UPDATE … WHERE fence < ?. To make the check safe in a file, the file would need a lock of
+ * its own. This program assumes instead that no process is paused between pread and pwrite.) */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>

@@ -5,8 +5,8 @@
  *     rowlock redis://127.0.0.1:6379 ROUNDS FILE
  *
  * FILE contains the balances of eight accounts, 100 each at first. A transfer locks the two rows
- * that it changes, in any order: there is no deadlock, and the sum stays 800. A program that is
- * killed during a transfer delays the others for at most the TTL. */
+ * that it changes, and may name them in any order without a deadlock. The sum stays 800. A program
+ * that is killed during a transfer delays the others for at most the TTL. */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>
