@@ -17,10 +17,7 @@ def add(identity, fence, order):
     answer."""
     if "amount" not in order:
         # Latchwork makes a message that is answered with status 422 a dead letter.
-        return (
-            422,
-            "the order has no amount",
-        )
+        return (422, "the order has no amount")
     with lock:
         last, amount, seen = accounts.get(order["customer"], (0, 0, set()))
         if identity in seen:
@@ -28,10 +25,7 @@ def add(identity, fence, order):
         if fence < last:
             # A message that is answered with status 409 is run again by the worker that has the
             # key now.
-            return (
-                409,
-                "a stale fence",
-            )
+            return (409, "a stale fence")
         accounts[order["customer"]] = (fence, amount + order["amount"], seen | {identity})
     return 200, "added"
 
