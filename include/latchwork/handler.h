@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Latchwork handler plugins: the one header that a handler written in C (or C++) needs.
+/* Latchwork handler plugins: the only header that a handler written in C or C++ needs.
  *
  * A plugin is a shared object that exports one object named `latchwork_handler`. The smallest
  * complete example:
@@ -8,17 +8,19 @@
  *     #include <stdio.h>
  *     #include <unistd.h>
  *
- *     static int handle(void *self, const struct latchwork_message *m, char *reason, size_t
- *     reason_size) {
+ *     static int handle(void *self, const struct latchwork_message *m, char *reason,
+ *                       size_t reason_size) {
  *         char line[4096];
  *         const char *payload = m->payload;
  *         int most = sizeof line - 1;
  *         int n = snprintf(line, sizeof line, "%s %.*s", m->identity, (int)m->payload_len,
- *         payload); if (n > most) n = most; line[n++] = '\n'; return write(STDOUT_FILENO, line, n)
- *         == n ? LATCHWORK_DONE : LATCHWORK_RETRY;
+ *                          payload);
+ *         if (n > most) n = most;
+ *         line[n++] = '\n';
+ *         return write(STDOUT_FILENO, line, n) == n ? LATCHWORK_DONE : LATCHWORK_RETRY;
  *     }
- *     LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT,
- *     .handle = handle};
+ *     LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {
+ *         LATCHWORK_HANDLER_INIT, .handle = handle};
  *
  * Build it with `cc -shared -fPIC $(pkg-config --cflags latchwork) -o my.so my.c`, and name it in
  * the configuration:
@@ -26,51 +28,52 @@
  *     "handler": {"type": "plugin", "path": "./my.so", "config": {"any": "JSON"}, "threads": 8}
  *
  * What Latchwork promises to a handler: while it runs on a message under a live lease, no other
- * handler anywhere runs on that message's key, and messages of a key come in order. Several
- * messages may run under one lease, one after the other: the next starts as soon as the one before
- * it has returned LATCHWORK_DONE, even if Redis has not recorded that yet. So after a crash a
- * message may come again, together with the few of its key that were done just before. Its identity
- * stays the same, and `fence` grows with every message and every attempt of a key. A store that
- * remembers the largest fence of a key, and refuses smaller ones, is safe even from a process that
- * was frozen past its lease.
+ * handler anywhere runs on the key of that message, and the messages of a key come in order.
+ * Several messages may run under one lease, one after the other: each starts as soon as the one
+ * before it has returned LATCHWORK_DONE, even if Redis has not recorded that yet. So after a crash
+ * a message may come again, together with the few messages of its key that were done just before.
+ * The identity of a message stays the same, and `fence` grows with every message and every attempt
+ * of a key. A store that remembers the largest fence of a key, and refuses smaller ones, is safe
+ * even from a process that was frozen past its lease.
  *
  * Life: init (once per worker process) -> handle or handle_batch (on many threads) -> close. A
  * crash of the plugin ends its worker. The message then runs alone, and becomes a dead letter after
  * `retry.max_attempts` crashes.
  *
- * C++ needs C++17 or later. LATCHWORK_HANDLER_INIT and designated initializers are for C only, so
- * let a function make the table, beginning with latchwork_handler_init(); handlers/examples/tally
- * is a complete example. No exception may leave the plugin: catch all of them in each function of
- * the table.
+ * C++ needs C++17 or later. LATCHWORK_HANDLER_INIT and designated initializers are for C only. In
+ * C++, let a function make the table, beginning with latchwork_handler_init();
+ * handlers/examples/tally is a complete example. No exception may leave the plugin, so catch all
+ * exceptions in each function of the table.
  *
  * What a handler may do.
- *   Threads   `handle` runs on `threads` threads of the worker. A plugin may start threads of its
- *             own, in init or later: block all signals in them, and join them in close. They may
- *             read the message and the lease of a call until that call returns.
+ *   Threads   `handle` runs on `threads` threads of the worker. A plugin may start more threads, in
+ *             init or later. Block all signals in them, and join them in close. They may read the
+ *             message and the lease of a call until that call returns.
  *   Signals   All signals are blocked in the threads of handlers, except those that a fault raises
  *             (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT). The worker reads
- *             SIGTERM, SIGINT, SIGHUP and the like from a descriptor, and ignores SIGPIPE, so do
- *             not change the signal actions of the process or the mask of its main thread. Ask
- *             latchwork_cancelled() whether to stop.
- *   Fork      fork() copies a process with many threads and locks: in the child call only what is
- *             safe in a signal handler, and then exec. posix_spawn() and popen() do that. The child
- *             inherits the thread's blocked signals and the ignored SIGPIPE, so reset both
- *             (POSIX_SPAWN_SETSIGMASK, POSIX_SPAWN_SETSIGDEF). Wait for your own children by their
- *             pid, never for any child. The descriptors of the worker close by themselves at exec;
- *             open yours with O_CLOEXEC. A child does not end with its worker by itself; if it
- *             must, call prctl(PR_SET_PDEATHSIG) in it.
- *   Stack     Threads have the system's default stack (`ulimit -s`, usually 8 MiB). Keep large
- *             buffers and deep recursion off it, because an overflow crashes the worker.
+ *             SIGTERM, SIGINT, SIGHUP and similar signals from a descriptor, and ignores SIGPIPE.
+ *             So do not change the signal actions of the process or the signal mask of its main
+ *             thread. To find out whether to stop, call latchwork_cancelled().
+ *   Fork      fork() copies a process with many threads and locks. In the child, call only
+ *             functions that are safe in a signal handler, and then exec; posix_spawn() and popen()
+ *             do so too. The child inherits the thread's blocked signals and the ignored SIGPIPE,
+ *             so reset both (POSIX_SPAWN_SETSIGMASK, POSIX_SPAWN_SETSIGDEF). Wait for your own
+ *             children by their pids, never for any child. The descriptors of the worker are closed
+ *             at exec; open yours with O_CLOEXEC. A child does not end when its worker ends, unless
+ *             it calls prctl(PR_SET_PDEATHSIG).
+ *   Stack     Threads have the system's default stack (`ulimit -s`, usually 8 MiB). Do not keep
+ *             large buffers on it, and avoid deep recursion, because an overflow crashes the
+ *             worker.
  *   Process   exit(), abort() and a fault end the worker, which counts as a crash of each message
  *             that it ran. chdir(), setlocale(), setenv(), umask() and rlimits change the whole
  *             process, so call them only in init. Plugins are loaded with RTLD_NOW and RTLD_LOCAL,
  *             and never unloaded.
  *
  * This interface only grows: members are added at the ends of structures, and each structure or its
- * table carries its size. So a plugin built with this header runs in later versions of Latchwork
- * with the same LATCHWORK_ABI. Latchwork hands over arrays of pointers to structures, so that those
- * may grow as well. Only struct latchwork_header is itself an element of an array, so its members
- * will not change while LATCHWORK_ABI is 2. */
+ * table contains its size. So a plugin built with this header runs in later versions of Latchwork
+ * with the same LATCHWORK_ABI. Latchwork passes arrays of pointers to structures, so that these
+ * structures can grow as well. Only struct latchwork_header is itself the element of an array, so
+ * its members will not change while LATCHWORK_ABI is 2. */
 #ifndef LATCHWORK_HANDLER_H
 #define LATCHWORK_HANDLER_H
 
@@ -83,22 +86,22 @@ extern "C" {
 
 #define LATCHWORK_ABI 2
 
-/* Makes the symbol visible, whatever options the plugin is compiled with. */
+/* Makes the symbol visible outside of the plugin, whichever options the plugin is compiled with. */
 #ifdef __cplusplus
 #define LATCHWORK_EXPORT extern "C" __attribute__((visibility("default")))
 #else
 #define LATCHWORK_EXPORT __attribute__((visibility("default")))
 #endif
 
-/* The outcome of a message, as a handler returns it. */
+/* The outcome of a message, which a handler returns. */
 enum latchwork_outcome {
     /* the effect has happened, now or earlier under the same identity; the next message of the key
      * may start at once */
     LATCHWORK_DONE = 0,
-    LATCHWORK_RETRY = 1, /* try the message again after a backoff; this counts an attempt */
-    LATCHWORK_DEAD = 2,  /* never try the message again: it becomes a dead letter */
-    /* nothing was done because the lease ended: the next holder of the key runs the message, and no
-     * attempt is counted */
+    LATCHWORK_RETRY = 1, /* try the message again after a backoff, and count an attempt */
+    LATCHWORK_DEAD = 2,  /* never try the message again, and keep it as a dead letter */
+    /* nothing was done, because the lease ended: the next holder of the key runs the message, and
+     * no attempt is counted */
     LATCHWORK_BACK = 3
 };
 
@@ -110,7 +113,7 @@ enum latchwork_level {
 };
 
 /* A header of the record. The bytes are not NUL-terminated, and `value` is NULL for a null value.
- * Arrays contain this structure itself, so it never changes. */
+ * This structure itself is the element of an array, so its members never change. */
 struct latchwork_header {
     const char *name;
     size_t name_len;
@@ -118,43 +121,44 @@ struct latchwork_header {
     size_t value_len;
 };
 
-/* The lease under which a handler runs. Any thread may call its functions while the call to the
- * plugin lasts. */
+/* The lease under which a handler runs. Any thread may call its functions during the call of the
+ * handler. */
 struct latchwork_lease {
-    uint32_t size; /* size of this structure in the running Latchwork */
-    /* grows with every message and every attempt of a key; messages of two keys may have the same
-     * fence */
+    uint32_t size; /* size of this structure in the running version of Latchwork */
+    /* number that grows with every message and every attempt of a key; messages of two keys may
+     * have the same fence */
     uint64_t fence;
-    /* Returns the time by which the handler must be done, in ms of CLOCK_BOOTTIME: the end of the
-     * lease, or of `timeout_ms`, counted from the start of this message, if that is sooner. The
-     * lease may have served earlier messages of the key, so less than a whole TTL may be left at
-     * first. Latchwork renews the lease, and the deadline moves on, so ask again. INT64_MAX: no
-     * end. */
+    /* Returns the time by which the handler must be done, in ms of CLOCK_BOOTTIME. This is the end
+     * of the lease or, if that comes sooner, the end of `timeout_ms`, counted from the start of
+     * this message. The lease may have served earlier messages of the key, so less than a whole TTL
+     * may be left at first. Latchwork renews the lease, and the deadline moves, so ask again.
+     * INT64_MAX means that there is no deadline. */
     int64_t (*deadline_ms)(const struct latchwork_lease *lease);
     /* Returns non-zero if the handler should stop, because the lease is lost or about to end, or
-     * because the time is up. It is cheap: call it in loops. If the lease is lost, Latchwork starts
-     * no further message under it. */
+     * because the time is up. The function is cheap, so call it in loops. If the lease is lost,
+     * Latchwork starts no further message under it. */
     int (*cancelled)(const struct latchwork_lease *lease);
 };
 
-/* A message and its lease: read-only, and lent for the call. */
+/* A message and its lease. A handler may only read them, and only during its call. */
 struct latchwork_message {
-    uint32_t size; /* size of this structure in the running Latchwork */
+    uint32_t size; /* size of this structure in the running version of Latchwork */
     int32_t partition;
-    /* "topic/partition/offset", and "#n" behind it for a replayed message; the same at every
+    /* "topic/partition/offset", followed by "#n" for a replayed message; the same at every
      * attempt */
     const char *identity;
     const char *topic;
     int64_t offset;
-    int64_t timestamp_ms; /* Kafka's timestamp; -1: unknown */
-    /* the primary key that the rule `key.from` found; any bytes, not NUL-terminated */
+    int64_t timestamp_ms; /* timestamp that Kafka recorded; -1 if it is unknown */
+    /* primary key that the rule `key.from` found; it may contain any bytes and is not
+     * NUL-terminated */
     const void *key;
     size_t key_len;
     const void *payload; /* NULL for a null payload (a tombstone) */
     size_t payload_len;
-    const struct latchwork_header *headers; /* in the order in which the record has them */
+    const struct latchwork_header *headers; /* headers in the order of the record */
     size_t n_headers;
-    int attempt; /* 1 at the first attempt */
+    int attempt; /* number of the attempt, which is 1 at the first */
     const struct latchwork_lease *lease;
 };
 
@@ -165,41 +169,41 @@ static inline int64_t latchwork_deadline_ms(const struct latchwork_message *m) {
     return m->lease->deadline_ms(m->lease);
 }
 
-/* What Latchwork offers to a plugin, from init until close returns. Any thread may call these
- * functions, and none of them keeps a pointer to its arguments. Call through this table only: a
- * plugin must not use other symbols of the program. */
+/* Functions that Latchwork offers to a plugin, until `close` returns. Any thread may call these
+ * functions, and none of them keeps a pointer to its arguments. Call functions of Latchwork only
+ * through this table: a plugin must not use other symbols of the program. */
 struct latchwork_host {
     uint32_t abi;
-    /* size of this structure in the running Latchwork; a member added later exists only if it lies
-     * within this size */
+    /* size of this structure in the running version of Latchwork; a member that was added later
+     * exists only if it lies within this size */
     uint32_t size;
     /* Writes one line to the log, formatted as by printf() and cut at about 2,000 bytes. Never log
      * payloads or secrets. */
     void (*log)(enum latchwork_level level, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
-    /* Returns CLOCK_BOOTTIME in ms, the clock of deadlines. */
+    /* Returns the time on CLOCK_BOOTTIME in ms, which is the clock of deadlines. */
     int64_t (*now_ms)(void);
-    /* Returns a value of the plugin's `config`, named by a JSON pointer ("/database/path", "" for
-     * the whole config), as text: a string as it is, a number or boolean as JSON writes it. Returns
-     * NULL if there is no value, or if it is null, an object or an array. The text lives until
-     * close returns. */
+    /* Returns a value of the plugin's `config` as text. A JSON pointer names the value
+     * ("/database/path", or "" for the whole config). A string is returned as it is, a number or
+     * boolean in its JSON form. Returns NULL if there is no value, or if it is null, an object or
+     * an array. The text stays valid until `close` returns. */
     const char *(*setting)(const struct latchwork_host *host, const char *pointer);
 };
 
-/* An answer that handle_batch fills in. At first `outcome` is LATCHWORK_RETRY, and `reason` is a
- * buffer of reason_size bytes with "" in it. */
+/* An answer that `handle_batch` fills in. At first `outcome` is LATCHWORK_RETRY, and `reason` is a
+ * buffer of reason_size bytes that contains "". */
 struct latchwork_answer {
-    uint32_t size; /* size of this structure in the running Latchwork */
+    uint32_t size; /* size of this structure in the running version of Latchwork */
     int outcome;
     char *reason;
     size_t reason_size;
 };
 
-/* The rule for which messages may stand in one batch. */
+/* Which messages may be together in one batch. */
 enum latchwork_batch {
     LATCHWORK_BATCH_KEYS = 0,    /* messages of different keys */
-    LATCHWORK_BATCH_ONE_KEY = 1, /* messages of one key, in their order */
-    /* messages of any keys; those of one key stand side by side, in their order */
+    LATCHWORK_BATCH_ONE_KEY = 1, /* messages of one key, in order */
+    /* messages of any keys; messages of the same key stand side by side, in order */
     LATCHWORK_BATCH_ANY = 2,
 };
 
@@ -207,43 +211,48 @@ struct latchwork_handler {
     uint32_t abi;  /* must be LATCHWORK_ABI */
     uint32_t size; /* must be sizeof(struct latchwork_handler) */
 
-    /* Optional. Latchwork calls it once in each worker process, on the main thread, before any
-     * message; it may block for some seconds. `config` is the JSON text of handler.config in the
-     * configuration ("null" if there is none), lent for the call. The other functions get `*self`,
-     * which is NULL unless init sets it. Returns 0; any other number, with a text in
-     * error[error_size], ends the worker. */
+    /* Optional. Latchwork calls this function once in each worker process, on the main thread,
+     * before any message. It may block for some seconds. `config` is the JSON text of
+     * handler.config in the configuration, or "null" if there is none; the text is valid during the
+     * call. The other functions get `*self`, which is NULL unless this function sets it. Returns 0
+     * on success. Any other number, with a text in error[error_size], ends the worker. */
     int (*init)(const struct latchwork_host *host, const char *config, void **self, char *error,
                 size_t error_size);
 
-    /* Runs one message and returns its latchwork_outcome; any other number counts as RETRY.
-     * Latchwork calls it from `threads` threads at once, but never for two messages of one key at
-     * the same time. It may block, but should end soon after latchwork_cancelled() turns true: if
-     * it takes far longer than `timeout_ms`, the whole worker is replaced. `reason`, a buffer of
-     * reason_size bytes that holds "", tells why the outcome is RETRY or DEAD: write a text with
-     * its NUL into it, for example by snprintf(). Required if there is no handle_batch. */
+    /* Runs one message and returns its latchwork_outcome. Any other number counts as
+     * LATCHWORK_RETRY. Latchwork calls this function from `threads` threads at once, but never for
+     * two messages of one key at the same time. The function may block, but should end soon after
+     * latchwork_cancelled() becomes true: if it takes far longer than `timeout_ms`, the whole
+     * worker is replaced. `reason` is a buffer of reason_size bytes that contains "". If the
+     * outcome is RETRY or DEAD, write the reason into it as a NUL-terminated text, for example by
+     * snprintf(). This function is required if there is no handle_batch. */
     int (*handle)(void *self, const struct latchwork_message *message, char *reason,
                   size_t reason_size);
 
-    /* Optional; used instead of handle if batch_max > 0. Runs n messages (1 <= n <= batch_max) and
-     * fills *answers[i] for *messages[i]. `batch_of` chooses which messages a batch has. By default
-     * they are of different keys, and the next messages of these keys come in a later batch. If a
-     * batch has several messages of one key, the first of them that is not LATCHWORK_DONE ends the
-     * batch for that key: those behind it are given back whatever their answers say, count no
-     * attempt, and come again later. So do not begin with a message of a key before the one ahead
-     * of it is done, unless its effect can be repeated. Latchwork does not wait for a batch to
-     * fill: each has the messages that are there when a thread is free, often only one.
-     * `timeout_ms` limits the whole batch. The threads are the same as for handle. Use handle_batch
-     * if the effect is cheaper for many messages at once, for example as one transaction for many
-     * rows. */
+    /* Optional. This function is used instead of `handle` if batch_max > 0. It runs n messages (1
+     * <= n <= batch_max) and fills in *answers[i] for *messages[i].
+     *
+     * `batch_of` chooses which messages a batch has. By default they are of different keys, and the
+     * next messages of these keys come in a later batch. If a batch has several messages of one
+     * key, the first of them that is not LATCHWORK_DONE ends the batch for that key: the messages
+     * of the key behind it are given back whatever their answers say, count no attempt, and come
+     * again later. So do not begin with a message of a key before the one ahead of it is done,
+     * unless its effect can be repeated.
+     *
+     * Latchwork does not wait for a batch to fill: a batch has the messages that are available when
+     * a thread is free, often only one. `timeout_ms` limits the whole batch. The function runs on
+     * the same threads as `handle`. Use it if the effect is cheaper for many messages at once, for
+     * example as one transaction for many rows. */
     void (*handle_batch)(void *self, const struct latchwork_message *const *messages,
                          struct latchwork_answer *const *answers, size_t n);
-    size_t batch_max; /* maximum number of messages in a batch, up to 1,024; 0: no batches */
+    /* maximum number of messages in a batch, up to 1,024; 0 means that `handle` is used */
+    size_t batch_max;
 
-    /* Optional. Latchwork calls it once, on the main thread, after the last handle has returned,
-     * but not if init failed. */
+    /* Optional. Latchwork calls this function once, on the main thread, after the last call of
+     * `handle` or `handle_batch` has returned, but not if `init` failed. */
     void (*close)(void *self);
 
-    uint32_t batch_of; /* an enum latchwork_batch: which messages a batch has */
+    uint32_t batch_of; /* which messages a batch has, as an enum latchwork_batch */
 };
 
 /* The beginning of the table: in C {LATCHWORK_HANDLER_INIT, .handle = handle}, in C++
