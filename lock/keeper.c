@@ -27,7 +27,7 @@ enum {
 struct link {
     uint64_t peer;
     struct lw_redis *redis; /* connection to the server; NULL: not connected */
-    int64_t not_before_ms;  /* boot clock; earliest time of the next attempt to connect */
+    int64_t not_before_ms;  /* earliest time (boot clock) to connect again */
     int64_t used_ms;
 };
 
@@ -122,7 +122,8 @@ static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
     size_t n = 0;
     for (size_t i = 0; i < k->n && n < LW_KEEP_BATCH; i++) {
         struct latchwork_hold *h = k->hold[i];
-        /* A hold whose renewal is due soon is renewed early, as part of this pipeline. */
+        /* A hold whose renewal is due soon is renewed early, so that it needs no pipeline of its
+         * own. */
         int64_t slack = atomic_load(&h->ttl_ms) / 24;
         if (h->renew_ms > now + slack) continue;
         int64_t again = atomic_load(&h->ttl_ms) / 12;
@@ -333,7 +334,7 @@ static void renew_in_pipelines(struct lw_keeper *k, struct renewal *r, size_t n)
 
 static bool begin_calling(struct lw_keeper *k, struct latchwork_hold *h) {
     pthread_mutex_lock(&k->mutex);
-    bool kept = h->kept; /* false if the hold was released meanwhile */
+    bool kept = h->kept; /* false if another thread has released the hold */
     if (kept) k->calling = h;
     pthread_mutex_unlock(&k->mutex);
     return kept;

@@ -20,7 +20,7 @@
 
 enum {
     LW_LINE_BUCKETS = 1024,
-    /* A connection that was silent for this time, in ms, is tested with PING. */
+    /* Time in ms for which a connection may be silent before it is tested with PING. */
     LW_SILENT_MS = 15000
 };
 
@@ -42,8 +42,8 @@ struct lw_line {
     bool asked; /* true while SSUBSCRIBE is in flight */
     /* The next line in the list of lines whose SSUBSCRIBE is in flight at the same ear. */
     struct lw_line *asked_after;
-    int64_t retry_ms; /* boot clock; when to subscribe again after a refusal */
-    int64_t empty_ms; /* boot clock; when the last waiter left the line */
+    int64_t retry_ms; /* time (boot clock) to subscribe again after a refusal */
+    int64_t empty_ms; /* time (boot clock) at which the last waiter left */
     size_t n_name;
     char name[];
 };
@@ -53,10 +53,10 @@ struct lw_waking {
     pthread_t thread;
     int rouse_fd; /* eventfd that wakes the listening thread */
     atomic_bool stopping;
-    atomic_bool up;        /* one server: true while the subscription works */
-    atomic_bool changed;   /* cluster: a line was added or has lost its last waiter */
-    atomic_bool moved;     /* cluster: slots have moved to other nodes */
-    atomic_bool plain;     /* cluster: sharded channels cannot be used */
+    atomic_bool up;        /* for one server: true while the subscription works */
+    atomic_bool changed;   /* in a cluster: true if a line was added or became empty */
+    atomic_bool moved;     /* in a cluster: true if slots have moved to other nodes */
+    atomic_bool plain;     /* in a cluster: true if sharded channels cannot be used */
     pthread_mutex_t mutex; /* guards the lines in `bucket` */
     struct lw_line *bucket[LW_LINE_BUCKETS];
 };

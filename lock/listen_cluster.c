@@ -26,7 +26,7 @@ enum {
      * wait for the same lock again. */
     LINGER_MS = 1000,
     RETRY_MS = 100, /* pause, in ms, after a node has refused a subscription */
-    REST_MS = 50,   /* minimum and maximum pause, in ms, after a connection broke */
+    REST_MS = 50,   /* minimum (REST_MS) and maximum pause, in ms, after a connection broke */
     REST_MAX_MS = 2000,
     TURN_MAX_MS = 60000,
 };
@@ -164,7 +164,7 @@ static void attach(struct lw_waking *k, struct lw_line *line, struct lw_ear *ear
 /* The state of one pass over all lines, which gives an ear to each line that needs one. */
 struct pass {
     struct ears *ears;
-    int64_t now, next_ms; /* boot clock: start of this pass, and of the next one */
+    int64_t now, next_ms; /* start of this pass, and of the next one (boot clock) */
     bool moved;
     uint64_t wanted; /* a peer to which an ear must be opened; 0: none */
 };

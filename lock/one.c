@@ -172,8 +172,7 @@ void lw_one_leave(struct lw_take *t) {
         add_key(&c, l, LW_KEY_WAIT);
         lw_call_text(&c, t->client);
     }
-    /* Ignore an error of this call, because Redis removes the waiter from its list after a while
-     * anyway. */
+    /* Ignore an error: a waiter that stays in Redis' list is harmless, and is removed later. */
     struct latchwork_error ignored;
     redisReply *r = lw_client_call(l->client, &c, &ignored);
     if (r) freeReplyObject(r);

@@ -16,7 +16,7 @@ enum {
     BUNDLE_WAIT_MS = 2000,
     /* Time in ms for which no round waits for a server that has not answered in time. */
     SILENT_MS = 1000,
-    /* If an answer is still missing after this time, in ms, the connection is closed. */
+    /* Time in ms for which an answer may be missing before the connection is closed. */
     OWED_MAX_MS = 1000,
     OWED_MAX = 64,
 };

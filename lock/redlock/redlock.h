@@ -33,7 +33,7 @@ struct lw_link {
     /* Number of greeting commands that the server has not answered yet. */
     int greetings;
     int owed;         /* number of missing answers to questions of earlier rounds */
-    int64_t since_ms; /* boot clock; since when answers have been missing */
+    int64_t since_ms; /* time (boot clock) since when answers have been missing */
     bool fresh;       /* true if the connection was opened in this round */
     bool asked;       /* true if this round's question was sent and not answered */
     /* True if the question contained the script's text, so that the answer cannot be NOSCRIPT. */

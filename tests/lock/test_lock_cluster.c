@@ -238,7 +238,7 @@ struct waiter {
     struct latchwork_lock *lock;
     pthread_t thread;
     enum latchwork_result result;
-    int64_t got_ms; /* boot clock; when the waiter got the lock */
+    int64_t got_ms; /* time (boot clock) at which the waiter got the lock */
     uint64_t fence;
 };
 

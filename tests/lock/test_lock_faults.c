@@ -27,8 +27,8 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags,
                                        .permits = kind == LATCHWORK_KIND_SEMAPHORE ? 3 : 0};
     struct latchwork_lock *l = open_lock(c, "a", &o);
-    /* This acquire and release load the scripts, so that the reply that is lost later belongs to
-     * the tested call. */
+    /* Acquire and release once, so that the scripts are loaded and the reply that is lost later
+     * belongs to the tested call. */
     assert_ok(latchwork_hold_release(take(l, 0), &error));
     struct latchwork_hold *h;
 
@@ -93,8 +93,8 @@ static void wait_until_told(struct told *t) {
     assert_int_equal(t->times, 1);
 }
 
-/* The keeper gives up a lease if the renewal is late by a third of the TTL. These TTLs, in ms, are
- * long enough to avoid that on a busy machine. */
+/* The keeper gives up a lease if the renewal is late by a third of the TTL. The TTLs of these
+ * tests, in ms, are long enough to avoid that on a busy machine. */
 enum { RENEWED_TTL_MS = 1500, FROZEN_TTL_MS = 4500 };
 
 static void renewal_keeps_it_and_never_takes_it_again(void **state) {
@@ -133,7 +133,7 @@ static void the_longest_hold(void **state) {
     wait_until_told(&told);
     assert_int_equal(told.why, LATCHWORK_LOSS_MAX_HOLD);
     assert_true(latchwork_hold_deadline_ms(h) <= most);
-    /* This acquire waits until the lease of the lost hold expires. */
+    /* The acquire waits until the lease of the lost hold expires. */
     struct latchwork_hold *next = take(l, 10000);
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     assert_ok(latchwork_hold_release(next, &error));

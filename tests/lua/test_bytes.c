@@ -238,7 +238,7 @@ static void floors(struct lt *l) {
     key(l, "epoch"), key(l, "floor");
     arg(l, l->epoch);
     for (int p = 1; p <= 3; p++) lt_addf(&l->args, "orders:%d", p), arg(l, "67108864"), arg(l, "0");
-    /* After this call, only the segments of the first of the three partitions are deleted
+    /* After one call of floor, only the segments of the first of the three partitions are deleted
      * completely. */
     assert_string_equal(lt_run(l), "1");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"),

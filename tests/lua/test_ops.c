@@ -129,8 +129,8 @@ static void jobs_are_numbered_and_run_alone(void **state) {
     assert_string_equal(lt_text(l, "HGET " LT_TAG "job:1 state"), "end");
     assert_string_equal(begin(l, "b", "1", ""), "2");
     go_on(l, "end", "b", "2");
-    /* The caller has seen a job number 9 in another shard, so the new job has at least this
-     * number. */
+    /* The caller has seen the job number 9 in another shard, so the new job must have at least the
+     * number 9. */
     assert_string_equal(begin(l, "c", "9", ""), "9");
     assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
     /* The audit has six entries, for four begins and two ends of jobs. */

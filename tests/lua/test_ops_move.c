@@ -208,7 +208,7 @@ static void put_takes_its_dead_letter_along(void **state) {
     m.offset = 4;
     assert_string_equal(put(l, &m, 1, "any", ""), "G");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    /* A replay of the message with this number already waits, so put does not delete the dead
+    /* A replay of the message with the same number already waits, so put does not delete the dead
      * letter. */
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * envelope e reason r"));
     m.offset = 3;
@@ -244,12 +244,12 @@ static void what_is_put_runs_once(void **state) {
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_claim(l, &k, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/3");
-    /* The replay with this number is already running, so put skips it. */
+    /* The replay with the number 7 is already running, so put skips it. */
     assert_string_equal(put1(l, 3, 7), "A");
     lt_free_lock(l, k);
     lt_text(l, "BITFIELD " LT_TAG "state:orders:0#7:0 SET u2 #3 2");
     assert_string_equal(lt_claim(l, &k, 1), "E");
-    /* The replay with this number is already done, so put skips it. */
+    /* The replay with the number 7 is already done, so put skips it. */
     assert_string_equal(put1(l, 3, 7), "A");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 0);
 }

@@ -493,7 +493,8 @@ static void claim(struct world *w) {
     }
 }
 
-/* Makes a settle that a worker with this hold could send now. Returns false if there is none. */
+/* Makes a settle that a worker could send for this hold now. Returns false if no settle is
+ * possible. */
 static bool make_settle(struct world *w, int lane, struct hold *h, struct settle *s) {
     static const char outcomes[] = "ddddddrbxs";
     *s = (struct settle){.outcome = 'd', .want = w->dedup ? 1 : 1 + pick(w, 5)};

@@ -284,7 +284,7 @@ static void done_records_the_business_id(void **state) {
     int64_t left = lt_int(l, "TTL " LT_TAG "dedup:id-1");
     assert_true(left > 0 && left <= 1000);
     assert_string_equal(gate1(l, copy), "U");
-    /* This message has no business id, so settle must not record an empty id. */
+    /* Run a message without a business id: settle must not record an empty id. */
     run1(l, other);
     settle1(l, other);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:"), 0);

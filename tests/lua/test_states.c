@@ -185,7 +185,8 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     l->window_s = 1000;
     lt_text(l, "SET " LT_TAG "dedup:id orders:5:5");
     struct lt_msg w[3];
-    /* These offsets are in the same segment as offset 4000, each in a page of its own. */
+    /* The offsets of the waiting messages are in the same segment as those of the settled messages,
+     * but each in a page of its own. */
     const int64_t at[] = {16383, 8000, 0};
     for (int i = 0; i < 3; i++) {
         w[i] = lt_msg(0, at[i], "k", "x1");

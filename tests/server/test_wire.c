@@ -317,7 +317,7 @@ static void what_is_not_redis_is_dropped(void **state) {
     struct seen s;
     open_to(&s, r, "", "", 0);
     UNTIL(&s, s.ups == 1);
-    /* ^After SUBSCRIBE the server sends a message although no request is in flight, which the wire
+    /* After SUBSCRIBE the server sends a message although no request is in flight, which the wire
      * must treat as an error. */
     SEND(&s, "SUBSCRIBE", "c");
     UNTIL(&s, s.n == 1);

@@ -38,7 +38,7 @@ if not taken then
         start_waiting(wait, client)
         return left
     end
-    -- the caller has the lock already: this call was sent again because its answer was lost
+    -- the caller already holds the lock: this call was sent again because its answer was lost
     call('PEXPIRE', lock, ttl)
 end
 stop_waiting(wait, client, more)

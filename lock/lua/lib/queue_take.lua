@@ -46,7 +46,7 @@ end
 local held = call('GET', lock)
 if held then
     if not reading and sub(held, 1, #token + 1) == token .. ':' then
-        -- the caller has the lock already: this call was sent again because its answer was lost
+        -- the caller already holds the lock: this call was sent again because its answer was lost
         call('PEXPIRE', lock, ttl)
         return granted(sub(held, #token + 2))
     end

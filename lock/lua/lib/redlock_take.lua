@@ -15,7 +15,7 @@ if not redis.call('SET', lock, token, 'NX', 'PX', ARGV[2]) then
         if left == -1 and ARGV[5] ~= '0' then redis.call('PEXPIRE', lock, ARGV[5]) end
         return left
     end
-    -- the caller has the lock already: this call was sent again because its answer was lost
+    -- the caller already holds the lock: this call was sent again because its answer was lost
     redis.call('PEXPIRE', lock, ARGV[2])
 end
 local time = redis.call('TIME')

@@ -22,7 +22,7 @@ for i = 1, #KEYS, 2 do
             if left == -1 and give ~= '0' then call('PEXPIRE', KEYS[i], give) end
             return {fence, (i - 1) / 2, left}
         end
-        -- the caller has the row already: this call was sent again because its answer was lost
+        -- the caller already holds the row: this call was sent again because its answer was lost
         call('SET', KEYS[i], value, 'PX', ttl)
     end
     save_fence(KEYS[i + 1], fence, keep_ms)
