@@ -232,7 +232,7 @@ static void loses(void *ctx, struct lw_line *line) {
 }
 
 /* Closes the ear's connection. The ear connects again after a pause. The lines that used this ear
- * are without ear until the next pass over all lines. */
+ * have no ear until the next pass over all lines. */
 static void shut(struct ears *e, struct lw_ear *ear) {
     int64_t now = lw_boot_ms();
     lw_redis_close(ear->redis);

@@ -2,8 +2,8 @@
 /* The scripts of the lock library, embedded from lock/lua/lib. They are called with EVALSHA. Their
  * text is sent only if the server answers NOSCRIPT. They have no `#!lua` line, so that they run on
  * Redis 5 and later, and on compatible servers. When Redis has reached maxmemory, the scripts that
- * release or extend a lock still work, because DEL, ZREM, PEXPIRE and PUBLISH do. The scripts that
- * take a lock fail at their first write. */
+ * release or extend a lock still work, because Redis still executes DEL, ZREM, PEXPIRE and PUBLISH.
+ * The scripts that take a lock fail at their first write. */
 #ifndef LW_LOCK_SCRIPTS_H
 #define LW_LOCK_SCRIPTS_H
 

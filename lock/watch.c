@@ -247,7 +247,7 @@ static void command_tell(struct batch *b, const char *client, struct lw_bytes wa
 }
 
 /* Sends a message about the release to the client that has waited longest, and removes that client
- * from the list. If the client does not receive the message, tries the next client. A failure is
+ * from the list. Repeats this with the next client if no one receives the message. A failure is
  * harmless, because waiters also try from time to time without a message. */
 static void tell_next(struct batch *b, const struct latchwork_lock *l) {
     struct latchwork_error ignored;

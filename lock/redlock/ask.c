@@ -84,8 +84,9 @@ static size_t info_field(const redisReply *info, const char *name, const char **
     return strcspn(*value, "\r\n");
 }
 
-/* Records when a server was started. At the first reply to INFO, the time follows from the server's
- * uptime. If a later reply has another run_id, the server counts as started at this moment. */
+/* Records when a server was started. The first reply to INFO contains the server's uptime, from
+ * which the time follows. If a later reply has another run_id, the server counts as started at the
+ * time of that reply. */
 static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
     const char *id, *uptime;
     size_t n = info_field(info, "\nrun_id:", &id);

@@ -118,7 +118,8 @@ static void the_patient_change_nothing(void **state) {
     e.patient = true;
     assert_string_equal(lt_enter(l, &e, &out), "UNVOUCHED");
     lt_assert_unchanged(l, before, true);
-    /* The caller finds the life with which the data was recorded, so it joins the epoch. */
+    /* The server now reports the life that is recorded in the epoch, so the caller joins the
+     * epoch. */
     e.life = "life";
     assert_string_equal(entered(l, e).id, "a");
     /* A server without data has no epoch, so the caller starts one. */

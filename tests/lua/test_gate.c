@@ -177,7 +177,8 @@ static void a_recorded_business_id_is_a_duplicate(void **state) {
     lt_int(l, "LPUSH " LT_TAG "dedup:broken x");
     struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 7, "c", "t1"),
                          lt_msg(0, 8, "d", "t1")};
-    /* Message m[1] has recorded the business id itself, so it is not a duplicate. */
+    /* Message m[1] has the same identity as the record of its business id, so it is not a
+     * duplicate. */
     m[0].dedup = m[1].dedup = "id-1";
     m[2].dedup = "id-2";
     m[3].dedup = "broken";

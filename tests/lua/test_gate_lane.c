@@ -206,7 +206,8 @@ static void what_was_granted_before_is_not_dropped(void **state) {
      * 7, which runs. */
     assert_string_equal(lt_gate(l, again, 3), "RGX");
     again[1].token = again[2].token = "t3";
-    /* In a call without message 7, message 1 finds the lane busy and is parked. */
+    /* If message 1 is sent again in a call without message 7, it finds the lane busy and is
+     * parked. */
     assert_string_equal(lt_gate(l, again + 1, 2), "WD");
     assert_string_equal(lt_waiting(l, m[0]), "0/1");
     assert_int_equal(lt_state(l, m[0]), 1);
