@@ -43,7 +43,7 @@ enum cli_kind {
 enum cli_need {
     CLI_OPTIONAL,
     CLI_REQUIRED, /* parsing fails if the option is not given */
-    /* the usage line does not get the option, because `words` of the command or verb already names
+    /* the usage line leaves out the option, because `words` of the command or verb already contains
      * it */
     CLI_SPOKEN
 };
@@ -135,7 +135,7 @@ struct cli_args {
     struct lw_override set[CLI_SET_MAX];
     size_t n_set;
     bool json;
-    char **words; /* the arguments behind the verb */
+    char **words; /* the arguments of the command line behind the verb */
     int n_words;
     char **tail; /* the command behind --, ended by NULL; set only if the verb takes a command */
 };

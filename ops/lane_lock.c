@@ -19,7 +19,7 @@ struct lw_lane_lock {
     const struct lw_config *c;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
-    /* the functions of the lock library, with a different acquire function */
+    /* table of the lock library's functions, in which acquire is replaced by an own function */
     struct lw_lock_ops ops;
     char tag[LW_SHARD_PREFIX], room[64];
     int shard;

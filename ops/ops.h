@@ -56,7 +56,7 @@ struct ops_args {
     /* values of --from-list, --list-redis and --list-key; NULL: the option is not given */
     const char *from_list, *list_redis, *list_key;
     bool try_handler;
-    char **words; /* the arguments behind the verb */
+    char **words; /* the arguments of the command line behind the verb */
     int n_words;
 };
 

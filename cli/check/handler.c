@@ -70,8 +70,7 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     size_t n = 0;
     while ((left = end - lw_boot_ms()) > 0 && n + 1 < size) {
         struct pollfd p = {fd, POLLIN, 0};
-        /* poll() ends if a signal interrupts it, or if the time is up; in the second case the loop
-         * ends */
+        /* poll() was interrupted by a signal, or the time is up, which ends the loop */
         if (poll(&p, 1, (int)left) <= 0) continue;
         ssize_t got = read(fd, text + n, size - 1 - n);
         if (got <= 0) break;

@@ -16,7 +16,7 @@ struct lw_check_report {
     struct lw_problems problems;
     struct lw_buf notes;
     int wait_ms;
-    bool fleet_known; /* true after Redis was asked for the epoch of shard 0 */
+    bool fleet_known; /* true: Redis was asked for the epoch of shard 0, so that `fleet` is valid */
     /* name of the fleet of this Redis, as commit metadata contains it; "" if Redis has no fleet
      * yet */
     char fleet[LW_META_FLEET + 1];

@@ -34,8 +34,8 @@ extern const char *const dev_topics[DEV_TOPICS];
 struct dev_options {
     int workers;
     int64_t rate; /* orders per second */
-    /* number of messages (0: no limit); of every `every` messages one is a new order, and the
-     * others repeat earlier orders */
+    /* number of messages (0: no limit); one message in `every` is a new order, and the others
+     * repeat earlier orders */
     int64_t messages, every;
     /* time between two bursts; messages are sent in bursts, so that several workers get messages of
      * the same key at once */

@@ -2,9 +2,9 @@
 /* Implements the traffic of `latchwork dev`: a process that produces orders and reads what the
  * group has committed.
  *
- * Of every `every` orders one is new. The others repeat an earlier order, most often a recent order
- * (the distance back follows a Zipf distribution). The topic and partition of each message are
- * random. As a result, several workers get the same primary key within a short time. */
+ * One order in `every` is new. The others repeat an earlier order, most often a recent order (the
+ * distance back follows a Zipf distribution). The topic and partition of each message are random.
+ * As a result, several workers get the same primary key within a short time. */
 #include "cli/dev/private.h"
 
 #include "base/clock.h"

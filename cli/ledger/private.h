@@ -39,7 +39,8 @@ struct ledger_part {
     int64_t committed_after; /* the group's commit, read a second time at the end of the pass */
     /* numbers of done, dead and waiting states at or above `committed` */
     int64_t done, dead, waiting;
-    /* numbers of unfinished messages in waiting lists; listed: records, replays: replays */
+    /* listed: number of unfinished records in waiting lists; replays: number of unfinished replays
+     * in waiting lists */
     int64_t listed, replays;
     /* the highest floor of all shards, read between the two reads of the group's commit */
     int64_t floor;

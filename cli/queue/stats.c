@@ -155,7 +155,7 @@ static int rates(struct ops *o, struct stats *s) {
     double walked = (double)(lw_boot_ms() - walked_ms) / 1000;
     ops_log_close(log);
     if (bad) return -1;
-    o->err = redis; /* the earlier error is restored, because an error of Kafka is not fatal here */
+    o->err = redis; /* failures of Kafka are not fatal, so the earlier error text is restored */
     double seconds = (double)(after.at_ms - before.at_ms) / 1000;
     s->knows_in = before.produced >= 0 && after.produced >= 0;
     s->in = (double)(after.produced - before.produced) / seconds;

@@ -64,8 +64,8 @@ static const struct cli_status statuses[] = {
 struct run {
     struct run_args args;
     struct lw_supervise_options options;
-    /* the configuration at the start, which determines where the lanes are; a reload cannot change
-     * that */
+    /* the configuration at the start, which determines the shards and servers of the lanes; a
+     * reload cannot change them */
     const struct lw_config *config;
 };
 

@@ -29,7 +29,7 @@ struct top_lane {
 
 struct top_shard {
     char cursor[OPS_CURSOR];
-    bool whole; /* true after one round over all lanes is complete */
+    bool whole; /* true: at least one round over all lanes is complete */
     /* sum of waiting messages, and age of the oldest message, in the last complete round */
     int64_t waiting, oldest_ms;
     /* sum of waiting messages, and age of the oldest message, so far in the current round */
@@ -70,8 +70,7 @@ struct top {
     bool up; /* true if Redis answered the last refresh */
     char why[1024];
     uint64_t refresh;
-    /* at_ms: time of the refresh by this machine's clock; now_ms: time of the refresh by Redis'
-     * clock */
+    /* time of the last refresh: at_ms by this machine's clock, now_ms by Redis' clock */
     int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers, now_ms;
     double commit_rate; /* rate at which the commits advance, in offsets per second; -1: unknown */
     struct top_shard *shard;

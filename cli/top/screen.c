@@ -23,7 +23,7 @@ struct screen {
     enum mode mode;
     char input[INPUT_MAX];
     size_t n_input;
-    /* name of the marked lane, or of the lane that the present question is about */
+    /* name of the marked lane, or of the lane that the question on the screen is about */
     struct lw_buf lane;
     int capital; /* the capital letter of the action that waits for the user's answer */
     struct lw_buf said, footer;
