@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slices of bytes, which somebody else owns, and buffers, which own their bytes and grow. */
+/* Slices of bytes, which another object owns, and buffers, which own their bytes and grow. */
 #ifndef LW_BASE_BYTES_H
 #define LW_BASE_BYTES_H
 

@@ -13,8 +13,9 @@ struct scan {
     struct lw_json_value *values;
     struct lw_buf *scratch; /* buffer for decoded names */
     struct lw_err *err;
-    int depth;     /* number of objects and arrays that the scan is inside of */
-    bool nul_seen; /* a string scanned since the last reset of this field has an escape \u0000 */
+    int depth; /* number of objects and arrays that the scan is inside of */
+    /* true if a string scanned since the last reset of this field contains the escape \u0000 */
+    bool nul_seen;
 };
 
 /* Each function below that returns an int returns 0 on success. On failure it returns -1 and sets

@@ -37,7 +37,7 @@ enum lw_json_kind {
 
 struct lw_json_value {
     enum lw_json_kind kind;
-    bool escaped;        /* the string has escapes, so lw_json_text() must decode it */
+    bool escaped;        /* true if the string has escapes, so that lw_json_text() must decode it */
     struct lw_bytes raw; /* the value as written in the text, but without the quotes of a string */
 };
 

@@ -148,7 +148,8 @@ static bool expect_name(SSL *ssl, const char *host) {
     X509_VERIFY_PARAM *p = SSL_get0_param(ssl);
     if (is_address(host)) return X509_VERIFY_PARAM_set1_ip_asc(p, host);
     X509_VERIFY_PARAM_set_hostflags(p, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    /* SSL_set_tlsext_host_name() is a macro whose cast drops the const, which clang refuses */
+    /* avoid the macro SSL_set_tlsext_host_name(), which casts away const, because clang refuses
+     * that */
     void *name = (void *)(uintptr_t)host;
     return X509_VERIFY_PARAM_set1_host(p, host, 0) &&
            SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, name);

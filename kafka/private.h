@@ -87,7 +87,7 @@ struct lw_source {
 
 /* The functions lw_source_saw() to lw_source_with_anchor() are in kafka/check.c, which checks that
  * each log is still the one that was read before. */
-/* Records a delivered record, which may become a candidate for the next anchor. */
+/* Remembers a delivered record, which may become a candidate for the next anchor. */
 void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m);
 void lw_source_check(struct lw_source *s);
 /* Appends the partition's anchor to commit metadata, which may be NULL. The caller frees the

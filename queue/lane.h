@@ -18,11 +18,12 @@ enum { LW_LANE_ROOM = 64 };
 /* Returns the id of a key's lane: the key itself or, for a long key, a hash of it, which is written
  * to `room`. Two keys with the same hash share a lane, which is harmless. */
 struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size);
-/* Writes the id of the lane of a record without a key, which no other record shares, to room.
+/* Writes to `room` the id of the lane of a record without a key. No other record shares this lane.
  * `partition` is "TOPIC:PARTITION". */
 struct lw_bytes lw_lane_without_key(const char *partition, int64_t offset, char *room, size_t size);
-/* Returns true if a lane's id has the form that lw_lane_without_key() writes. A strange key may have
- * the form, too, so look for the key of such a record before you call it keyless. */
+/* Returns true if a lane's id has the form that lw_lane_without_key() writes. An unusual key can
+ * have the same form, so make sure that the record has no key before you treat the lane as
+ * keyless. */
 bool lw_lane_may_lack_key(struct lw_bytes lane);
 /* Returns the shard of a lane. *tag receives the 32 bits of the hash from which the shard is
  * computed. */

@@ -22,7 +22,7 @@ enum {
 struct lw_cluster {
     pthread_mutex_t mutex; /* guards the fields below */
     struct lw_redis_url *node;
-    /* the user gave the first n_given nodes, the others come from the last map */
+    /* the user gave the first n_given elements of `node`; all others come from the last slot map */
     size_t n, n_given;
     size_t first; /* index of the node to ask first, modulo n */
 };
@@ -111,7 +111,8 @@ int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, stru
     if (!out->span) return lw_fail_memory(err);
     for (; out->n < r->elements; out->n++)
         if (read_span(r->element[out->n], asked, &out->span[out->n], err)) {
-            /* counts a malformed entry too, so that its memory is freed with the others */
+            /* count a malformed entry of the map too, so that its memory is freed with that of the
+             * others */
             out->n++;
             lw_slot_map_free(out);
             return -1;

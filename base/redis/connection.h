@@ -58,10 +58,10 @@ void lw_redis_append_argv(struct lw_redis *c, int argc, const char **argv, const
 redisReply *lw_redis_ask(struct lw_redis *c, const char *format, ...);
 redisReply *lw_redis_ask_argv(struct lw_redis *c, int argc, const char **argv, const size_t *len);
 
-/* lw_redis_send(), lw_redis_read() and lw_redis_parsed() are for callers that poll. The first
- * writes all n bytes at p, or sets c->err. The second reads once, and returns false if c->err is
- * set. The third returns the next complete reply, or NULL if there is none yet; if the bytes are
- * malformed, it also sets c->err. */
+/* These three functions are for callers that poll. lw_redis_send() writes all n bytes at p, or sets
+ * c->err. lw_redis_read() reads once, and returns false if c->err is set. lw_redis_parsed() returns
+ * the next complete reply, or NULL if there is none yet; if the bytes are malformed, it also sets
+ * c->err. */
 void lw_redis_send(struct lw_redis *c, const char *p, size_t n);
 bool lw_redis_read(struct lw_redis *c);
 redisReply *lw_redis_parsed(struct lw_redis *c);

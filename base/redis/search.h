@@ -18,8 +18,8 @@
 
 struct lw_search {
     int64_t until_ms; /* end of the time for all servers, on the boot clock */
-    /* one answer or failure per server asked so far; its flag `memory` says that an allocation
-     * failed */
+    /* text with the answer or failure of each server asked so far; its flag `memory` is set if an
+     * allocation failed */
     struct lw_err each;
 };
 

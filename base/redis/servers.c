@@ -31,7 +31,8 @@ struct deposed {
     /* text with which the error reply begins or, if `inside` is true, which it contains */
     const char *text;
     bool inside;
-    bool moves; /* the error means that the shard's slot, or a key of it, is on another node */
+    /* true if the error means that the shard's slot, or a key of it, is on another node */
+    bool moves;
     const char *says;
 };
 
@@ -102,7 +103,7 @@ static int take_address(const struct lw_redis_servers *s, const redisReply *r,
     return found(s, r->element[0]->str, (int)port, out, err);
 }
 
-/* Tells read_address() where to put the address of the master. */
+/* Where read_address() stores the address of the master. */
 struct wanted {
     const struct lw_redis_servers *servers;
     struct lw_redis_url *out;

@@ -219,7 +219,7 @@ int lw_stream_open(struct lw_stream *s, const struct lw_redis_url *at, int64_t t
 
 int lw_stream_block(struct lw_stream *s, int64_t timeout_ms, struct lw_err *err) {
     struct timeval limit = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
-    /* use at least 1 ms, because the kernel takes a timeout of zero as no timeout */
+    /* use at least 1 ms, because to the kernel a timeout of zero means no timeout */
     if (timeout_ms <= 0) limit.tv_usec = 1000;
     if (setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) ||
         setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) ||
@@ -263,8 +263,8 @@ ssize_t lw_stream_read(struct lw_stream *s, void *p, size_t n, struct lw_err *er
 }
 
 /* Sets *err to the reason why a write failed. A server that refuses the client's certificate sends
- * an alert and closes the connection, and the client may not see the alert until a write has
- * failed. */
+ * an alert and closes the connection, and often the client can read the alert only after a write
+ * has failed. */
 static int fail_write(struct lw_stream *s, const struct lw_err *why, struct lw_err *err) {
     char byte;
     struct lw_err alert = {0};

@@ -24,7 +24,7 @@
 enum { LW_STREAM_READ_SIZE = 64 << 10 };
 
 struct lw_stream {
-    int fd;             /* the socket; -1: closed */
+    int fd;             /* the socket; -1 if it is closed */
     struct ssl_st *ssl; /* OpenSSL's connection; NULL without TLS */
     enum { LW_STREAM_CLOSED, LW_STREAM_CONNECTING, LW_STREAM_HANDSHAKE, LW_STREAM_READY } state;
     bool blocks;

@@ -23,7 +23,7 @@ struct lw_redis_url {
     char *path;            /* path of the socket; NULL for redis:// */
     char *user, *password; /* NULL if the URL has none */
     int db;
-    struct lw_tls tls; /* rediss:// sets `on`; the caller fills in the rest */
+    struct lw_tls tls; /* TLS settings: rediss:// sets `on`, and the caller fills in the rest */
     /* set by the caller: true if the login must check with ROLE that the server is a master */
     bool only_master;
     enum lw_redis_via via; /* set by the caller: which settings the login comes from */

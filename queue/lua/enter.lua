@@ -87,9 +87,9 @@ if not id or not (same or moved_whole) or jumped == id or moved then
     local left = not_before - now
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
     redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
-    -- These looks of tend at lanes are due later than the largest TTL from now, so another clock
-    -- has set their times. They are moved to the largest TTL from now. One call does this for a
-    -- limited number of lanes, and tend finds the others.
+    -- These looks of tend at lanes are due later than the largest TTL from now, because another
+    -- clock has set their times. They are moved to the largest TTL from now. One call does this for
+    -- a limited number of lanes, and tend finds the others.
     for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end

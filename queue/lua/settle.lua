@@ -25,7 +25,6 @@
 --         tries: as in gate, over all grants in order
 -- If an item is stale, at most the first of its done messages was recorded, and the lane's next
 -- holder runs the others again, in order.
---
 -- Order of writes: dead letters and business ids; states; tries that end; lists; states of messages
 -- that were put back; locks; tries that count. Each item is handled twice: by record(), and, when
 -- its states are in Redis, by go_on().
@@ -63,8 +62,8 @@ local function holds(value, mine)
 end
 
 local out, named_out, heads_each = {}, {}, {}
--- These lists collect the writes that must follow the states: locks to delete or to turn into a
--- backoff, and tries to forget or to count.
+-- The lists `free`, `backoffs`, `forgotten` and `tried_again` collect the writes that must follow
+-- the states: locks to delete or to turn into a backoff, and tries to forget or to count.
 local free, backoffs, forgotten, tried_again = {}, {}, {}, {}
 local function forget_later(s, index)
     if s.has_tries then forgotten[#forgotten + 1] = {s.tp, s.base + index} end
