@@ -38,7 +38,7 @@ struct lw_seat {
     atomic_bool busy;
     /* true: the message is a suspect, and runs while no other handler of the worker does */
     atomic_bool alone;
-    _Atomic int64_t since_ms; /* start of the message's run, ms on the boot clock */
+    _Atomic int64_t since_ms; /* time at which the run of the message began, ms on the boot clock */
     char identity[LW_IDENTITY_MAX];
     uint64_t key_hash;
     uint32_t n_key; /* number of bytes in `key`, which holds the beginning of the message's key */
@@ -139,12 +139,13 @@ enum lw_suspicion {
  * the suspicion. So if a reader finds the same word before and after it reads a text, the text is
  * whole. */
 struct lw_suspect {
-    _Atomic uint32_t word; /* generation of the slot << 2, plus the enum lw_suspicion */
+    /* the generation of the slot, shifted left by 2 bits, plus the enum lw_suspicion */
+    _Atomic uint32_t word;
     /* time at which a worker last died of the message, ms on the boot clock; only the supervisor
      * uses it */
     int64_t since_ms;
-    /* number that tells in which order entries were made, because a full table replaces its oldest
-     * entry; only the supervisor uses it */
+    /* number that gives the order of the entries, because a full table replaces its oldest entry;
+     * only the supervisor uses it */
     uint64_t age;
     char identity[LW_IDENTITY_MAX];
     /* reason for the suspicion, such as "worker died of signal 11 (Segmentation fault)" */
@@ -166,7 +167,7 @@ struct lw_drain_partition {
  * an owner. */
 enum { LW_SLOT_FREE, LW_SLOT_FILLING, LW_SLOT_NAMED };
 struct lw_board_partition {
-    /* is set to LW_SLOT_NAMED after the topic and the partition were written */
+    /* `state` is LW_SLOT_NAMED as soon as the topic and the partition are written. */
     _Atomic uint32_t state;
     char topic[256];
     int32_t partition;
@@ -178,15 +179,14 @@ struct lw_board_partition {
      * counts those among them that wait in Redis. */
     _Atomic int64_t unfinished, waiting;
     _Atomic int64_t records; /* number of tracked records from the watermark on, finished or not */
-    /* last time at which the watermark moved or no message was unfinished; ms on the boot clock */
+    /* last time, ms on the boot clock, at which the watermark moved or no message was unfinished */
     _Atomic int64_t moved_ms;
 };
 
-/* Counts how the spans ended that the workers handed over (consumer/spans.h). The process that
- * sends them writes these counts. */
+/* Lists why spans that the workers handed over (consumer/spans.h) were not delivered. The process
+ * that sends spans counts these cases. */
 enum lw_span_loss {
-    /* the endpoint could not be reached, or answered each time that the request should come
-     * later */
+    /* the endpoint could not be reached, or answered each time that it was too busy */
     LW_SPAN_UNREACHABLE,
     LW_SPAN_REFUSED,  /* the endpoint refused the request */
     LW_SPAN_REJECTED, /* the endpoint accepted the request, but rejected this span of it */
@@ -198,7 +198,8 @@ struct lw_board {
      * that have ended. */
     _Atomic int n_workers;
     _Atomic int n_wanted; /* number of workers that should run, which a reload may change */
-    /* this supervisor's slot (member.h); -1: the workers are dynamic members */
+    /* slot of static membership that this supervisor has claimed (member.h); -1: the workers are
+     * dynamic members */
     int member_slot;
     /* Time of the supervisor's start (wall clock), and time of its last look at the workers (boot
      * clock). */
@@ -209,7 +210,8 @@ struct lw_board {
     _Atomic int32_t n_suspects;
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
     _Atomic uint32_t n_owed;
-    /* hash table of owed outcomes, which dead workers may have recorded without counting them */
+    /* hash table of the outcomes that are owed, because dead workers may have recorded them without
+     * counting them */
     _Atomic uint64_t owed[LW_OWED];
     int32_t n_drain;
     struct lw_drain_partition drain[LW_BOARD_PARTITIONS];
@@ -262,7 +264,7 @@ void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *re
 enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
 /* Raises the committed offset of a partition for `run --drain`. After an assignment, the worker
- * reports the offset from which it reads, because no record below that offset will come. */
+ * also reports the offset from which it reads, because no record below that offset will come. */
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
 

@@ -13,10 +13,10 @@ enum {
     /* minimum time between two STATUS messages. The counts in the text change all the time, and
      * each message wakes the service manager and every program that watches it. */
     STATUS_EVERY_MS = 5000,
-    /* margin of the watchdog beyond the time after which the supervisor replaces a hung worker */
+    /* time that the watchdog has beyond that after which the supervisor replaces a hung worker */
     WATCHDOG_MARGIN_MS = 60000,
-    /* margin of the stop timeout beyond the time after which the supervisor kills a worker that
-     * does not end */
+    /* time that the end may take beyond that after which the supervisor kills a worker that does
+     * not end */
     STOP_MARGIN_MS = 10000,
     /* at each tick of a reload, the supervisor asks the service manager to extend its timeout by at
      * least this time */

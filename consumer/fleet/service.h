@@ -31,12 +31,12 @@ enum lw_service_state {
 struct lw_service {
     struct lw_notify notify;
     enum lw_service_state state;
-    /* latest time, on the boot clock, at which READY=1 is sent: then it is sent even if some
-     * workers are not ready */
+    /* time on the boot clock at which READY=1 is sent even if some workers are not ready */
     int64_t ready_by_ms;
     int64_t status_ms; /* time on the boot clock at which the last STATUS was sent */
     int ready_workers; /* number of ready workers in the last STATUS; -1: no STATUS was sent */
-    /* how the last reload has ended, as long as the service manager was not told; otherwise NULL */
+    /* text about how the last reload has ended, which the service manager was not told yet;
+     * otherwise NULL */
     const char *reloaded;
 };
 

@@ -51,8 +51,8 @@ struct run {
 
 /* --- processes -------------------------------------------------------------------------------- */
 
-/* Each child process does this first: it arranges to end when the supervisor ends, unblocks
- * signals, and leaves the terminal's Ctrl-C to the supervisor. */
+/* Prepares a child process: it will end when the supervisor ends, its signals are unblocked, and
+ * Ctrl-C on the terminal reaches only the supervisor. */
 static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);
@@ -325,8 +325,8 @@ static void reload(struct run *r) {
     claim_again(r, before);
     if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
     r->reloaded = c;
-    /* the metrics exporter is ended here; the next tick starts it again, with the new
-     * configuration */
+    /* The metrics exporter is ended, and the next tick starts it again with the new
+     * configuration. */
     end_side(&r->exporter);
     /* The next tick starts the tracer again. The spans that it has not sent stay in the rings. */
     end_side(&r->tracer);

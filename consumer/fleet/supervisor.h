@@ -44,7 +44,7 @@ struct lw_supervise_times {
     int64_t heartbeat_ms;
     /* time beyond shutdown.grace_ms after which a stopping worker is killed [5 s] */
     int64_t margin_ms;
-    int64_t quick_ms; /* time that workers get to end after a second signal [1 s] */
+    int64_t quick_ms; /* time within which workers must end after a second signal [1 s] */
     /* rolling reload: time after which the next worker is replaced even if the worker that was just
      * started is not ready [60 s] */
     int64_t ready_ms;

@@ -68,8 +68,8 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     struct lw_board_worker *b = &s->board->workers[w->index];
     atomic_store(&b->pid, 0);
     atomic_store(&b->ready, false);
-    /* when a worker is given up, other workers take over its partitions and count the messages that
-     * wait there, so its own counts are cleared */
+    /* A dead worker waits for nothing and has nothing in handlers. Other workers take over its
+     * partitions, and count the messages that wait there. */
     atomic_store(&b->waiting, 0);
     atomic_store(&b->in_handler, 0);
     lw_board_disown_all(s->board, w->index);
@@ -163,8 +163,8 @@ static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
     accuse(s, w, false);
-    /* If another member has taken the worker's id, the worker ends by itself, and its end does not
-     * count as a failure. */
+    /* If another member has taken the worker's group.instance.id, the worker ends although nobody
+     * asked it to, and its end does not count as a failure. */
     bool fenced = atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW;
     bool asked = fenced || (w->killed && atomic_load(&s->board->quick));
     if (!asked) {
@@ -204,7 +204,8 @@ static void stop(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, L
 static void roll(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, LW_SUP_ROLLING); }
 
 static void stop_again(struct lw_sup *s, struct lw_sup_worker *w) {
-    /* a worker that a reload is replacing has already got SIGTERM */
+    /* The worker has already got SIGTERM from a reload. A second one is sent only if the run must
+     * end at once. */
     if (!atomic_load(&s->board->quick)) return;
     send(s, w, SIGTERM);
     to(w, LW_SUP_STOPPING, s->now() + s->times.quick_ms);
@@ -256,11 +257,11 @@ static bool is_crash(int sig) {
 }
 
 static enum lw_sup_event classify_signal(struct lw_sup_worker *w, int sig) {
-    /* the field w->why already says which part of the worker hung */
+    /* a hung worker was killed by the supervisor, and w->why already says which part of it hung */
     if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED;
     bool asked = w->state == LW_SUP_STOPPING || w->state == LW_SUP_ROLLING;
-    /* without this line, a signal that arrived before the worker installed its handler would look
-     * like a crash */
+    /* a worker that gets SIGTERM before it has installed its handler dies of it, which counts as a
+     * clean end */
     if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN;
     snprintf(w->why, sizeof w->why, "died of signal %d (%s)", sig, strsignal(sig));
     return is_crash(sig) ? LW_SUP_CRASHED : LW_SUP_KILLED;

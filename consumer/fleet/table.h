@@ -55,7 +55,7 @@ struct lw_sup_worker {
     bool hung;          /* the supervisor killed the worker because it hung */
     /* true: the supervisor killed the worker because it did not end in time */
     bool killed;
-    char why[LW_REASON_MAX]; /* a text that says how the worker ended */
+    char why[LW_REASON_MAX]; /* text that says how the worker ended */
     struct lw_sup_still beat, seats[LW_BOARD_SEATS];
 };
 
@@ -96,7 +96,7 @@ struct lw_sup_totals {
     uint64_t done, dead, dropped, skipped, waiting, parked, drained, reruns, finished;
 };
 struct lw_sup_report {
-    int64_t started_ms, moved_ms; /* time at which the totals last changed */
+    int64_t started_ms, moved_ms; /* `moved_ms` is the time at which the totals last changed. */
     /* time of the last tick before the first message finished; the rate is measured from this
      * time */
     int64_t idle_until_ms;

@@ -33,7 +33,8 @@ struct lw_hints {
     int64_t next_ms;       /* time before which no hint is asked for */
     int64_t full_until_ms; /* time until which Redis is taken to be at maxmemory */
     int64_t complained_ms;
-    /* which command Redis has refused and not accepted again since then; NOTHING: none */
+    /* kind of the command that Redis has refused and not accepted again since then; NOTHING:
+     * none */
     enum asked refused_at;
     char refused[200]; /* text of the refusal, as Redis gave it */
     struct lw_commands commands;
@@ -95,9 +96,9 @@ static void on_reply(void *ctx, const redisReply *r) {
             tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
 }
 
-/* A popped hint stays in the list `claimed` until its lane is claimed. If the worker died before
- * that, the hint would stay there without end. So a command that sets an expiry of `claimed` is
- * sent right behind the pop, and the server executes it even if this process dies. */
+/* A popped hint stays in the list `claimed` until its lane is claimed. If the worker dies before
+ * that, nothing else removes the hint. So a command that sets an expiry of `claimed` is sent right
+ * behind the pop, and the server executes it even if this process dies. */
 static void pop(struct lw_hints *h) {
     struct lw_commands *c = &h->commands;
     lw_commands_reset(c);

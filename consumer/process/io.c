@@ -148,7 +148,8 @@ int64_t process_log_end(void *process, uint32_t gen) {
 
 static void on_assign(void *ctx, const struct lw_assigned *a) {
     struct process *p = ctx;
-    /* This report is needed for `run --drain`, because no record below this offset will arrive. */
+    /* For `run --drain`, everything below the offset at which reading begins counts as committed,
+     * because no record below it will arrive. */
     lw_board_committed(p->board, a->topic, a->partition, a->begin);
     lw_worker_assign(p->logic, a);
 }

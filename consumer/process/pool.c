@@ -64,7 +64,7 @@ struct lw_pool {
     struct lw_seat *seats; /* the seats of the worker's threads; NULL: the worker has no seats */
     struct lw_counts *counts;
     int seats_a_thread;
-    size_t batch_max, heads_max; /* maximum number of jobs, and of keys, in a batch */
+    size_t batch_max, heads_max; /* maximum number of jobs in a batch, and of the keys in it */
     bool gathers;                /* true if a batch may have several jobs of one key */
     int notify_fd, journal;
 
@@ -77,7 +77,8 @@ struct lw_pool {
     /* true: the next job comes from `chains`, if both `queue` and `chains` have jobs */
     bool chain_next;
     size_t queued; /* number of jobs in `queue` and `chains` */
-    /* number of sleeping threads, and how many of them watch for hands to steal from */
+    /* `idle` is the number of sleeping threads. `watchers` says how many of these watch for hands
+     * to steal from. */
     int idle, watchers;
     int running; /* number of threads that have not ended */
     /* Threads also read `stop` without the lock, between the jobs of a chain. */
@@ -291,7 +292,7 @@ static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
     return next;
 }
 
-/* Returns true if a job may start, which it may not after its lease has ended. */
+/* Returns true if a job may start: its lease must not have ended. */
 static bool startable(struct lw_job *job, int64_t now_ms) {
     job->reason[0] = '\0';
     job->outcome = LW_BACK;
@@ -357,8 +358,8 @@ static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_j
             look_us = now_us + CHAIN_US;
         } else if (now_us >= look_us) {
             if (give_way(p, job, now_us)) return now_us;
-            /* the thread looks for waiting jobs only every STUCK_US, because this look takes longer
-             * than a fast job */
+            /* the thread checks for waiting jobs only every STUCK_US, because the check takes
+             * longer than a fast job */
             look_us = now_us + STUCK_US;
         }
     }
@@ -386,8 +387,8 @@ static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t 
     return keep;
 }
 
-/* Makes a batch of n heads, and behind each head as many of its followers as fit beside the other
- * heads. Returns the number of jobs. */
+/* Makes a batch of n heads, with as many followers behind each head as fit beside the other heads.
+ * Returns the number of jobs. */
 static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n) {
     size_t total = 0;
     for (size_t i = 0; i < n; i++) {
@@ -400,8 +401,8 @@ static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n)
     return total;
 }
 
-/* Passes the n jobs of one key in a batch to the main thread, as far as the first job that is not
- * done. Returns the follower of the last job, or NULL if a job is not done. */
+/* Passes the n jobs of one key in a batch to the main thread, up to and including the first job
+ * that is not done. Returns the follower of the last job, or NULL if a job is not done. */
 static struct lw_job *end_jobs(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     size_t last = 0;
     while (last + 1 < n && jobs[last]->outcome == LW_DONE) last++;
@@ -472,8 +473,8 @@ size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
     size_t n = 0;
     while (n < max) {
         if (!p->reaping) {
-            /* the flag is cleared before the list is read, so that a job that finishes after the
-             * read signals again */
+            /* the flag `signalled` is cleared before the list is read, so that a job that finishes
+             * after the read signals again */
             atomic_store(&p->signalled, false);
             p->reaping = reversed(atomic_exchange(&p->finished, NULL));
             if (!p->reaping) break;

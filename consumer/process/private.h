@@ -13,7 +13,7 @@
 #include "consumer/process/tracer.h"
 #include "consumer/worker/worker.h"
 
-/* Holds the connections to a shard that the main thread uses. */
+/* Holds what the main thread needs to talk to one shard. */
 struct link {
     struct process *process;
     int shard;
@@ -88,7 +88,7 @@ void process_serve(struct process *p, int64_t max_ms, bool kafka);
 /* Checks every 500 ms whether this worker is ready. If it is not, writes the reason to the board
  * and the log. Defined in state.c. */
 void process_look(struct process *p);
-/* Limits new grants while the handler is not healthy. Defined in state.c. */
+/* Limits new grants as long as the handler is not healthy. Defined in state.c. */
 void process_limit(struct process *p);
 
 /* Returns the end of a partition's log as far as this worker knows it, for lw_worker_observe(). */

@@ -44,7 +44,7 @@ enum {
     CANCEL_MS = 1000, /* time for cancelled handlers to return after the grace */
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
-    LEAVE_LATE_MS = 1000, /* time to leave the group after the grace */
+    LEAVE_LATE_MS = 1000, /* time to leave the group if the grace is over */
     POOL_MS = 500,
     QUICK_MS = 300,
 };
@@ -432,8 +432,8 @@ static bool close_handler(struct process *p) {
 static int leave(struct process *p) {
     atomic_store(&p->self->ready, false);
     bool settled = p->logic && !lw_worker_busy(p->logic);
-    /* Jobs are cancelled before the worker leaves the group, because leaving may take seconds, in
-     * which waiting jobs would still start. */
+    /* Jobs are cancelled before the worker leaves the group, because leaving may take seconds, and
+     * waiting jobs would start in this time. */
     if (p->logic && !settled) cancel_all(p);
     if (p->source) leave_kafka(p);
     bool closed = close_handler(p);

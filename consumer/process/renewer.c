@@ -109,8 +109,8 @@ static void complain(struct shard *sh, const char *what) {
     lw_warn("shard %d, renewals: %s; retrying", sh->index, what);
 }
 
-/* Cancels the leases of the epoch that the request named. Leases of the next epoch, which the main
- * loop may have joined already, stay. */
+/* Cancels the leases of the epoch that the request named. The main loop may have joined the next
+ * epoch meanwhile; leases of that epoch are not cancelled. */
 static void epoch_lost(struct shard *sh) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     char now[sizeof sh->epoch];

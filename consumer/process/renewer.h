@@ -21,7 +21,7 @@ struct lw_renewer_setup {
     struct lw_finder *finder; /* finds the servers of the shards; borrowed */
     int shards;
     int64_t ttl_ms;
-    /* id of this worker, which forms a token together with a number; borrowed */
+    /* id of this worker, to which a number is added to form a token; borrowed */
     const char *worker_id;
     struct lw_leases *leases;
     /* counter of lost leases; may be NULL */

@@ -17,8 +17,8 @@ enum {
     QUIET_MS = 10000,      /* time without progress after which a ready worker logs the reason */
 };
 
-/* Limits the messages for a handler that could not start: it gets none, except one at a time as a
- * trial. */
+/* Limits the messages for a handler that could not start: it gets one message at a time, as a
+ * trial, and otherwise none. */
 void process_limit(struct process *p) {
     static const enum lw_grant_limit limit[] = {
         [LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};
@@ -29,8 +29,8 @@ static bool handler_trouble(struct process *p, char *why, size_t size) {
     return p->type->health && p->type->health(p->handler, why, size) != LW_WELL;
 }
 
-/* Finds a shard to which no connection can be made, or whose hints Redis refuses, and writes the
- * reason. The worker's logic does not notice such failures. */
+/* Looks for a shard to which no connection can be made, or whose hints Redis refuses, and writes
+ * the reason to the caller's buffer. The worker's logic does not notice such failures. */
 static bool link_trouble(struct process *p, char *why, size_t size) {
     for (int s = 0; s < p->c->redis.shards; s++) {
         const char *wire = lw_wire_trouble(p->links[s].wire),

@@ -47,8 +47,8 @@ static bool is_state(const struct lw_header *h) {
     return has_name(h, "tracestate", strlen("tracestate"));
 }
 
-/* Returns the last header with a name, as `key.from` does if a header occurs several times; NULL if
- * there is none. */
+/* Returns the last header of the kind that is() accepts, as `key.from` does if a header occurs
+ * several times. Returns NULL if there is none. */
 static const struct lw_header *last(const struct lw_job *job,
                                     bool (*is)(const struct lw_header *h)) {
     for (size_t i = job->n_headers; i > 0; i--)
@@ -137,7 +137,8 @@ static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
 }
 
 static void set_times(struct lw_span_record *out, const struct lw_job_span *s) {
-    /* the sum of a time on the boot clock and this distance is a time on the wall clock */
+    /* difference between the two clocks: added to a time on the boot clock, it gives the time on
+     * the wall clock */
     int64_t wall_us = lw_wall_us() - lw_boot_us();
     int64_t waited_ms = (s->begun_us + wall_us) / 1000 - s->arrived_ms;
     out->start_us = s->begun_us + wall_us;

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-/* maximum number of records in memory that are neither in a call nor running */
+/* Maximum number of records in memory that are neither in a call nor running. */
 enum { HELD_MAX = 20000 };
 
 /* Sets the text under which Redis stores the message's business id: the lane and the id, or a hash
@@ -131,7 +131,8 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
         find_lane(w, p, a, &f);
     }
     if (!p || is_over(w, p, a, &f)) {
-        /* If the partition is not known, the record belongs to an earlier assignment. */
+        /* if the partition is not assigned any more, the record belongs to an earlier assignment
+         * and is released */
         w->io->release(w->ctx, a->origin);
         return;
     }

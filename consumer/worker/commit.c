@@ -18,7 +18,8 @@
 enum {
     COMMIT_MS = 200,
     COMMITS = 64,
-    /* META_MIN is the minimum size of commit metadata in bytes; with less, no range would fit */
+    /* META_MIN is the minimum size of commit metadata in bytes; with fewer bytes, no range would
+     * fit */
     META_MIN = 32
 };
 
@@ -72,8 +73,8 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         int64_t mark = lw_offsets_watermark(p->offsets);
         if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
-        /* While some states of the partition have not been read, the metadata of a commit might
-         * list too much as finished. So the partition is left out. */
+        /* The metadata of a commit might list too much as finished as long as some states of the
+         * partition have not been read. So the partition is left out until then. */
         if (!all && p->watch.n_fresh < w->n_shards) continue;
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};

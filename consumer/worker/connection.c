@@ -153,7 +153,7 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     program_reply(w, sh, r->str);
-    /* In phase READY, HELLO is sent by the periodic check, so the life in the reply is compared at
+    /* In phase READY, the reply belongs to the periodic check, so the life in it is compared at
      * once. */
     if (sh->phase == READY && !same_life(sh))
         shard_lost(w, sh, "the server is another, or restarted");

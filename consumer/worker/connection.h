@@ -20,8 +20,8 @@ struct connection { /* only connection.c changes this struct */
     struct lw_server program; /* the kind and version of the server that answered last */
     /* number of replies to TIME in a row that came too late to compare the clocks */
     int slow_trips;
-    int64_t trip_ms; /* time that the last reply that came too late took */
-    /* id of the epoch that the worker has left because the server's clock jumped; "": none */
+    int64_t trip_ms; /* round-trip time of the last reply to TIME that came too late */
+    /* id of the epoch that was lost because the server's clock jumped; "": none */
     char jumped[40];
     int64_t offset_ms, new_offset_ms; /* time of Redis minus time of the boot clock */
     int64_t wall_offset_ms;           /* time of Redis minus time of the wall clock */

@@ -86,8 +86,8 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     sh->epoch.quiet_until_ms = 0;
     first_begin(sh, false);
     repair_drop(sh);
-    /* Redis refuses all calls that the old connection may still deliver, because they name the old
-     * epoch. */
+    /* Redis refuses calls that are still on their way on the old connection, because they name the
+     * old epoch. */
     connection_restart(w, sh);
     assert(sh->phase == DOWN && !sh->epoch.id[0]);
 }
@@ -103,7 +103,7 @@ static void schema(struct lw_worker *w, struct lw_commands *c) {
     if (w->set.cluster_id[0]) lw_arg_text(c, "kafka_cluster"), lw_arg_text(c, w->set.cluster_id);
 }
 
-/* Returns how long the leases of earlier epochs may still live. A wiped Redis does not have this
+/* Returns how long the leases of earlier epochs may still live. A wiped Redis has no record of this
  * time, and other workers, which may be unreachable now, may use a longer TTL than this worker. The
  * time matters for one quarantine only. When that is over, all these leases have ended, and the TTL
  * in the reply to enter counts. */
@@ -139,7 +139,7 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->pipe.open);
 }
 
-/* Stores the largest TTL in use and the end of the quarantine, which the reply to enter tells.
+/* Stores the largest TTL in use and the end of the quarantine, as the reply to enter gives them.
  * Returns how long the quarantine still lasts. */
 static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int64_t now = now_ms(w),

@@ -3,16 +3,16 @@
  *
  * A quarantine waits for leases that an earlier life of Redis has granted. But no message is given
  * to a handler before the group has a commit: a new epoch on an empty Redis carries the mark
- * `first`, and gate and claim refuse while it is there. It is removed when a worker knows of a
- * commit that Kafka has accepted (lift.lua). So if the group had no commit at a moment after the
+ * `first`, and gate and claim refuse while it is there. The mark is removed when a worker knows of
+ * a commit that Kafka has accepted (lift.lua). So if the group had no commit at a moment after the
  * epoch began, then no lease from before the epoch can be live, and the quarantine may end:
  *
  *     enter: the epoch begins, with the mark `first`
- *       --> look: the group has no commit        --> lift: the quarantine ends
+ *       --> query: the group has no commit       --> lift: the quarantine ends
  *       --> Kafka has accepted the first commits --> lift: the mark `first` is removed
  *
- * The order matters: a look that was requested before the epoch began proves nothing, because
- * commits and grants may have followed it. A look also proves nothing if the server was a replica,
+ * The order matters: a query that was sent before the epoch began proves nothing, because commits
+ * and grants may have followed it. The query also proves nothing if the server was a replica,
  * because its old master may go on granting for a while. */
 #include "consumer/worker/first.h"
 
@@ -72,8 +72,9 @@ void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
     }
 }
 
-/* Returns true while the look at the group's commits is due or under way. First commits must wait
- * until it is over. Otherwise the look might find them, and the quarantine could not end early. */
+/* Returns true while the query for the group's commits is due or unanswered. First commits must
+ * wait for the answer. Otherwise the answer might list them, and the quarantine could not end
+ * early. */
 bool first_looks(struct lw_worker *w) {
     assert(w->n_shards > 0);
     int64_t now = now_ms(w);

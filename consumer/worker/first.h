@@ -15,7 +15,7 @@ struct shard;
 struct first {
     /* true: no commit of the group is known yet, so handlers are given nothing */
     bool waits;
-    /* state of the look at the group's commits in this epoch */
+    /* state of the query for the group's commits in this epoch */
     enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look;
     /* time at which the worker asks again whether another worker has ended the quarantine */
     int64_t lift_ms;

@@ -21,8 +21,8 @@
 
 enum { REST_MS = 20, OOM_MS = 200 };
 
-/* If a lane was busy during the last BUSY_S seconds, gate sends its messages with their envelopes,
- * because they will probably be parked. */
+/* If a lane was busy in the last BUSY_S seconds, a call of gate carries the envelopes of its
+ * messages, because they will probably be parked. */
 enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
@@ -72,8 +72,8 @@ static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t
     return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
 }
 
-/* Lists the places of a call's messages. Writes one byte per lane, which has the number of its
- * messages and flags. Returns true if each lane has a single message and no flags. */
+/* Lists the places of a call's messages. Writes one byte per lane, which contains flags and the
+ * number of its messages. Returns true if each lane has a single message and no flags. */
 static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned char *counts) {
     bool plain = true;
     lw_places_clear(p);
@@ -123,8 +123,8 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     encode_messages(w, sh, &c);
 }
 
-/* Adds messages of a lane to the call, in their order. Before this call, lane_may_gate() must have
- * found that the first message needs gate. */
+/* Adds messages of a lane to the call, in their order. The caller must have found by
+ * lane_may_gate() that the first message needs gate. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p,
                  size_t most, size_t *bytes, int64_t now) {
     assert(l->head && !l->in_call);

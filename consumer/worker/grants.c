@@ -53,8 +53,8 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     return m;
 }
 
-/* Notes why a message that waited in Redis must be buried, if it has no key. Its envelope does not
- * tell, so the key is looked for again. */
+/* Notes why a message that waited in Redis must become a dead letter if it has no key. The envelope
+ * does not have the reason, so the key is looked for again. */
 static void look_for_key(struct lw_worker *w, const struct lane *l, struct msg *m) {
     assert(!m->dead_reason);
     if (!lw_lane_may_lack_key(l->id)) return;
@@ -67,7 +67,7 @@ static void look_for_key(struct lw_worker *w, const struct lane *l, struct msg *
         m->dead_reason = lw_strdup(err.text);
 }
 
-/* Grants the heads in a reply to the hold h, or to a new hold if h is NULL. */
+/* Grants the heads that a reply hands over, to the hold h, or to a new hold if h is NULL. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
                 struct grants *g, size_t n, uint64_t token) {
     check_lane(l);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: the part of the worker that lists the lanes that hints name, because they may be
+/* hints: the part of the worker that lists the lanes that hints name. Such lanes may be
  * runnable. */
 #ifndef LW_CONSUMER_WORKER_HINTS_H
 #define LW_CONSUMER_WORKER_HINTS_H

@@ -44,7 +44,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
         w->free_holds = h->next;
     else
         h = lw_alloc(sizeof *h);
-    /* fields of the lease are not reset, because a renewal under way may still read them
+    /* the lease is not reset, because a renewal under way may still read it
      * (consumer/worker/lease.h) */
     h->lane = l;
     h->kind = kind;
@@ -123,8 +123,8 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     }
 }
 
-/* Withdraws a grant that has not started, after those behind it. A message of the fast path goes
- * back to the front of its lane in memory. A head is still in its waiting list. */
+/* Withdraws a grant that has not started; those behind it are withdrawn first. A message of the
+ * fast path goes back to the front of its lane in memory. A head is still in its waiting list. */
 static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     assert(!r || r->state == AHEAD);
     if (!r) return;
@@ -147,9 +147,9 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
         struct run *r = *at;
         assert(before);
         if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE))
-            break; /* the thread has not started the next message */
+            break; /* the thread has not started the follower of a run that is not done */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
-        before = r; /* the message has started or is about to start, so its end will be reported */
+        before = r; /* the follower has started or is about to start, so its end will be reported */
         at = &r->next;
     }
     struct run *first = *at;
@@ -197,10 +197,10 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* Moves a hold whose epoch is lost to the lost list of its lane. This worker remembers the messages
- * that are done, and the rewind decides which of them it may still report. A handler continues
- * until it notices that its lease is cancelled. Until then this worker blocks the key, and no other
- * message of the hold starts. */
+/* Moves a hold whose epoch is lost to the lost list of its lane. This worker notes which messages
+ * are done, and the rewind decides which of them stay known as done. A handler continues until it
+ * notices that its lease is cancelled. Until then this worker blocks the key, and no other message
+ * of the hold starts. */
 void hold_to_lost(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     struct lane *l = h->lane;

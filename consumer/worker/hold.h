@@ -14,8 +14,8 @@ struct msg;
 struct part;
 struct run;
 
-/* Tells who granted the messages of a hold. FAST: gate let them run at once. LANE: claim or settle
- * handed over heads of the waiting list. */
+/* Says how the messages of a hold were granted. FAST: gate let them run at once. LANE: claim or
+ * settle handed over heads of the waiting list. */
 enum hold_kind { FAST, LANE };
 
 /* Describes one acquisition of a lane, under one lease. Its messages run one after the other. The
@@ -28,7 +28,7 @@ struct hold {
     enum hold_kind kind;
     uint64_t fence; /* first fence of the acquisition, which is part of the lock's value */
     struct run *first, **tail;
-    /* number of messages granted since the lane last gave way to other lanes (lock.max_run) */
+    /* number of messages granted since other lanes were last let go first (lock.max_run) */
     int n;
     int n_finished; /* number of runs at the front of the list that are FINISHED */
     int n_open;     /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */

@@ -31,7 +31,7 @@ struct lane {
      * dropped */
     size_t n_asked;
     struct hold *hold;
-    /* holds of a lost epoch that still have runs in a handler, or runs that ended late */
+    /* holds of a lost epoch that still have runs in a handler, or runs that were done too late */
     struct hold *lost;
     bool in_call; /* true: an unanswered call names the lane */
     bool listed;  /* true: the lane is in its shard's list of lanes to gate */

@@ -48,9 +48,9 @@ static void unlink_lease(struct lw_lease *l) {
     l->next->prev = l->prev;
 }
 
-/* Inserts a lease in the order of deadlines. Its place is nearly always the end, because all leases
- * have the same TTL. But a grant whose reply was read late belongs in front of leases that were
- * renewed meanwhile. */
+/* Inserts a lease in the order of deadlines. A new lease nearly always belongs at the end, because
+ * all leases have the same TTL. But if the reply that granted it was read late, it belongs in front
+ * of leases that were renewed meanwhile. */
 static void insert(struct lw_leases *t, struct lw_lease *l) {
     assert(l->shard >= 0 && l->shard < t->shards);
     struct lw_lease *head = &t->list[l->shard].head, *before = head->prev;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits: numbers that several steps share. */
+/* Numbers that several steps of the worker share. */
 #ifndef LW_CONSUMER_WORKER_LIMITS_H
 #define LW_CONSUMER_WORKER_LIMITS_H
 
 #include "queue/codes.h"
 
 enum {
-    /* maximum number of messages per call; it is this small because larger batches gain little, and
-     * no script must take long */
+    /* maximum number of messages per call; with more, a script would take too long, and batches of
+     * more than 64 gain little */
     BATCH = 256,
     /* maximum number of messages of a lane that one call grants; they run one after the other
      * without another call */

@@ -132,7 +132,7 @@ bool move_joins(const struct shard *sh) {
 }
 
 /* Returns true if the node was already a master when the old owner last had all keys of the slot.
- * Then it was not a replica of the old owner. */
+ * If so, the node was not a replica of the old owner. */
 static bool was_master(const struct move *m) {
     return m->whole_ms && lw_nodes_master(m->seen.p, m->node.id);
 }
@@ -141,10 +141,10 @@ struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
     assert(sh->phase == ENTERING);
     bool knows = m->cluster && sh->epoch.id[0] && m->left && was_master(m);
-    /* the node has not restarted since the old owner had all data of the slot, so it has lost none
-     * of them */
+    /* the node has not restarted since the old owner had all data of the slot, so it has lost
+     * nothing of the data that came to it */
     bool kept = m->started_ms <= m->whole_ms;
-    /* the time since then is so short that no third node can have had the slot in between */
+    /* the old owner was seen so recently that no third node can have had the slot in between */
     bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2;
     return knows && kept && direct ? sh->server.life : (struct lw_life){.id = ""};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes to the board, for metrics, how far the worker's partitions have come. This file has no
- * influence on messages. */
+/* Writes the state of the worker's partitions to the board, for metrics. This file has no influence
+ * on messages. */
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 

@@ -117,8 +117,8 @@ size_t part_records_max(const struct lw_worker *w) {
     return share < PART_RECORDS_MIN ? PART_RECORDS_MIN : share;
 }
 
-/* Returns true if the partition tracks too many records, so that reading must pause. Their number
- * has no other limit, because one unfinished record keeps every record behind it in memory. */
+/* Returns true if the partition tracks too many records, so that reading must pause. One unfinished
+ * record keeps every record behind it in memory, so their number needs this limit. */
 static bool is_full(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);
@@ -176,9 +176,9 @@ static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) 
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
 
-/* Notes that the log now ends at `offset`. If this worker has already joined the epochs of all
- * shards, all records from that offset on were written after those epochs began. So no earlier
- * epoch can have granted them. */
+/* Notes that the log ended at `offset` when it was asked for. If this worker had already joined the
+ * epochs of all shards, all records from that offset on were written after those epochs began. So
+ * no earlier epoch can have granted them. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     check_worker(w);
     assert(gen);
@@ -485,7 +485,7 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
                 n, err.text);
 }
 
-/* Starts no more messages of a partition that is revoked. Kafka delivers those that have not
+/* Makes sure that no more messages of a revoked partition start. Kafka delivers those that have not
  * started to the next owner. */
 static void part_leave(struct lw_worker *w, struct part *p) {
     check_part(p);

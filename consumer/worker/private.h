@@ -51,7 +51,7 @@ struct lw_worker {
     /* true: shard 0 has accepted this worker's schema. Before that, nothing is written to other
      * shards (epoch.c). */
     bool joined;
-    bool looking; /* true: a look at the group's commits is under way (first.c) */
+    bool looking; /* true: the query for the group's commits is unanswered (first.c) */
     int64_t look_ms;
     /* Names of this fleet, each made from an epoch of shard 0: `fleet` is the present one, and
      * `fleets` has earlier ones (rival.c). */

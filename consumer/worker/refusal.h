@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refusal: the part of the worker that handles an error by which Redis denies its user a right. The
- * shard is out of service until the same call succeeds again. */
+/* refusal: the part of the worker that handles error replies by which Redis denies a right to its
+ * user. The shard is out of service until the same call succeeds again. */
 #ifndef LW_CONSUMER_WORKER_REFUSAL_H
 #define LW_CONSUMER_WORKER_REFUSAL_H
 

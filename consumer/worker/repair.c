@@ -120,11 +120,11 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
         next = r->next;
         if (!r->late || r->in_repair) continue;
         struct part *p = r->msg->part;
-        /* the message is decided on later, because earlier messages, maybe of its key, have not
-         * been delivered again yet */
+        /* as long as earlier messages, which may have the same key, have not been delivered again,
+         * nothing is decided */
         if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;
         if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
-            late_remove(w, r); /* late_remove() frees the hold, too, if this is its last run */
+            late_remove(w, r); /* late_remove() also frees the hold if this is its last run */
             continue;
         }
         r->in_repair = true;
@@ -227,11 +227,11 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     sh->repair.n = 0;
     if (ok) meta_drop(sh, metas);
-    /* After the quarantine it is too late to write back the messages that only metadata lists as
-     * finished. */
+    /* if the answer is not OK, it is too late to write back the messages that only metadata lists
+     * as finished */
     else
         sh->repair.n_meta = 0;
-    /* After the quarantine, all messages that Redis does not know to be finished run again. */
+    /* The quarantine is over, so all messages that Redis does not know to be finished run again. */
     if (forget) {
         for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);

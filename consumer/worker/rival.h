@@ -22,7 +22,7 @@ struct looked { /* only rival.c changes this struct */
 struct rival {
     /* name of the other fleet, and the partition in which its last commit was seen */
     char fleet[17], part[320];
-    int n; /* number of times that the other fleet's commits had advanced */
+    int n; /* number of times that the other fleet's commits were seen to have advanced */
     int64_t first_ms, last_ms, said_ms;
 };
 

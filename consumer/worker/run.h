@@ -16,7 +16,8 @@ enum run_state { AHEAD, RUNNING, SENDING, FINISHED };
 
 /* Describes a granted message and its outcome. */
 struct run {
-    /* the member `job` must stand first, because a job that comes back is cast to its run */
+    /* the member `job` must stand first, because a pointer to a job that comes back is cast to its
+     * run */
     struct lw_job job;
     struct hold *hold;
     struct msg *msg;
@@ -28,8 +29,8 @@ struct run {
     bool linked;
     bool submitted; /* true: the job was given to the handlers */
     bool accounted; /* true: the run's outcome was counted */
-    /* true: the run ended as done, but only after its epoch was lost, so it blocks its lane until
-     * repair has written it back or cannot do so */
+    /* true: the run was done only after its epoch was lost, so it blocks its lane until repair has
+     * written it back or it is too late for that */
     bool late;
     bool in_repair;
     /* place of the run in its shard's row of unanswered outcomes (board.h), counted from 1; 0: it

@@ -200,7 +200,7 @@ static void encode_dedup(struct shard *sh, const struct settle_item *it, const s
     const struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) lw_call_dedup(c, r->msg->dedup);
     for (int k = 0; k < it->n_named; k++) {
-        /* with dedup at most one message is named, the first of the chain */
+        /* with dedup, a settle names at most one message, the first of the chain */
         const struct msg *m = it->hold->lane->head;
         const struct named *named = &sh->settle.named[it->first_named + k];
         bool here = m && m->part == named->part && m->offset == named->offset;
@@ -466,7 +466,8 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     struct lane *l = h->lane;
     l->settled = true;
     if (a == LW_SETTLED_STALE) {
-        /* stale() is called while in_call is still set, so that it does not free the lane */
+        /* stale() is called while in_call is still true, because the lane would be freed
+         * otherwise */
         stale(w, it);
         lane_answered(l);
         return;

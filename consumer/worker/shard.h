@@ -60,9 +60,9 @@ void shard_free(struct lw_worker *w, struct shard *sh);
 void shard_to(struct shard *sh, enum phase to);
 
 /* Asserts the shard's invariants at the beginning and the end of its turn. A shard that is
- * REPAIRING or READY has an epoch. A shard that is ENTERING has one only on a cluster, because
- * another node of the cluster may have the data of that epoch. A pipeline is in flight only while
- * there is a connection. */
+ * REPAIRING or READY has an epoch. A shard that is ENTERING has one only on a cluster, because that
+ * epoch may go on at another node of the cluster. A pipeline is in flight only while there is a
+ * connection. */
 static inline void check_shard(const struct shard *sh) {
     assert(sh->prefix[0] && sh->index >= 0);
     assert(sh->epoch.id[0] ? sh->phase != ENTERING || sh->move.cluster : sh->phase < REPAIRING);

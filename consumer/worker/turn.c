@@ -66,10 +66,10 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
 
 /* Returns how many more messages may be granted. The window limits how many messages are granted
  * and not finished. It is twice the number of messages that finished since the last turn, and
- * shrinks slowly. A finished message whose place the next one of its key has taken does not count,
- * because its place is not free. The window is never less than twice the number of handlers or,
- * with more than BATCH handlers, their number plus BATCH. So quick handlers get full batches, and
- * with slow handlers this worker does not hold locks that it cannot use yet. */
+ * shrinks slowly. A message does not count as finished in this sense if the next message of its key
+ * took its place, because then no place became free. The window is never less than twice the number
+ * of handlers or, with more than BATCH handlers, their number plus BATCH. So quick handlers get
+ * full batches, and with slow handlers this worker does not hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     check_worker(w);
     size_t handlers = (size_t)lw_config_at_once(w->c),
@@ -101,8 +101,9 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
     return (sh->gate.head || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
-/* Returns how many lanes gate asks for, if `most` messages may run. If these are more than `most`,
- * their number is limited to ASK_LANES, because all of them may turn out to be free. */
+/* Returns how many lanes gate asks for, if `most` messages may run. If gate asks for more than
+ * `most` lanes, their number is limited to ASK_LANES, because all of them may turn out to be
+ * free. */
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     assert(ask >= 1);
     enum { ASK_LANES = 64 };
@@ -127,7 +128,7 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
     size_t lanes = lanes_to_ask(w, *most, sh->gate.ask);
     if (!gate_rests(sh, now)) gate_build(w, sh, lanes);
     if (!lanes) return;
-    /* the grants that are expected are charged against the budget */
+    /* the grants that this call is expected to bring are subtracted from the budget */
     size_t expected = ((size_t)sh->gate.n * *most + lanes - 1) / lanes;
     assert(expected <= *most);
     *most -= expected;
@@ -154,7 +155,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     bool grants = !shard_quiet(w, sh, now) && !w->stopping,
          admits = grants && !refusal_holds(sh, now);
     /* `wanted` is set before gate takes its share of the budget. Otherwise new messages could keep
-     * waiting ones out without end. */
+     * waiting messages out again and again. */
     bool wanted = *most > 0;
     pipe_begin(w, sh);
     lift_build(w, sh, now);
@@ -175,7 +176,8 @@ static void turn_shards(struct lw_worker *w) {
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++)
         idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
-    /* if no pipeline is sent, may_grant_now() is not called, because it adapts the window */
+    /* if no pipeline is to be sent, may_grant_now() must not be called, because it adapts the
+     * window */
     size_t most = idle ? may_grant_now(w) : 0;
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++)
@@ -222,7 +224,8 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     check_worker(w);
     int64_t wait = 20, now = now_ms(w);
     if (w->runs.waiting) wait = 5;
-    /* this worker waits for the time at which it asks Kafka for the confirmation again */
+    /* Kafka is asked for the confirmation again at confirm_ms, and nothing else can be done
+     * before */
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the step that reads states from Redis. They tell an owner how the messages ended that it
- * had parked and, at the assignment, which messages were finished before. */
+/* watch: the step that reads states from Redis. They show an owner whether the messages that it
+ * parked are finished and, at the assignment, which messages were finished before. */
 #include "consumer/worker/watch.h"
 
 #include "consumer/worker/commit.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 enum {
-    /* twice the maximum number of segments that are read when a partition is assigned */
+    /* at most half this number of segments is read when a partition is assigned */
     LOOK_SEGMENTS = 64,
     /* maximum number of records that one watch call searches for parked records */
     LOOK_RECORDS = 1 << 16,
@@ -74,7 +74,7 @@ static void look_fresh(struct shard *sh, struct part *p) {
             last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
     /* The states of later offsets are not read in advance, because gate answers for them. */
     if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1;
-    /* if the call has no room left for these segments, the next turn reads them */
+    /* if the call has no room for these segments, the next turn reads them */
     if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return;
     for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
 }
@@ -109,8 +109,8 @@ static void look_waiting(struct shard *sh, struct part *p, int most) {
     p->watch.at[sh->index] = at;
 }
 
-/* Returns how many segments of each partition a call reads. The calls are shared equally, so that
- * no partition waits while others are read several times. */
+/* Returns how many segments of each partition a call reads. All partitions get the same share, so
+ * that none waits while others are read several times. */
 static int look_share(const struct lw_worker *w) {
     check_worker(w);
     int n = 0;
@@ -241,8 +241,8 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
     bool first = it->last && !p->watch.fresh[sh->index];
-    /* At the first look the floor is sent once more, because the last owner, or a repair, may have
-     * left segments below it. */
+    /* After the first read of an assignment the floor is sent once more, because the last owner, or
+     * a repair, may have left segments below it. */
     floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin,
                 floor->len && first);
     if (first) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles the worker as a whole: open, query, stop and free. The steps of its work are called in
- * turn.c. */
+/* Opens, queries, stops and frees a worker. The steps of its work are in turn.c. */
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
 #include "consumer/worker/partition.h"

@@ -79,7 +79,8 @@ struct lw_io {
      * can never ask. */
     bool (*look)(void *ctx);
     void (*release)(void *ctx, void *origin); /* releases a record that is not needed any more */
-    /* Takes note of the watermark of each accepted commit. */
+    /* Called with the watermark of each accepted commit, which the driver passes on to the
+     * handler. */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark);
     /* Serves Redis and handlers, but not Kafka, for at most max_ms. The worker calls this function
      * while a revocation waits for handlers. If `pump` is NULL, a revocation does not wait. */
