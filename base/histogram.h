@@ -29,8 +29,8 @@ struct lw_hist {
 
 extern const struct lw_hist_bounds lw_bounds_handler, lw_bounds_end_to_end, lw_bounds_redis;
 
-/* Counts `times` durations of `us` microseconds each. A negative duration counts as 0; one can
- * result if its two ends were measured on two machines. */
+/* Counts `times` durations of `us` microseconds each. A negative duration counts as 0. Such a
+ * duration can result if its beginning and its end were measured on two machines. */
 static inline void lw_hist_add_n(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us,
                                  uint64_t times) {
     int lo = 0, hi = b->n;

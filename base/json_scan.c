@@ -13,7 +13,7 @@ struct scan {
     struct lw_json_value *values;
     struct lw_buf *scratch; /* buffer for decoded names */
     struct lw_err *err;
-    int depth; /* number of objects and arrays that the scan is inside of */
+    int depth; /* number of objects and arrays that enclose the place of the scan */
     /* true if a string scanned since the last reset of this field contains the escape \u0000 */
     bool nul_seen;
 };

@@ -41,7 +41,7 @@ static size_t put_text(char *out, size_t room, const char *text, bool json) {
 }
 
 static size_t put_field(char *out, size_t room, const struct lw_log_field *f, bool json) {
-    if (room < 128) return 0; /* a nearly full line omits the field */
+    if (room < 128) return 0; /* leave the field out if the line is nearly full */
     size_t n = (size_t)snprintf(out, room, json ? ",\"%.40s\":" : " %.40s=", f->name);
     if (!f->text) return n + (size_t)snprintf(out + n, room - n, "%lld", f->number);
     bool quote = json || !*f->text || strpbrk(f->text, " \"=\\");

@@ -16,10 +16,10 @@ struct lw_notify {
     int fd; /* socket to the manager; -1 if no manager listens */
     struct sockaddr_un to;
     socklen_t n_to;
-    /* the manager acts if WATCHDOG=1 does not come for this long; 0 if the manager does not
+    /* time after which the manager acts if it gets no WATCHDOG=1; 0 if the manager does not
      * watch */
     int64_t watchdog_ms;
-    bool failing; /* true if the last message could not be sent, which was logged then */
+    bool failing; /* true if the last message could not be sent and this was already logged */
 };
 
 /* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and removes them from the environment, so

@@ -64,8 +64,8 @@ static bool knows_followers(const struct lw_config *c) {
            c->queue.on_busy == LW_BUSY_PARK;
 }
 
-/* Returns true for an http handler with "mode": "batch". The length of its batches is unlimited
- * unless handler.batch is given. */
+/* Returns true for an http handler with "mode": "batch". Unless handler.batch is given, a batch of
+ * such a handler has up to lock.run_ahead messages. */
 static bool sends_batches(const struct lw_config *c) {
     const char *mode = json_string_value(json_object_get(c->handler.json, "mode"));
     return c->handler.type && !strcmp(c->handler.type, "http") && mode && !strcmp(mode, "batch");

@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ASSIGN_MS limits the requests for all partitions together, because the main loop blocks in these
- * functions, and the supervisor kills a worker whose main loop has blocked for 90 s. */
+/* ASSIGN_MS limits the requests of a rebalance for all partitions together, because the main loop
+ * blocks during these requests, and the supervisor kills a worker whose main loop has blocked for
+ * 90 s. */
 enum { ASK_MS = 10000, ASSIGN_MS = 45000, ASK_PAUSE_MS = 200 };
 
 /* --- asking where to begin -------------------------------------------------------------------- */
@@ -192,7 +193,8 @@ static bool cooperative(rd_kafka_t *rk) {
 }
 
 /* Passes the assignment to librdkafka. `list` is NULL for an assignment without partitions.
- * `in_parts` is the result of cooperative(). */
+ * `in_parts` is true in a cooperative rebalance, which adds or removes only the partitions of
+ * `list`. */
 static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list,
                                      bool assign, bool in_parts) {
     if (!in_parts || !list) return rd_kafka_assign(rk, assign ? list : NULL);
@@ -282,7 +284,7 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code,
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         bool lost = rd_kafka_assignment_lost(rk);
         lw_debug("kafka: %d partitions %s", list->cnt, lost ? "lost" : "revoked");
-        /* update the state first, because `revoke` may wait for handlers */
+        /* update the state before the event `revoke`, which may wait for handlers */
         lw_source_unassigned(s);
         revoke(s, list, lost);
     } else {

@@ -28,7 +28,8 @@ static const struct setting consumer_defaults[] = {
 /* More defaults, for the classic group protocol only. In the new group protocol the broker decides
  * these values. */
 static const struct setting classic_defaults[] = {
-    /* not cooperative-sticky, which can loop forever before librdkafka 2.6.1 */
+    /* the default is not cooperative-sticky, because that can loop forever before librdkafka
+     * 2.6.1 */
     {"partition.assignment.strategy", "range"},
     /* five heartbeats; after a host dies, nobody reads its partitions for this long */
     {"session.timeout.ms", "15000"},

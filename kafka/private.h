@@ -95,7 +95,7 @@ void lw_source_check(struct lw_source *s);
 char *lw_source_with_anchor(const struct lw_source *s, const struct lw_part *p,
                             const char *metadata);
 
-/* Returns the partition with a generation, or NULL if that partition is no longer assigned. */
+/* Returns the partition with this generation, or NULL if the partition is no longer assigned. */
 struct lw_part *lw_source_part(const struct lw_source *s, uint32_t gen);
 struct lw_part *lw_source_part_of(const struct lw_source *s, const char *topic, int32_t partition);
 void lw_source_fatal(struct lw_source *s, const char *fmt, ...)

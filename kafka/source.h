@@ -136,8 +136,9 @@ void lw_source_decline(struct lw_source *s);
 /* Makes lw_source_close() keep a static member's place in the group: a process that joins with the
  * same id within session.timeout.ms gets the partitions back without a rebalance. */
 void lw_source_keep_place(struct lw_source *s);
-/* Say why `fatal` was called. lw_source_fenced() returns true if another member joined with our
- * member_id. lw_source_refused() returns true if a restart would fail in the same way. */
+/* The reason why the event `fatal` was called. lw_source_fenced() returns true if another member
+ * joined with our member_id. lw_source_refused() returns true if a restart would fail in the same
+ * way. */
 bool lw_source_fenced(const struct lw_source *s);
 bool lw_source_refused(const struct lw_source *s);
 /* Requests the commits of the group without waiting: those for the configured topics or, if `all`

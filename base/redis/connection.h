@@ -44,7 +44,7 @@ void lw_redis_close(struct lw_redis *c); /* ignores NULL */
 /* Returns true if a connection on which no request is unanswered can be used again: it has not
  * failed, and the server has not closed it meanwhile. */
 bool lw_redis_usable(const struct lw_redis *c);
-/* Sets the time limit for answers, which the next wait uses first. */
+/* Sets the time limit for answers, beginning with the next wait. */
 void lw_redis_set_answer_ms(struct lw_redis *c, int64_t answer_ms);
 
 /* Sends the appended commands, and returns the next reply, or NULL with c->err. The caller frees

@@ -41,7 +41,7 @@ static bool quoted(const char *error, char *out) {
  * queue/lua/parts/epoch.lua raises such errors. */
 static bool caught(const char *error, char *out) {
     const char *end = NULL, *at = error;
-    /* takes the last match, because the error's own text may contain " script: " too */
+    /* take the last match, because the error's own text may contain " script: " too */
     while ((at = strstr(at, " script: "))) end = at++;
     at = end;
     while (at && at > error && isupper((unsigned char)at[-1])) at--;

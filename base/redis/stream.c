@@ -22,8 +22,8 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    /* A peer that acknowledges nothing for this long counts as dead. On an idle connection, the
-     * keepalive probes above detect a dead peer after the same time. */
+    /* A peer that acknowledges nothing for this long counts as dead. On an idle connection,
+     * keepalive probes detect a dead peer after the same time. */
     UNACKNOWLEDGED_MS = 25000,
 };
 

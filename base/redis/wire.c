@@ -153,7 +153,7 @@ static void cut(struct lw_wire *w, const char *why) {
 void lw_wire_connect(struct lw_wire *w) {
     if (w->state == WAITING) return;
     int64_t now = lw_boot_ms();
-    /* if the last call of this function was long ago, the next attempt follows at once */
+    /* if lw_wire_connect() closed no connection lately, the next attempt follows at once */
     if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0;
     w->anew_ms = now;
     drop(w);

@@ -166,7 +166,8 @@ enum latchwork_code {
     LATCHWORK_E_NOT_OWNER = 3,
     /* the lease has ended by the clock of this machine, or max_hold_ms was reached */
     LATCHWORK_E_EXPIRED = 4,
-    LATCHWORK_E_UNKNOWN = 5,  /* the lock is gone, and an earlier answer was lost: see LOST above */
+    /* the lock is gone, and an earlier answer was lost: see "Results" at the top of this file */
+    LATCHWORK_E_UNKNOWN = 5,
     LATCHWORK_E_ARGUMENT = 6, /* the arguments of the call are wrong */
     LATCHWORK_E_FORK = 7,     /* the client belongs to the parent process */
     LATCHWORK_E_CLOSED = 8,   /* the client is being closed, or was interrupted */
@@ -338,7 +339,8 @@ enum latchwork_kind {
     /* A mutex that its owner may acquire again. Nested acquires return the same hold and are
      * counted, without a round trip. The lock becomes free after the same number of releases, and
      * is lost as a whole. The owner is the calling thread, or the number given to
-     * latchwork_lock_acquire_as(). Two lock objects never have the same owner. */
+     * latchwork_lock_acquire_as(). The same thread or number is a different owner for each lock
+     * object. */
     LATCHWORK_KIND_REENTRANT = 1,
     /* A mutex that waiters, in all processes, get in the order of their arrival. A waiter whose
      * process is dead is passed over: at once if its connection is closed, otherwise (if it is

@@ -38,8 +38,8 @@ local value, fence = token .. ':' .. text(fence_base), fence_base
 local some_paused = call('EXISTS', P .. 'paused') == 1
 local out, m = {}, 0
 
--- Decides who holds a lane whose lock exists or may exist: returns 'mine' if this call holds its
--- lock, 'taken', or 'bad' if the key of the lock has another type.
+-- Decides who holds a lane whose lock exists or may exist. Returns 'mine' if this call holds its
+-- lock, 'bad' if the key of the lock has another type, and otherwise 'taken'.
 local function whose_is(key, held)
     if type(held) == 'table' then return 'bad' end
     if not is_mine(held, token) then return 'taken' end
@@ -165,7 +165,8 @@ for i = 1, n_lanes do
             if whose == 'mine' then
                 out[m] = 'LW_GATED_RUN'
                 run(s, index)
-                stop = with_dedup -- the next message may be a duplicate
+                -- the next message may be a duplicate of this one, so this call leaves it undecided
+                stop = with_dedup
             elseif whose == 'bad' then
                 out[m] = 'LW_GATED_BAD'
                 stop = true
