@@ -6,7 +6,7 @@
  *     RELOADING=1  at SIGHUP; READY=1 follows when the last worker was replaced, or if the new
  *                  configuration has errors
  *     STOPPING=1   when the run is about to end; the message carries the time that the end may
- *                  take, so that the unit file need not repeat shutdown.grace_ms
+ *                  take, so that no unit file has to repeat shutdown.grace_ms
  *     STATUS=…     how many workers are ready, why the first worker that is not ready is not, and
  *                  how many messages are done
  *     WATCHDOG=1   at each tick at which the main loop of every running worker has turned since the

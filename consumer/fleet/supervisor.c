@@ -59,7 +59,8 @@ static void become_child(struct run *r, pid_t parent) {
     close(r->signals);
     lw_notify_close(&r->service.notify);
     /* The child closes its copy of the descriptor that claims the slot of static membership.
-     * Otherwise the slot would not become free if the supervisor dies and this child lives on. */
+     * Otherwise the slot would not become free if the supervisor dies and this child continues to
+     * run. */
     if (r->claim >= 0) close(r->claim);
     sigprocmask(SIG_SETMASK, &r->inherited, NULL);
 }

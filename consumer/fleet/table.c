@@ -163,8 +163,8 @@ static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
     accuse(s, w, false);
-    /* If another member has taken the worker's group.instance.id, the worker ends although nobody
-     * asked it to, and its end does not count as a failure. */
+    /* If another member has taken the worker's group.instance.id, the worker ends unasked, and its
+     * end does not count as a failure. */
     bool fenced = atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW;
     bool asked = fenced || (w->killed && atomic_load(&s->board->quick));
     if (!asked) {

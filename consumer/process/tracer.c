@@ -123,7 +123,7 @@ void lw_tracer_begin(struct lw_tracer *t, struct lw_job *job, const struct lw_wa
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* Returns how the message or attempt ends for the worker: a retry without attempts left is a dead
+/* Returns how the span says that the attempt has ended: a retry without attempts left is a dead
  * letter. */
 static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
     switch (job->outcome) {

@@ -152,7 +152,7 @@ static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisRepl
 
 /* Handles the reply to enter if this worker was in an epoch before, and the slot is now on another
  * node or the connection is new. If the data on the server has the id of the same epoch, the epoch
- * goes on; otherwise it is lost. */
+ * continues; otherwise it is lost. */
 static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (strcmp(sh->epoch.id, r->element[1]->str) != 0) {
         shard_lost(w, sh, "the node that has its slot now holds another");

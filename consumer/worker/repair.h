@@ -28,7 +28,8 @@ struct repair_item {
 struct repair { /* only repair.c changes this struct */
     struct repair_item item[REPAIR_BATCH];
     int n;
-    /* position of the repair after enter: index of the partition, and index in its `kept` */
+    /* position of the repair after enter: index of the partition, and index in its list of kept
+     * records */
     size_t part, at;
     /* `floors_sent` is true when the floors are written. `over` is true when everything is written,
      * so that gate and claim may be sent. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: the part of the worker that handles one Redis of the fleet, as this worker knows it, and
- * its phase.
+/* shard: the part of the worker that handles one shard, and the phases of its connection.
  *
  *     DOWN --connected--> HELLO --same life--> READY <-------------------.
  *                           '--new or none--> ENTERING --OK--> REPAIRING-'

@@ -34,7 +34,7 @@ struct watch { /* only watch.c changes this struct */
     size_t from;   /* counter that decides with which partition the next call begins */
 };
 
-/* Holds what this worker knows of a partition's states. */
+/* Holds what this worker has read of a partition's states. */
 struct part_watch { /* only watch.c changes this struct */
     /* array: for each shard, 1 if its floor and segments were read for this assignment */
     uint8_t *fresh;
