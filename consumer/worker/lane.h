@@ -45,7 +45,8 @@ struct lane {
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
-/* Lists the lane for gate if it may be gated. Called after each change of the lane. */
+/* Adds the lane to the list of lanes to gate, if it may be gated. Called after each change of the
+ * lane. */
 void lane_wake(struct lw_worker *w, struct lane *l);
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
 /* Removes the messages in front of the first one that needs gate, and returns that one, or NULL. */

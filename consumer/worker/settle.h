@@ -49,7 +49,7 @@ bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_open(struct shard *sh);
 /* Empties the list of holds that a settle reports, when a new pipeline begins. */
 void settle_begin(struct shard *sh);
-/* Lists a hold that has finished runs for a settle. */
+/* Adds a hold that has finished runs to the list of holds to settle. */
 void settle_list(struct shard *sh, struct hold *h);
 /* Takes a hold out of the list of holds to settle. Does nothing if it is not there. */
 void settle_unlist(struct shard *sh, struct hold *h);

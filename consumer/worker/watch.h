@@ -30,7 +30,7 @@ struct look_item {
 struct watch { /* only watch.c changes this struct */
     struct look_item item[LOOK_BATCH];
     int n;
-    int64_t at_ms; /* time at which the next round begins */
+    int64_t at_ms; /* time at which the next round of reading states begins */
     size_t from;   /* counter that decides with which partition the next call begins */
 };
 
