@@ -71,7 +71,7 @@ struct lw_source_events {
     /* Reports that the broker refused a commit's metadata as too large. Called before `committed`.
      * May be NULL. */
     void (*too_large)(void *ctx);
-    /* Reports that the process cannot continue and must end, and the reason. */
+    /* Reports why the process cannot continue. The process must then end. */
     void (*fatal)(void *ctx, const char *reason);
 };
 

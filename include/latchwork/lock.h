@@ -30,13 +30,13 @@
  * clock that keeps counting during suspend (CLOCK_BOOTTIME), so for the holder the lease never ends
  * later than for Redis. A program that is paused for longer than the TTL (by a debugger, swapping,
  * SIGSTOP, or a stalled virtual machine) can wake up without the lock and run some instructions
- * before it notices. No lock with a timeout can prevent that, but the fence makes it
- * harmless. The fence grows with every acquisition of a name, so a store that remembers the largest
- * fence it has seen, and refuses smaller ones, is safe even then. The fence is the larger of two
- * numbers, the last fence + 1 and Redis' time in microseconds, so it grows across expiry, release,
- * FLUSHALL and a failover to a replica that missed writes. (The counter of a name is kept for a
- * week after its last use. Fences stop growing only if Redis' clock goes back by more than that.)
- * See Martin Kleppmann, "How to do distributed locking", 2016.
+ * before it notices. No lock with a timeout can prevent that, but the fence makes it harmless. The
+ * fence grows with every acquisition of a name, so a store that remembers the largest fence it has
+ * seen, and refuses smaller ones, is safe even then. The fence is the larger of two numbers, the
+ * last fence + 1 and Redis' time in microseconds, so it grows across expiry, release, FLUSHALL and
+ * a failover to a replica that missed writes. (The counter of a name is kept for a week after its
+ * last use. Fences stop growing only if Redis' clock goes back by more than that.) See Martin
+ * Kleppmann, "How to do distributed locking", 2016.
  *
  * Results. Functions that talk to Redis return a latchwork_result, and fill in *error unless the
  * result is OK. `error` may be NULL.
