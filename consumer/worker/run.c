@@ -57,6 +57,7 @@ size_t runs_finished(struct lw_worker *w) {
     check_runs(&w->runs);
     size_t n = w->runs.finished_since;
     w->runs.finished_since = 0;
+    w->runs.last_finished = NULL;
     return n;
 }
 
@@ -208,7 +209,8 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
     if (!h->n_finished++) h->done_ms = now_ms(w);
     w->runs.in_flight--;
     struct run *next = r->next;
-    if (v != LW_DONE || !next) w->runs.finished_since++;
+    if (w->runs.last_finished != h || v != LW_DONE) w->runs.finished_since++;
+    w->runs.last_finished = h;
     if (v != LW_DONE) {
         h->failed = true;
         hold_cut(w, h);

@@ -49,10 +49,11 @@ struct run {
 
 struct runs {         /* only run.c changes this struct */
     size_t in_flight; /* number of runs that have started and are not finished */
-    /* number of runs that finished since the last turn and had no follower that took their place;
-     * the window depends on it */
+    /* Number of runs that finished since the last turn, to which the window adapts. Runs of one hold
+     * that finished one right after the other, as those of a batch do, count once. */
     size_t finished_since;
-    struct lw_job **start; /* jobs that are given to the handlers at the end of the present step */
+    const struct hold *last_finished; /* hold of the run that finished last; only compared */
+    struct lw_job **start;            /* jobs that the handlers get at the end of this step */
     size_t n_start, cap_start;
     size_t in_handler; /* number of runs that were given to the handlers and have not come back */
     /* list of runs that are held up because a suspect must run alone: the suspect, and the runs
@@ -75,8 +76,7 @@ struct runs {         /* only run.c changes this struct */
 void runs_open(struct lw_worker *w);
 /* Forgets the runs that are held up behind a suspect, so that they never start. */
 void runs_forget(struct lw_worker *w);
-/* Returns how many runs finished since the last call of this function, without those whose follower
- * took their place. */
+/* Returns how many runs finished since its last call. A batch of one hold counts once. */
 size_t runs_finished(struct lw_worker *w);
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 /* Starts a run. No earlier run of its hold may be running. */

@@ -24,6 +24,13 @@ SEEDS, LIMIT_S = (
     120,
 )  # SEEDS: seeds per mutant; LIMIT_S: seconds after which a mutant that hangs is ended
 M = {
+    'a key that has another message does not widen the window': [
+        (
+            'consumer/worker/run.c',
+            "if (w->runs.last_finished != h || v != LW_DONE)",
+            "if (v != LW_DONE || !next)",
+        )
+    ],
     'a record without a key is forgotten while it waits': [
         ('consumer/worker/grants.c', "        look_for_key(w, l, m);\n", "")
     ],
@@ -976,6 +983,7 @@ MODE = {
 # because random runs meet that situation too seldom, or because the mutant breaks no promise and
 # only costs more.
 TEST = {
+    'a key that has another message does not widen the window': 'tests/sim/sim_meta a_batch_of_many_keys_widens_the_window',
     'a record without a key is forgotten while it waits': 'tests/sim/sim_meta a_record_without_a_key_waits_in_redis',
     'keys that have moved are taken for absent': 'tests/lua/test_migrating',
     'the first epoch tells for all what is new': 'tests/lua/test_gate_lane',

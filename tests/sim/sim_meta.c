@@ -24,7 +24,7 @@ static struct scene {
     struct lw_worker *lw;
     struct lw_counts counts;
     bool connecting, frozen; /* frozen: no answer reaches this worker */
-    bool x_lingers, k_lingers, cut_next, cut;
+    bool x_lingers, k_lingers, all_linger, cut_next, cut;
     redisReply *reply[REPLIES];
     int n_reply;
     struct lw_job *job[JOBS];
@@ -212,7 +212,8 @@ static void finish_jobs(void) {
     memcpy(job, s.job, sizeof job);
     s.n_job = 0;
     for (int i = 0; i < n; i++)
-        if ((s.x_lingers && has_key(job[i], 'X')) || (s.k_lingers && has_key(job[i], 'K')))
+        if (s.all_linger || (s.x_lingers && has_key(job[i], 'X')) ||
+            (s.k_lingers && has_key(job[i], 'K')))
             s.job[s.n_job++] = job[i];
         else
             finish(job[i]);
@@ -887,6 +888,46 @@ static bool a_long_chain_leaves_the_window_as_it_is(void) {
     return built && widest == 8;
 }
 
+/* Ends the first job of each chain in its thread, which goes on with the next job, as a batch of
+ * different keys does. Reports all of them. */
+static void end_first_of_each(void) {
+    struct lw_job *ended[JOBS];
+    int n = 0, left = 0;
+    for (int i = 0; i < s.n_job; i++) {
+        ended[n] = s.job[i];
+        ended[n]->outcome = LW_DONE;
+        struct lw_job *next = lw_job_end(ended[n++]);
+        if (next) s.job[left++] = next;
+    }
+    s.n_job = left;
+    for (int i = 0; i < n; i++) lw_worker_finished(s.lw, ended[i]);
+}
+
+/* A batch handler ends one message each of the eight keys that the window allows, and every key has
+ * another message. The window must widen so that the next batch gets more keys. If it did not,
+ * batches would stay that small for as long as the keys have messages. */
+static bool a_batch_of_many_keys_widens_the_window(void) {
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"};
+    enum { NAMES = sizeof names / sizeof names[0] };
+    s.all_linger = true;
+    begin_worker("a-1");
+    assign(1);
+    rounds(QUARANTINE);
+    for (int i = 0; i < 3 * NAMES; i++) arrive_one(1, i, names[i % NAMES]);
+    rounds(20);
+    bool built = s.n_job == 8;
+    end_first_of_each();
+    rounds(1);
+    size_t window = s.lw->window;
+    if (!built || window < 16)
+        printf("the window is %zu after a batch of %s\n", window,
+               built ? "eight keys" : "another size, so the situation was not built");
+    s.all_linger = s.x_lingers = false;
+    rounds(20);
+    end_worker();
+    return built && window >= 16;
+}
+
 static long long count_of(const char *command_name, const char *key) {
     const char *words[] = {command_name, key};
     redisReply *r = store_call(s.store, 2, words, NULL);
@@ -941,6 +982,7 @@ static const struct {
     {"a_wipe_before_the_first_commit", a_wipe_before_the_first_commit},
     {"a_chain_that_was_cut_is_linked_again", a_chain_that_was_cut_is_linked_again},
     {"a_long_chain_leaves_the_window_as_it_is", a_long_chain_leaves_the_window_as_it_is},
+    {"a_batch_of_many_keys_widens_the_window", a_batch_of_many_keys_widens_the_window},
     {"a_record_without_a_key_waits_in_redis", a_record_without_a_key_waits_in_redis}};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
