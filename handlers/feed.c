@@ -18,12 +18,12 @@ enum { MARGIN_MIN_MS = 50 };
 struct lw_feed {
     struct lw_feed_setup set;
     int wake;
-    pthread_mutex_t lock; /* guards the fields below, except `mine` */
+    pthread_mutex_t lock; /* guards the fields below it, except `mine` */
     struct lw_job_queue waiting, ended;
     bool asleep;    /* the handler waits for `wake` */
     bool signalled; /* notify_fd was written since the last reap */
     enum lw_feed_stop stop;
-    /* jobs that ended and are not published yet; only the handler's thread uses it */
+    /* jobs that have ended and are not published yet; used only by the handler's thread */
     struct lw_job_queue mine;
 };
 

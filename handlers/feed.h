@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The feed: how a handler that serves many messages on one thread (`serve` of handlers/handler.h)
+/* The feed: how a handler that drives many messages on one thread (`serve` of handlers/handler.h)
  * gets its jobs and hands them back.
  *
  *     main thread   submit ──> queue ──> take          the handler's thread
  *                   reap   <── ended <── lw_feed_ended, then lw_feed_publish
  *
- * Both sides work in batches: a submit wakes the handler at most once, and only if it sleeps; a
- * publish wakes the main thread at most once until the next reap.
+ * Both sides work in batches. A submit wakes the handler only if the handler sleeps. A publish
+ * wakes the main thread at most once until the next reap.
  *
  * The handler's loop:
  *
  *     for (;;) {
  *         wait for its own descriptors, and for lw_feed_fd() if lw_feed_sleep() returned true
  *         lw_feed_awake()
- *         while there is room for lw_feed_first(): lw_feed_startable()? lw_feed_started() :
- *         lw_feed_give_back() for each answer: set the outcome, lw_feed_ended(); lw_job_end() names
- *         the follower to start lw_feed_publish() from time to time lw_feed_sweep() what still
- *         waits end if lw_feed_stopped(), and none of its jobs is in a handler
+ *         while there is room for lw_feed_first():
+ *             lw_feed_startable() ? lw_feed_started() : lw_feed_give_back()
+ *         for each answer:
+ *             set the outcome, lw_feed_ended()
+ *             lw_job_end() returns the follower to start
+ *         lw_feed_publish()
+ *         from time to time lw_feed_sweep() of the waiting jobs
+ *         break if lw_feed_stopped() and no job is in a handler
  *     }
  *
- * A job belongs to the handler's thread from take to publish, with all it points to. */
+ * Between take and publish, a job and everything it points to belong to the handler's thread. */
 #ifndef LW_HANDLERS_FEED_H
 #define LW_HANDLERS_FEED_H
 
@@ -31,75 +35,76 @@ struct lw_job_queue;
 
 enum {
     LW_FEED_LOOK_MS = 20, /* time between a handler's checks of leases and timeouts */
-    /* when a chain of followers has run for this long, jobs that wait go first */
+    /* when a chain of followers has run for this long, waiting jobs run before its next follower */
     LW_FEED_CHAIN_MS = 20,
 };
 
 struct lw_feed_setup {
-    int64_t timeout_ms; /* handler.timeout_ms; 0: the job's own give_up_ms stays as it is */
-    int notify_fd;      /* an eventfd, written when jobs have ended; -1: none */
-    /* Called on the handler's thread when a job starts and when it has ended. May be NULL. */
+    int64_t timeout_ms; /* handler.timeout_ms; 0: do not change a job's give_up_ms */
+    int notify_fd;      /* eventfd that is written when jobs have ended; -1: none */
+    /* Called on the handler's thread when a job starts and when it has ended. Either may be
+     * NULL. */
     void (*started)(void *ctx, const struct lw_job *job);
     void (*ended)(void *ctx, const struct lw_job *job);
     void *ctx;
-    /* where the http handler counts (handlers/http/counts.h); NULL: nowhere */
+    /* counts of the http handler (handlers/http/counts.h); NULL: not counted */
     struct lw_http_counts *http;
 };
 
 enum lw_feed_stop {
     LW_FEED_GOES_ON,
-    LW_FEED_LAST, /* stop after the jobs that were submitted before */
-    LW_FEED_DROP, /* jobs that have not started do not run, and belong to the submitter again */
+    LW_FEED_LAST, /* stop after the jobs submitted so far */
+    LW_FEED_DROP, /* stop now; jobs that have not started belong to the submitter again */
 };
 
 struct lw_feed *lw_feed_open(const struct lw_feed_setup *setup, struct lw_err *err);
 void lw_feed_close(struct lw_feed *f);
 
-/* The main thread calls the next three functions. `then` of a submitted job is NULL or the first of
- * a chain of followers. */
+/* The main thread calls the next three functions. `then` of a submitted job is NULL or the first
+ * follower of a chain. */
 void lw_feed_submit(struct lw_feed *f, struct lw_job **jobs, size_t n);
-/* Takes up to `max` ended jobs, in the order in which they ended. Returns how many; if that is max,
- * call it again. */
+/* Takes up to `max` ended jobs, in the order in which they ended. Returns the number of jobs. If it
+ * is `max`, more may be left, and the caller must call again. */
 size_t lw_feed_reap(struct lw_feed *f, struct lw_job **out, size_t max);
 void lw_feed_stop(struct lw_feed *f, enum lw_feed_stop how);
 
 /* The handler's thread calls the functions below. */
 int lw_feed_fd(const struct lw_feed *f);
-/* returns where the http handler counts, or NULL */
+/* Returns the counts of the http handler, or NULL. */
 struct lw_http_counts *lw_feed_http(const struct lw_feed *f);
-/* Announces that the handler is about to wait. Returns false if jobs wait; the handler must then
- * take them instead of waiting. A handler that has no room for more jobs does not call this
- * function, and is not woken for them. */
+/* Announces that the handler is about to sleep. Returns false if jobs wait; the handler must then
+ * take the jobs instead of sleeping. A handler that has no room for more jobs does not call this
+ * function, and new jobs do not wake it. */
 bool lw_feed_sleep(struct lw_feed *f);
-/* must be called after waiting; `readable`: lw_feed_fd() is readable */
+/* Must be called after sleeping. `readable` says whether lw_feed_fd() is readable. */
 void lw_feed_awake(struct lw_feed *f, bool readable);
 /* Takes all waiting jobs, oldest first, linked by `next`. */
 struct lw_job *lw_feed_take(struct lw_feed *f);
 enum lw_feed_stop lw_feed_stopped(struct lw_feed *f);
-/* Returns the job that has waited longest, without removing it; NULL if there is none. When the
- * handler's queue `line`, which belongs to its thread, is empty, this function takes all waiting
- * jobs into it. */
+/* Returns the job that has waited longest, without removing it from `line`; NULL if no job waits.
+ * `line` is the handler's own queue. If it is empty, this function first moves all waiting jobs of
+ * the feed into it. */
 struct lw_job *lw_feed_first(struct lw_feed *f, struct lw_job_queue *line);
-/* Returns how long before the end of a lease a handler must be done with a job, so that nothing of
- * it goes on after the lease. */
+/* Returns how long before the end of a lease a handler must be done with a job, so that the handler
+ * does nothing for the job after the lease has ended. */
 int64_t lw_feed_margin_ms(int64_t ttl_ms);
 /* Returns the time by which the job must be over: margin_ms before its lease ends. Each renewal of
- * the lease makes this time later. */
+ * the lease moves this time. */
 int64_t lw_feed_lease_end(const struct lw_job *job, int64_t margin_ms);
-/* Returns true if a job may start, because more than margin_ms is left of its lease. Otherwise the
- * caller must give the job back. */
+/* Returns true if the job may start, because more than margin_ms of its lease is left. Otherwise
+ * the caller must give the job back. */
 bool lw_feed_startable(struct lw_job *job, int64_t now_ms, int64_t margin_ms);
-/* Ends a job that does not start, with LW_BACK, so that no attempt is counted. Closes the job,
- * unless lw_job_gather() has closed it. */
+/* Ends a job that does not start with the outcome LW_BACK, so that no attempt is counted. Also
+ * closes the job as lw_job_end() does, unless lw_job_gather() has closed it. */
 void lw_feed_give_back(struct lw_feed *f, struct lw_job *job);
-/* Gives back those jobs of a queue that can no longer start; every job if `all` is true. */
+/* Gives back the jobs of a queue that can no longer start, or every job if `all` is true. */
 void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms, int64_t margin_ms,
                    bool all);
 void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms);
-/* Collects a job that has its outcome and was closed by lw_job_end(). took_us is its time in the
- * handler. */
+/* Collects a job whose outcome is set and which lw_job_end() has closed. took_us is the time that
+ * the job spent in the handler. */
 void lw_feed_ended(struct lw_feed *f, struct lw_job *job, int64_t took_us);
-void lw_feed_publish(struct lw_feed *f); /* hands what was collected to the main thread */
+void lw_feed_publish(struct lw_feed *f); /* hands all collected jobs to the main thread */
 
 /* Runs one job to its end on the calling thread. */
 int lw_feed_run_one(const struct lw_handler_type *t, struct lw_handler *h, struct lw_job *job,

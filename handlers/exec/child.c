@@ -18,7 +18,7 @@
 enum { EXEC_WAIT_MS = 10000, KILL_WAIT_MS = 5000, FIRST_FREE = 5 };
 
 struct pipes {
-    /* `failed` carries errno if exec failed, and closes if it succeeded */
+    /* `failed` carries errno if exec failed; it closes without a byte if exec succeeded */
     int in[2], out[2], err[2], side[2], failed[2];
 };
 
@@ -27,7 +27,7 @@ static void close_fd(int *fd) {
     *fd = -1;
 }
 
-/* Opens a pipe whose descriptors lie above those that the child is going to replace. */
+/* Opens a pipe whose descriptors lie above 0 to 4, which the child replaces before its exec. */
 static int open_pipe(int p[2]) {
     int q[2];
     p[0] = p[1] = -1;
@@ -57,8 +57,8 @@ static int open_pipes(struct pipes *p) {
     return 0;
 }
 
-/* Runs in the child, between fork and exec of a process with threads: only system calls are
- * allowed. */
+/* Runs in the child between fork and exec. The parent has several threads, so the child may call
+ * only async-signal-safe functions. */
 static _Noreturn void become(const struct pipes *p, char *const *argv, char *const *envp,
                              _Atomic pid_t *listed) {
     setpgid(0, 0);
@@ -132,8 +132,8 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _At
         close_pipes(&p);
         return -1;
     }
-    /* parent and child both do this, because either may come first; the parent's call fails
-     * harmlessly after the exec */
+    /* Parent and child both put the child into its group, because either may run first. The
+     * parent's call fails harmlessly if the child has already called exec. */
     setpgid(pid, pid);
     c->pid = pid;
     close_fd(&p.failed[1]);
@@ -190,7 +190,8 @@ static bool lives_in(const char *pid, pid_t group) {
     ssize_t n = read(fd, line, sizeof line - 1);
     close(fd);
     line[n > 0 ? n : 0] = '\0';
-    /* the name ends at the last ')', since the name may itself contain any character */
+    /* The program's name may contain any character, also ')', so it ends at the last ')' of the
+     * line. */
     const char *after = strrchr(line, ')');
     char state;
     int parent, its_group;
@@ -208,8 +209,8 @@ static bool any_lives_in(pid_t group) {
     return any;
 }
 
-/* Waits until the group is gone. Killed grandchildren belong to init, which in a container may
- * never reap them, so zombies count as gone. */
+/* Waits until no live process is left in the group. Zombies do not count: killed grandchildren
+ * become children of init, and some containers have an init that never reaps them. */
 static void wait_group_gone(pid_t group) {
     int64_t until = lw_boot_ms() + LW_CHILD_GONE_MS;
     for (int tries = 0; kill(-group, 0) == 0 && lw_boot_ms() < until; tries++) {
@@ -224,12 +225,12 @@ void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size)
     if (!wait_ended(c, until_ms, text, size)) {
         if (text) snprintf(text, size, "was killed");
         kill(-c->pid, SIGKILL);
-        kill(c->pid, SIGKILL); /* also kills a child that has not made its own group yet */
+        kill(c->pid, SIGKILL); /* in case the child has no group yet */
         if (!wait_ended(c, lw_boot_ms() + KILL_WAIT_MS, NULL, 0))
             lw_error("exec: process %d does not die of SIGKILL", (int)c->pid);
     }
-    /* the leader is still a zombie, so the group's number is still ours: kill what it left
-     * behind */
+    /* Kill what the leader left behind. The leader is not reaped yet, so the system cannot have
+     * given the group's number to another process. */
     kill(-c->pid, SIGKILL);
     atomic_store(c->listed, 0);
     while (waitpid(c->pid, NULL, WNOHANG) < 0 && errno == EINTR) {}

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec: a handler in any language. It runs in long-lived processes. Each process gets a line per
- * request, writes a line per answer, and may have many requests at a time.
+/* exec: a handler in any language, which runs in long-lived processes. A process reads one line per
+ * request, writes one line per answer, and may have many requests at a time.
  *
- *     loop.c    the one thread that drives the processes: who gets which message, leases and
- *               timeouts
- *     proc.c    one process: its start, its end, its requests
- *     hear.c    what a process says
- *     fate.c    what becomes of the messages of a process that ends, and whose fault its end is
- *     suspects.c, trouble.c    which message kills processes; whether the command works at all
- *     line.c    the lines themselves
- *     child.c, warden.c, stderr_log.c    processes of the system, their death, their stderr
+ *     loop.c         the one thread that drives the processes: which process gets which message,
+ *                    and when leases and timeouts end
+ *     proc.c         one process: its start, its end, its requests
+ *     hear.c         reads what a process writes
+ *     fate.c         what becomes of the messages of a process that ends, and what is at fault
+ *     suspects.c     which message kills processes
+ *     trouble.c      whether the command works
+ *     line.c         the format of the lines
+ *     child.c        starts and kills processes of the system
+ *     warden.c       kills the processes of a worker that has died
+ *     stderr_log.c   copies the stderr of processes to the log
  *
- * A process that is no longer trusted is ended with its whole group before its messages are given
- * back. It is replaced when there are messages for a new one. */
+ * A process that breaks the protocol, or whose time is up, is killed with its whole group before
+ * its messages are given back. A new process is started when there are messages for it. */
 #include "handlers/exec/private.h"
 #include "handlers/feed.h"
 #include "handlers/section.h"
@@ -77,8 +80,8 @@ static char **copy_environment(void) {
 
 /* --- opening and closing ---------------------------------------------------------------------- */
 
-/* Ignores SIGPIPE, so that a subprocess that closed its stdin causes an EPIPE and does not end the
- * worker. A SIGPIPE handler that the program installed stays in place. */
+/* Ignores SIGPIPE. Then a write to a subprocess that has closed its stdin returns EPIPE and does
+ * not end the worker. A SIGPIPE handler that the program has installed stays in place. */
 static void survive_sigpipe(void) {
     struct sigaction now;
     if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
@@ -155,7 +158,7 @@ static int start(struct lw_handler *h, int most, struct lw_err *err) {
     return 0;
 }
 
-/* Closes the input of all processes, so that they end side by side within one CLOSE_MS. */
+/* Closes the stdin of all processes first, so that they end in parallel within one CLOSE_MS. */
 static void say_goodbye(struct lw_handler *h) {
     for (int i = 0; i < h->n_procs; i++) {
         struct lw_child *c = &h->procs[i].child;

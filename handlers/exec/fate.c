@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fate: what becomes of the messages of a process that ends.
  *
- *     whose fault                                       that message         the others of the
- *         process
- *     the command's: no process has answered lately     back                 back; the handler
- *         pauses
- *     a message's: its answer is malformed or not
+ *     what is at fault                                this message   other messages of the process
+ *     the command: no process has answered lately     back           back; the handler pauses
+ *     a message: its answer is malformed or not
  *       complete, it has timed out, or the process
- *       had read only this one                          retry                back
- *     no message's: the process has answered, and
- *       had read none of those that it still had        -                    back
- *     unknown                                           -                    back, and suspects
- *         (suspects.h)
- *     a lease ended                                     back                 back
+ *       had read only this message                    retry          back
+ *     no message: the process has answered, and it
+ *       had read none of its unanswered messages      -              back
+ *     unknown                                         -              back, as suspects (suspects.h)
+ *     nothing: a lease has ended                      back           back
  *
  * "back" counts no attempt. A message whose lease was lost is given back in any case. */
 #include "handlers/exec/private.h"
@@ -25,7 +22,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* time that a process gets to end by itself after it closed the pipe of its answers */
+/* maximum wait for a process to end after it has closed the pipe of its answers */
 enum { LAST_WORDS_MS = 200 };
 
 /* --- the end of a message --------------------------------------------------------------------- */
@@ -80,7 +77,8 @@ void exec_time_over(struct request *r) {
     proc_end(p, 0);
 }
 
-/* Returns when to kill a process that does not end by itself: before any of its leases ends. */
+/* Returns when to kill a process that does not end in time. The result is never later than the end
+ * of a lease that the process needs. */
 static int64_t end_by(const struct proc *p) {
     int64_t until = p->h->now_ms + LAST_WORDS_MS;
     for (const struct request *r = p->first; r; r = r->next) {
@@ -105,9 +103,10 @@ void exec_died(struct proc *p) {
 
 static bool was_read(const struct request *r) { return r->place < r->p->has_read; }
 
-/* Counts the messages that may be at fault: those that the process has read. If it has read none,
- * its end has nothing to do with them, unless it never answered: a command that breaks the protocol
- * from the start must not get the same messages for ever. */
+/* Counts the messages that may have ended the process: the ones that it had read. If it had read
+ * none, no message is at fault. The exception is a process that has never answered: all its
+ * messages count, because a command that breaks the protocol from the start would otherwise get the
+ * same messages again for ever. */
 static int company(struct proc *p) {
     int n = 0;
     for (const struct request *r = p->first; r; r = r->next) n += was_read(r) ? r->upto - r->at : 0;
@@ -125,8 +124,8 @@ static void decide(struct request *r, int n) {
     char late[64];
     snprintf(late, sizeof late, "timed out after %" PRId64 " ms", p->h->timeout_ms);
     bool at_fault = r == p->blamed || (!p->blamed && n == 1 && was_read(r));
-    /* `beside` is true if the process was ended for its time, but not because this request timed
-     * out: another request did, or a lease was about to end */
+    /* `beside` is true if the process was ended because of another request's timeout or because a
+     * lease was about to end */
     bool cancelled = r->grace_ms && !r->late, beside = p->why == END_TIME && !r->late;
     if (p->innocent || cancelled || beside)
         answer(r, LW_BACK, "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hear: reads what processes write. A line answers messages or says hello; anything else ends the
- * process. */
+/* hear: reads what processes write. Each line must be answers to messages or a hello. A process
+ * that writes anything else is ended. */
 #include "handlers/exec/private.h"
 
 #include "base/log.h"
@@ -35,9 +35,10 @@ static void copy_reason(struct lw_job *job, struct lw_bytes reason) {
     lw_reason_copy(job->reason, text[0] ? text : usual[job->outcome]);
 }
 
-/* Takes one answer. Its message is charged with the time since the last answer, divided by `left`:
- * the number of answers in the line that are not taken yet, with this one. Returns false if the
- * message is not done; the request is then over, and later answers in its line do not count. */
+/* Takes one answer from a line. `left` is the number of answers in the line that are not taken yet,
+ * including this answer. The message is charged with the time since the last answer, divided by
+ * `left`. Returns false if the message is not done: its request is then over, and later answers in
+ * the line do not count. */
 static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_t left) {
     struct lw_handler *h = r->p->h;
     struct lw_job *job = r->jobs[r->at];
@@ -49,7 +50,7 @@ static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_
     job->outcome = a->outcome;
     copy_reason(job, a->reason);
     if (r->grace_ms && a->outcome != LW_DONE) {
-        /* "done" counts even after a cancellation, because the effect has happened */
+        /* "done" counts even after a cancellation, because the handler's effect has happened */
         job->outcome = r->late ? LW_RETRY : LW_BACK;
         job->reason[0] = '\0';
         if (r->late)
@@ -82,8 +83,8 @@ static void take_answers(struct proc *p, const struct lw_exec_said *said) {
 
 /* --- hello ------------------------------------------------------------------------------------ */
 
-/* Takes the hello of a process: from now on it answers on its descriptor 4, and its stdout goes to
- * the log. */
+/* Takes the hello of a process. From then on the process answers on its descriptor 4, and its
+ * stdout goes to the log. */
 static void greet(struct proc *p, int version) {
     char text[96], label[64];
     if (version != VERSION) {
@@ -135,8 +136,8 @@ static void take_line(struct proc *p, enum channel_kind from, struct lw_bytes li
         take_answers(p, &h->heard);
 }
 
-/* Takes the whole lines in `text`, whose first `scanned` bytes contain no newline. Returns how many
- * bytes were taken. */
+/* Takes the complete lines of `text`. The first `scanned` bytes are known to contain no newline.
+ * Returns how many bytes were taken. */
 static size_t take_lines(struct proc *p, enum channel_kind from, struct lw_bytes text,
                          size_t scanned) {
     size_t at = 0;
@@ -163,7 +164,8 @@ static void keep(struct said *s, struct lw_bytes rest) {
 static void take_bytes(struct proc *p, enum channel_kind from, struct lw_bytes chunk) {
     struct said *s = from == CH_SIDE ? &p->side : &p->said;
     if (!s->text.n) {
-        /* usually no unfinished line is left from before, so lines are read in place */
+        /* Lines are read in place, without a copy, unless an incomplete line was left by the last
+         * read. */
         size_t used = take_lines(p, from, chunk, 0);
         if (used < chunk.n) lw_buf_add(&s->text, chunk.p + used, chunk.n - used);
         s->scanned = s->text.n;
@@ -182,8 +184,8 @@ static enum heard hear(struct proc *p, enum channel_kind from) {
     return n < 0 && (errno == EAGAIN || errno == EINTR) ? HEARD_NOTHING : HEARD_END;
 }
 
-/* A hello on descriptor 4 must be read before anything that was written to stdout later. A process
- * that has answered on stdout never says hello. */
+/* Reads descriptor 4 before stdout, so that a hello is seen before anything that the process wrote
+ * to stdout after it. Once a process has answered on stdout, no hello can come. */
 enum heard exec_hear(struct proc *p, enum channel_kind from) {
     bool may_greet = from == CH_STDOUT && !p->hello && !p->answered;
     if (may_greet && hear(p, CH_SIDE) == HEARD_SOME) return HEARD_SOME;

@@ -31,8 +31,9 @@ static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
         lw_json_base64(out, v);
 }
 
-/* Appends a header's name or value. Bytes that are not UTF-8 become the object {"base64":"…"}: a
- * header is a pair without member names, so no name can get the suffix "_base64". */
+/* Appends the name or value of a header. If it is not UTF-8, appends the object {"base64":"…"}
+ * instead: headers are written as pairs without member names, so the suffix "_base64" has no
+ * place. */
 static void add_header_part(struct lw_buf *out, struct lw_bytes v) {
     if (!v.p) {
         ADD(out, "null");
@@ -103,7 +104,7 @@ void lw_exec_cancel(struct lw_buf *out, const struct lw_job *job) {
 
 /* --- answers: the usual forms, without building a document ------------------------------------ */
 
-/* A position in a line, and the line's end. */
+/* Position in a line, and the end of the line. */
 struct scan {
     const char *p, *end;
 };
@@ -119,8 +120,8 @@ static bool take(struct scan *s, char c) {
     return true;
 }
 
-/* Takes a string of printable ASCII without escapes. Returns false at any other value, which needs
- * the JSON parser. */
+/* Reads a string of printable ASCII without escapes. Returns false for any other value, which the
+ * caller must give to the JSON parser. */
 static bool take_text(struct scan *s, struct lw_bytes *out) {
     if (!take(s, '"')) return false;
     const char *from = s->p;
@@ -139,7 +140,8 @@ static bool outcome_of(struct lw_bytes word, enum lw_outcome *outcome) {
     return false;
 }
 
-/* Takes {"id":"…","outcome":"…","reason":"…"}, in any order; `reason` may be missing. */
+/* Reads {"id":"…","outcome":"…","reason":"…"}, with its members in any order; `reason` is
+ * optional. */
 static bool take_answer(struct scan *s, struct lw_exec_answer *a) {
     *a = (struct lw_exec_answer){0};
     bool has_outcome = false;

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop: one thread that drives all processes of this worker.
+/* The loop: one thread that drives all handler processes of this worker. A turn of the loop:
  *
- *     wait → answers, ends of processes → give jobs to processes with room → look at leases and
- *         times → write → publish
+ *     wait for events
+ *     read answers, and take note of processes that have ended
+ *     give jobs to processes with room
+ *     check leases and timeouts
+ *     write to the processes
+ *     publish the ended jobs
  *
- * Each turn writes to each process at most once, and publishes all jobs that ended in it at
- * once. */
+ * Each turn writes to a process at most once, and publishes all jobs that ended in the turn
+ * together. */
 #include "handlers/exec/private.h"
 
 #include "base/clock.h"
@@ -19,7 +23,7 @@
 
 enum {
     EVENTS = 64,
-    /* maximum number of unsent bytes with which a process still gets requests */
+    /* a process with more unsent bytes than this gets no further requests */
     UNSENT_MAX = 1 << 18,
 };
 
@@ -27,7 +31,8 @@ static void look_by(struct lw_handler *h, int64_t ms) { h->look_ms = lw_earlier(
 
 /* --- jobs in line ----------------------------------------------------------------------------- */
 
-/* Returns true if the job may still start. Otherwise the caller must give it back. */
+/* Returns true if enough of the job's lease is left to start the job. Otherwise the caller must
+ * give the job back. */
 static bool startable(const struct lw_handler *h, struct lw_job *job) {
     return lw_feed_startable(job, h->now_ms, h->margin_ms);
 }
@@ -41,8 +46,8 @@ static void has_to_send(struct proc *p) {
     p->h->dirty = p;
 }
 
-/* Returns how many messages, from jobs[at] on, go into one line. A suspect never stands behind
- * another message in a line, because few messages may be in a process together with a suspect. */
+/* Returns how many messages, from jobs[at] on, go into one line. A suspect is always the first
+ * message of its line, because a process with a suspect may have only a few messages. */
 static int count_together(const struct request *r, int limit) {
     const struct suspects *s = &r->p->h->suspects;
     int n = 1, most = limit - r->p->n_messages;
@@ -59,7 +64,8 @@ static void begin_message(struct request *r) {
     look_by(h, lw_earlier(lw_feed_lease_end(job, h->margin_ms), job->give_up_ms));
 }
 
-/* Sends a line with the message at jobs[at] and those behind it that may stand in the same line. */
+/* Sends a line with the message at jobs[at] and the messages after it that may go into the same
+ * line. */
 static void send_request(struct request *r) {
     struct proc *p = r->p;
     int limit = suspects_limit(&p->h->suspects, r->jobs[r->at]->identity);
@@ -76,7 +82,8 @@ static void send_request(struct request *r) {
     begin_message(r);
 }
 
-/* Checks an idle process, so that no new message is blamed for what the process did before. */
+/* Checks that an idle process still runs and has written nothing, so that no new message is blamed
+ * for an earlier fault of the process. */
 static bool is_sound(struct proc *p) {
     if (p->n_requests || !p->sent) return true;
     enum heard heard = exec_hear_all(p);
@@ -93,8 +100,9 @@ static void begin(struct proc *p, struct lw_job *job, int64_t chain_ms) {
     } else if (!is_sound(p)) {
         lw_jobs_push_front(&h->line, job);
     } else {
-        /* Before the first request, keep the last line of stderr: what the process wrote at its
-         * start may tell why it ends. */
+        /* Forget the last line of stderr, so that later trouble is not explained by an old line.
+         * Before the first request the line stays, because it may say why the process cannot
+         * start. */
         if (!p->n_requests && p->sent) lw_last_words_clear(p->words);
         struct request *r = request_new(p, job);
         r->chain_ms = chain_ms;
@@ -111,8 +119,8 @@ static bool takes(const struct proc *p, int limit) {
     return p == p->h->reserved && p->n_messages < (limit < p->limit ? limit : p->limit);
 }
 
-/* Appends the follower to the list of followers. The follower starts when all answers that were
- * read have been taken. */
+/* Appends the job to the list of followers. It starts after all answers of this turn have been
+ * taken. */
 static void follow(struct request *r, struct lw_job *job) {
     struct lw_handler *h = r->p->h;
     request_leave(r);
@@ -121,8 +129,8 @@ static void follow(struct request *r, struct lw_job *job) {
     h->followers_end = &r->next;
 }
 
-/* Starts each follower in the process of the job before it, unless other jobs have waited for
- * long. */
+/* Starts each follower in the process that ran the job before it. A follower goes to the end of the
+ * queue instead if its chain has run for LW_FEED_CHAIN_MS and other jobs wait. */
 static void start_followers(struct lw_handler *h) {
     struct request *all = h->followers;
     h->followers = NULL;
@@ -142,8 +150,8 @@ static void start_followers(struct lw_handler *h) {
     }
 }
 
-/* Sends the remaining messages of the request, which were not in the line that has just been
- * answered. */
+/* Sends the remaining messages of a request after the last line with messages of the request has
+ * been answered. */
 static void send_rest(struct request *r) {
     struct lw_job *job = r->jobs[r->at];
     struct lw_handler *h = r->p->h;
@@ -183,7 +191,7 @@ static struct proc *least_loaded(struct lw_handler *h, int limit) {
     return best;
 }
 
-/* Chooses the process that takes only suspects as long as suspects wait: the one with the fewest
+/* Reserves a process for suspects as long as suspects wait, preferably the process with the fewest
  * messages. */
 static void reserve(struct lw_handler *h) {
     if (h->reserved && h->reserved->state == PROC_UP) return;
@@ -220,8 +228,8 @@ static void start_jobs(struct lw_handler *h) {
     }
 }
 
-/* Starts processes. While the command has failed and no process has answered since, only one is
- * started. */
+/* Starts processes. After the command has failed, only one process is started until a process
+ * answers. */
 static void start_processes(struct lw_handler *h) {
     bool trial = atomic_load(&h->trouble.unable), any = false;
     for (int i = 0; i < h->n_used; i++) any |= h->procs[i].state != PROC_NONE;
@@ -257,9 +265,9 @@ static void tell_cancelled(struct request *r, bool late) {
     r->late = late;
 }
 
-/* Checks the lease and the timeout of a request. Returns false if its process had to be ended. If
- * the process has other requests too, it is first asked to stop a message that has timed out, and
- * is killed only if the message goes on. */
+/* Checks the lease and the timeout of a request. Returns false if the process had to be ended. If a
+ * message times out while the process has other requests, the process is first asked to cancel the
+ * message, and is killed only if it does not answer in time. */
 static bool look_at_request(struct request *r) {
     struct lw_handler *h = r->p->h;
     const struct lw_job *job = r->jobs[r->at];
@@ -280,7 +288,8 @@ static bool look_at_request(struct request *r) {
 
 static void look_at(struct proc *p) {
     if (p->state != PROC_UP || !p->n_requests) return;
-    /* the exit is checked here, too, because a grandchild may hold stdout open */
+    /* The end of stdout is not enough to notice the process's exit, because a grandchild may hold
+     * stdout open. */
     bool ended = lw_child_ended(&p->child, NULL, 0);
     if (ended && (exec_hear_all(p), p->state == PROC_UP)) exec_died(p);
     for (struct request *r = p->first; r && p->state == PROC_UP && look_at_request(r);
@@ -311,8 +320,8 @@ int exec_watch(struct proc *p) {
                : 0;
 }
 
-/* Adds the stdin of a process to the epoll set, which reports when it takes more bytes. Removes the
- * stdin if `wanted` is false. */
+/* Adds the stdin of a process to the epoll set, to be woken when the pipe has room again. Removes
+ * stdin from the set if `wanted` is false. */
 static void poll_stdin(struct proc *p, bool wanted) {
     if (wanted == p->polled || p->child.in < 0) return;
     if (wanted)
@@ -353,7 +362,7 @@ static void on_stdout(struct proc *p) {
 static void on_side(struct proc *p) {
     if (exec_hear(p, CH_SIDE) != HEARD_END) return;
     if (p->hello) exec_died(p);
-    /* a process that closes its descriptor 4 answers on stdout */
+    /* a process that closes its descriptor 4 before a hello answers on stdout */
     else
         epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.side, NULL);
 }
@@ -438,6 +447,6 @@ void exec_serve(struct lw_handler *h, struct lw_feed *feed) {
     do turn(h);
     while (!is_over(h));
     epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);
-    clear(h); /* jobs that have not started belong to the submitter again */
+    clear(h); /* jobs not started are the submitter's again */
     h->feed = NULL;
 }

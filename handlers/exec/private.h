@@ -15,8 +15,8 @@ struct lw_feed;
 
 struct lw_handler {
     char **argv, **envp;
-    /* how long before the end of a lease a process group must be killed, to be gone when the lease
-     * ends */
+    /* how long before the end of a lease a process group must be killed, so that it is gone when
+     * the lease ends */
     int64_t margin_ms;
     int64_t timeout_ms;
     int in_flight, batch; /* maximum number of requests per process, and of messages per request */
@@ -25,60 +25,65 @@ struct lw_handler {
     struct trouble trouble;
     struct suspects suspects;
     struct proc *procs;
-    /* n_procs: number of processes; only the first n_used of them may be started */
+    /* n_procs is the number of processes; only the first n_used of them may be started */
     int n_procs, n_used;
 
-    /* The fields below belong to the thread of serve(). */
-    /* an epoll set, and an eventfd written when a process has started or ended */
+    /* The fields below belong to the thread that runs serve(). */
+    /* `epoll` is an epoll set; `errands` is an eventfd that is written when a process has started
+     * or ended */
     int epoll, errands;
     struct channel ch_feed, ch_errands;
     struct lw_feed *feed;
     struct lw_job_queue line; /* jobs that wait for a process */
     /* suspects that wait for a process with few messages */
     struct lw_job_queue apart;
-    /* requests whose jobs[0] is a follower, to be sent to the same process if it has room */
+    /* requests whose jobs[0] is a follower, which is sent to the same process if that process has
+     * room */
     struct request *followers, **followers_end;
-    /* the process that takes only suspects; NULL: none */
+    /* the process that at present takes only suspects; NULL: none */
     struct proc *reserved;
-    /* list of the processes that have something to send */
+    /* list of the processes for which unsent bytes exist */
     struct proc *dirty;
     struct request *free;
     struct lw_exec_said heard;
-    int held;               /* number of messages that processes have now */
-    int64_t now_us, now_ms; /* boot clock; time of this turn of the loop */
-    int64_t look_ms;        /* boot clock; when leases and timeouts are checked next */
-    /* boot clock; when `line` and `apart` were last searched for jobs that can no longer start */
+    int held;               /* number of messages in processes */
+    int64_t now_us, now_ms; /* time of this turn of the loop; boot clock */
+    int64_t look_ms;        /* next check of leases and timeouts; boot clock */
+    /* time when `line` and `apart` were last searched for jobs that can no longer start; boot
+     * clock */
     int64_t sweep_ms;
-    char *chunk; /* buffer for what is read from a process */
+    char *chunk; /* buffer for reading from processes */
 };
 
 enum { CANCEL_GRACE_MS = 500, EXEC_CHUNK = 1 << 16 };
 
-/* The next functions are in loop.c, which is the thread of serve(). */
+/* The next functions are defined in loop.c, the event loop of serve(). */
 void exec_serve(struct lw_handler *h, struct lw_feed *feed);
-/* puts the descriptors of a process that has started into the epoll set */
+/* Puts the descriptors of a process that has started into the epoll set. */
 int exec_watch(struct proc *p);
-/* Goes on with the next message of the request, or with the follower, after the message at jobs[at]
- * is done. */
+/* After the message at jobs[at] is done: continues with the follower if there is one, otherwise
+ * with the next message of the request. */
 void exec_go_on(struct request *r, struct lw_job *follower);
 
-/* The next functions are in hear.c, which reads what processes write. */
+/* The next functions are defined in hear.c, which reads what processes write. */
 enum heard { HEARD_NOTHING, HEARD_SOME, HEARD_END };
 enum heard exec_hear(struct proc *p, enum channel_kind from);
-/* reads the pipe on which the process answers until it is empty */
+/* Reads the pipe on which the process answers until the pipe is empty. */
 enum heard exec_hear_all(struct proc *p);
 
-/* The next functions are in fate.c, which decides what becomes of the messages of a process that
- * ends. */
-/* kills a process that broke the protocol */
+/* The next functions are defined in fate.c, which decides what becomes of the messages of a process
+ * that ends. */
+/* Kills a process that broke the protocol. */
 void exec_wrong(struct proc *p, struct request *blamed, const char *reason);
-/* notes how a process died, or that it closed its pipe of answers; ends what is left of it */
+/* Takes note that a process has died or has closed the pipe of its answers, and ends what is left
+ * of its group. */
 void exec_died(struct proc *p);
-/* ends the process of a request whose lease is about to end, or that has timed out */
+/* Ends the process of a request that has timed out or whose lease is about to end. */
 void exec_time_over(struct request *r);
-/* gives each message its outcome when its process has ended */
+/* Sets the outcome of each message of a process that has ended. */
 void exec_settle(struct proc *p);
-/* Reports the message at jobs[at], which has its outcome. `took_us` is its time in the handler. */
+/* Reports the message at jobs[at], whose outcome is set. `took_us` is the time that the message
+ * spent in the handler. */
 void exec_ended(struct request *r, int64_t took_us);
 
 #endif

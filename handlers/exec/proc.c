@@ -61,7 +61,8 @@ static void run_errand(struct proc *p) {
     else
         end_child(p);
     atomic_store(&p->errand_over, true);
-    /* a full eventfd is readable anyway */
+    /* The write fails only if the counter of the eventfd is full, and then the eventfd is readable
+     * anyway. */
     if (write(p->h->errands, &(uint64_t){1}, 8) < 0) lw_debug("exec: eventfd is full");
 }
 
@@ -89,8 +90,9 @@ static void unwatch(struct proc *p) {
         if (fds[i] >= 0) epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, fds[i], NULL);
 }
 
-/* If the process gets no time to end by itself, it is killed here and not by the errand, so that
- * many processes end side by side. The errand waits until the process is gone. */
+/* With until_ms = 0 the process gets no time to end in an orderly way. This function then kills the
+ * group at once, so that many processes die in parallel, and the errand only waits until the group
+ * is gone. */
 void proc_end(struct proc *p, int64_t until_ms) {
     assert(p->state == PROC_UP && p->child.pid > 0);
     p->has_read = proc_has_read(p);
@@ -101,11 +103,11 @@ void proc_end(struct proc *p, int64_t until_ms) {
     send_errand(p);
 }
 
-/* Sets the earliest time of the next start. After several processes in a row that did not answer,
- * this time is later. */
+/* Sets the earliest time of the next start: at once, or later if several processes in a row have
+ * ended without an answer. */
 static void rest(struct proc *p) {
     p->useless = p->answered ? 0 : p->useless + 1;
-    /* The count of useless processes also starts again in two other cases. A process that we ended
+    /* The count of useless processes also starts again in two other cases. A process that was ended
      * because its time was up might still have answered. And if the command itself is at fault, the
      * whole handler pauses, so no further delay is needed. */
     if (p->why == END_TIME || p->innocent) p->useless = 0;

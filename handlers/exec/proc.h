@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* proc: one handler process and the requests that it has.
+/* proc: one handler process and its requests.
  *
  *             start                       errand over
  *   NONE ───────────────> STARTING ─────────────────────> UP
@@ -7,8 +7,8 @@
  *     '────── ENDING <────────'────────────────────────────'
  *                errand over: its group is gone, its messages have their outcomes
  *
- * Starting a process and ending one may take a while, so both are errands on a thread of their own.
- * All else belongs to the thread of serve(). */
+ * Starting a process and ending one may take time, so both are errands on a separate thread.
+ * Everything else belongs to the thread that runs serve(). */
 #ifndef LW_HANDLERS_EXEC_PROC_H
 #define LW_HANDLERS_EXEC_PROC_H
 
@@ -20,25 +20,25 @@
 
 struct proc;
 
-/* A line that is or was sent to a process, and the messages in it. */
+/* A request: the messages that are sent to a process in one or more lines, one line at a time. */
 struct request {
     struct proc *p;
-    /* neighbours among the requests of the process, oldest first; `next` also links unused
+    /* neighbours in the process's list of requests, oldest first; `next` also links unused
      * requests */
     struct request *next, *prev;
     struct request *same; /* next request in the same bucket of proc.table */
-    /* boot clock; when the first message of this chain of followers started */
+    /* time when the first message of this chain of followers started; boot clock */
     int64_t chain_ms;
-    int64_t begun_us; /* boot clock in µs; start of the message at jobs[at] */
-    /* boot clock; the process was asked to stop this message and may answer until then; 0: the
-     * process was not asked */
+    int64_t begun_us; /* start of the message at jobs[at]; boot clock, µs */
+    /* if the process was asked to cancel the message at jobs[at]: time until which it may answer,
+     * boot clock; 0: the process was not asked */
     int64_t grace_ms;
-    /* the message has timed out; if false and the message was cancelled, its lease was about to
-     * end */
+    /* true: the message at jobs[at] has timed out; false after a cancellation: its lease was about
+     * to end */
     bool late;
     uint64_t place; /* position of this line in the bytes sent to the process since its start */
-    /* number of jobs; index of the one to be answered next; index behind the last one in the
-     * line */
+    /* `n` is the number of jobs, `at` the index of the job to be answered next, and `upto` the
+     * index after the last job in the line */
     int n, at, upto;
     struct lw_job *jobs[]; /* room for handler.batch jobs */
 };
@@ -46,21 +46,21 @@ struct request {
 enum proc_state { PROC_NONE, PROC_STARTING, PROC_UP, PROC_ENDING };
 enum channel_kind { CH_STDOUT, CH_SIDE, CH_STDIN, CH_FEED, CH_ERRANDS };
 
-/* Says what a descriptor in the epoll set is for. */
+/* What a descriptor in the epoll set is for. */
 struct channel {
     struct proc *p;
     enum channel_kind kind;
 };
 
-/* Bytes that were read from a process and do not make a whole line yet. */
+/* Bytes read from a process that do not make a complete line yet. */
 struct said {
     struct lw_buf text;
     size_t scanned; /* the bytes below this index contain no newline */
 };
 
-/* The reason for which a process is being ended. */
+/* Why a process is being ended. */
 enum proc_end {
-    END_DIED,  /* the process ended by itself, or closed the pipe of its answers */
+    END_DIED,  /* the process has exited, or has closed the pipe of its answers */
     END_WRONG, /* the process broke the protocol; `reason` says how */
     END_TIME,  /* a lease is about to end, or a message has timed out */
 };
@@ -70,7 +70,7 @@ struct proc {
     int index;
     enum proc_state state;
     struct lw_child child;
-    /* last stderr line of the process; NULL: no process was started yet */
+    /* last stderr line of the process; NULL: no process has been started yet */
     struct lw_last_words *words;
     struct lw_last_words *out_words;
     struct channel channels[3];
@@ -79,30 +79,29 @@ struct proc {
     bool hello;
     bool answered;    /* the process has answered at least one request */
     bool deaf;        /* the process closed its stdin */
-    bool dirty;       /* the process is in the list of those that have something to send */
-    bool polled;      /* the epoll set reports when the process's stdin takes more bytes */
+    bool dirty;       /* the process is in the list `dirty`: unsent bytes exist */
+    bool polled;      /* the process's stdin is in the epoll set */
     int useless;      /* number of processes in a row that ended without an answer */
-    int64_t start_ms; /* boot clock; earliest time of the next start */
+    int64_t start_ms; /* earliest time of the next start; boot clock */
 
-    struct lw_buf out; /* bytes to send, of which the first out_at are sent */
+    struct lw_buf out; /* bytes for the process, of which the first out_at are sent */
     size_t out_at;
     uint64_t sent; /* number of bytes sent to the process since it started */
     struct proc *next_dirty;
 
-    /* requests that the process has: a list, oldest first, and a hash table by identity */
+    /* the process's requests: a list, oldest first, and a hash table by identity */
     struct request *first, *last, **table;
     int n_requests, n_messages;
-    /* maximum number of messages that the process may have now; small if one of them is a
-     * suspect */
+    /* maximum number of messages that the process may have now; small if it has a suspect */
     int limit;
-    _Atomic uint32_t load; /* copy of n_requests for other threads */
+    _Atomic uint32_t load; /* copy of n_requests, for other threads */
 
     enum proc_end why;
     struct request *blamed; /* the request that is at fault; NULL: unknown */
     bool innocent;          /* the command is at fault, not a message */
-    /* number of bytes of requests that the process had read when it ended */
+    /* number of bytes of requests that the process had read when it was ended */
     uint64_t has_read;
-    /* if `why` is END_DIED: the process had ended before we began to end it */
+    /* if `why` is END_DIED: true if the process exited, false if it only closed its pipe */
     bool itself;
     int64_t end_by_ms;
     char reason[LW_REASON_MAX], how[128], last_words[256];
@@ -113,34 +112,34 @@ struct proc {
     struct lw_err failed; /* why the last start failed */
 };
 
-/* Starts the process on this thread. */
+/* Starts the process on the calling thread. */
 int proc_spawn(struct proc *p, struct lw_err *err);
 /* The next two functions begin an errand. When the errand is over, lw_handler.errands becomes
  * readable, and proc_errand_over() returns true. */
 void proc_start(struct proc *p);
 void proc_end(struct proc *p, int64_t until_ms);
 bool proc_errand_over(struct proc *p);
-/* waits for the end of the process's errand, if there is one */
+/* Waits until the process's errand is over, if there is one. */
 void proc_await_errand(struct proc *p);
 void proc_free(struct proc *p);
 
-/* Appends ": " and the last line that the process wrote on stderr, if there is one. */
+/* Appends ": " and the last line that the process wrote on stderr, if there is such a line. */
 void proc_add_last_words(const struct proc *p, char *text, size_t size);
-/* reads the last line of stderr into last_words; may wait for 200 ms */
+/* Reads the last line of stderr into last_words. May block for 200 ms. */
 void proc_read_last_words(struct proc *p);
 /* Returns how many bytes of its requests the process has read. */
 uint64_t proc_has_read(const struct proc *p);
 
-/* returns the number of buckets of proc.table */
+/* Returns the number of buckets of proc.table. */
 size_t request_buckets(const struct lw_handler *h);
 struct request *request_new(struct proc *p, struct lw_job *job);
-/* Finds the request that waits for the answer to this message; NULL if there is none. */
+/* Finds the request of which this message is the next to be answered; NULL if there is none. */
 struct request *request_find(const struct proc *p, struct lw_bytes id);
-/* Makes jobs[at] the message that is answered next. */
+/* Makes jobs[at] the next message to be answered. */
 void request_move(struct request *r, int at);
-/* Takes the request out of the list and the table of its process. */
+/* Removes the request from the list and the table of its process. */
 void request_leave(struct request *r);
-/* keeps the memory for a later request; must be called after request_leave() */
+/* Keeps the request's memory for later requests. Must be called after request_leave(). */
 void request_free(struct lw_handler *h, struct request *r);
 
 #endif

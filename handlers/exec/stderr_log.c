@@ -17,19 +17,20 @@
 #include <unistd.h>
 
 enum {
-    LINE_MAX_BYTES = 1800, /* label and line fit into 2,048 bytes, at which the log cuts a line */
+    LINE_MAX_BYTES = 1800, /* label and line fit into the log's limit of 2,048 bytes */
     FLUSH_MS = 300,
     LABEL_MAX = 48,
     READS_A_TURN = 16,
     LAST_MS = 1000
 };
 
-/* The last line of a stream has two owners: the stream, and the caller of lw_stderr_log_add(). */
+/* The end of what a stream has written. The structure has two owners: the stream, and the caller of
+ * lw_stderr_log_add(). */
 struct lw_last_words {
     pthread_mutex_t lock;
     int owners;
     bool ended;
-    bool blank; /* the line before was blank */
+    bool blank; /* the previous line was blank */
     char text[256];
     char headline[256]; /* the first line after the last blank line */
 };
@@ -46,7 +47,7 @@ struct stream {
 
 struct lw_stderr_log {
     pthread_t thread;
-    /* guards the list; the other members of a stream belong to the thread that reads */
+    /* guards the list; the other members of a stream belong to the reading thread */
     pthread_mutex_t lock;
     struct stream *streams;
     int epoll, wake;
@@ -62,9 +63,9 @@ static struct lw_last_words *new_words(void) {
     return w;
 }
 
-/* Keeps the line. After an uncaught error Node prints a blank line, the error, its stack, a blank
- * line and its own version. The last line then says nothing about the error, so the headline is
- * kept in its place. */
+/* Keeps a line as the last line of its stream. After an uncaught error, Node prints a blank line,
+ * the error, its stack, a blank line and Node's version. The version says nothing about the error,
+ * so the headline is kept instead. */
 static void remember(struct lw_last_words *w, const char *line) {
     pthread_mutex_lock(&w->lock);
     bool blank = !line[strspn(line, " \t")], version = strncmp(line, "Node.js v", 9) == 0;
@@ -138,8 +139,8 @@ static void drop(struct lw_stderr_log *l, struct stream *s) {
         l->streams = s->next;
     if (s->next) s->next->prev = s->prev;
     pthread_mutex_unlock(&l->lock);
-    /* closing is not enough: a child between fork and exec still has the pipe open, so epoll would
-     * go on reporting a stream that is freed here */
+    /* Closing the descriptor is not enough: a child between fork and exec still has the pipe open,
+     * so epoll would still report the stream after its memory is freed. */
     epoll_ctl(l->epoll, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
     free(s);
@@ -161,7 +162,7 @@ static bool read_some(struct stream *s) {
     return true;
 }
 
-/* Logs the partial lines that did not grow since the last call. */
+/* Logs the incomplete lines that have not grown since the last call. */
 static void flush_quiet(struct lw_stderr_log *l, bool all) {
     pthread_mutex_lock(&l->lock);
     for (struct stream *s = l->streams; s; s = s->next) {
@@ -182,7 +183,7 @@ static void *run(void *arg) {
         bool read_any = false;
         for (int i = 0; i < n; i++) {
             struct stream *s = ev[i].data.ptr;
-            if (!s) continue; /* the event concerns the wake-up descriptor, which is no stream */
+            if (!s) continue; /* the event is from the wake-up descriptor */
             read_any = true;
             if (!read_some(s)) drop(l, s);
         }
@@ -231,7 +232,7 @@ struct lw_last_words *lw_stderr_log_add(struct lw_stderr_log *l, int fd, const c
 
 void lw_stderr_log_close(struct lw_stderr_log *l) {
     atomic_store(&l->stop, true);
-    /* the thread also wakes up by itself soon */
+    /* Without this wake-up the thread would notice the stop after FLUSH_MS. */
     if (write(l->wake, &(uint64_t){1}, 8) < 0)
         lw_debug("exec: wake-up of the stderr thread failed");
     pthread_join(l->thread, NULL);

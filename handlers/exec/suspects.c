@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-enum { MOST = 4096 }; /* maximum number of suspects; when there are more, the oldest is forgotten */
+enum { MOST = 4096 }; /* maximum number of suspects; one more replaces the oldest */
 
 struct suspect {
     UT_hash_handle hh;

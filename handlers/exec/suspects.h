@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suspects: which message kills processes?
  *
- * When a process dies with several messages, nobody can know which of them is at fault, so none is
- * charged with an attempt. Each of them becomes a suspect: the next process that runs it may have
- * only a quarter as many messages. So after at most three deaths, even one of 64 runs alone. If a
- * process dies with a single message, that message is charged with an attempt and stays a suspect
- * that runs alone. Any answer ends the suspicion. */
+ * When a process dies with several messages, nobody can know which of them is at fault, so no
+ * message is charged with an attempt. Each of them becomes a suspect: the next process that runs it
+ * may have only a quarter as many messages at a time. After at most three deaths, even a message
+ * among 64 runs alone. If a process dies with a single message, that message is charged with an
+ * attempt and remains a suspect that runs alone. Any answer ends the suspicion. */
 #ifndef LW_HANDLERS_EXEC_SUSPECTS_H
 #define LW_HANDLERS_EXEC_SUSPECTS_H
 
@@ -20,11 +20,11 @@ struct suspects {
 
 enum { ANY_COMPANY = 1 << 30 };
 
-/* Returns the maximum number of messages in a process that has this message, which counts too;
+/* Returns how many messages a process may have while it has this message, including this message;
  * ANY_COMPANY: the message is no suspect. */
 int suspects_limit(const struct suspects *s, const char *identity);
-/* Makes a message a suspect. Its process has died, and `company` is the number of messages any of
- * which may be at fault. */
+/* Makes a message a suspect after its process has died. `company` is the number of messages of the
+ * process that may be at fault. */
 void suspects_add(struct suspects *s, const char *identity, int company);
 void suspects_drop(struct suspects *s, const char *identity);
 void suspects_close(struct suspects *s);

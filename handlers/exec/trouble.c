@@ -10,7 +10,8 @@
 enum {
     PAUSE_MS = 500,
     PAUSE_MAX_MS = 30000,
-    /* value of `doubt` from when a process could not start until a process answers */
+    /* value of `doubt` from the start, and after a process ended without reading a request, until a
+     * process answers */
     UNPROVEN = 1 << 20,
 };
 
@@ -27,7 +28,7 @@ bool trouble_innocent(struct trouble *t, bool has_read) {
     return t->doubt++ >= t->doubt_max;
 }
 
-/* Processes that fail during the pause do not extend it. */
+/* Starts a pause. Processes that fail during a pause do not extend it. */
 void trouble_unable(struct trouble *t, const char *why) {
     int64_t now = lw_boot_ms();
     pthread_mutex_lock(&t->lock);

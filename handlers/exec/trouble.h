@@ -15,29 +15,30 @@
 #include <pthread.h>
 
 struct trouble {
-    int doubt; /* number of processes in a row that ended without ever answering */
-    /* how many such ends in a row are blamed on messages; further ones are blamed on the command */
+    int doubt; /* number of processes in a row that ended without an answer */
+    /* number of such ends in a row that are blamed on messages; further ends are blamed on the
+     * command */
     int doubt_max;
     /* True from when the command is found at fault until a process answers. The lock guards the
-     * members below. */
+     * fields from `unable` on. */
     atomic_bool unable;
     _Atomic int64_t until_ms;
     pthread_mutex_t lock;
-    int64_t pause_ms; /* length of the present pause */
+    int64_t pause_ms; /* length of the current pause */
     char why[LW_REASON_MAX];
 };
 
 void trouble_open(struct trouble *t, int doubt_max);
 void trouble_close(struct trouble *t);
-/* Takes note that a process ended without ever answering; `has_read` says whether it had read a
- * request. Returns true if the command is at fault and not a message. */
+/* Takes note that a process ended without an answer; `has_read` says whether it had read a request.
+ * Returns true if the command is at fault and not a message. */
 bool trouble_innocent(struct trouble *t, bool has_read);
-/* starts a pause, unless one is under way */
+/* Starts a pause, unless a pause is under way. */
 void trouble_unable(struct trouble *t, const char *why);
-/* takes note that a process has answered, which shows that the command works */
+/* Takes note that a process has answered, which shows that the command works. */
 void trouble_answered(struct trouble *t);
 bool trouble_pauses(struct trouble *t, int64_t now_ms);
-/* tells whether the handler can work; any thread may call it */
+/* Returns whether the handler can work. Any thread may call it. */
 enum lw_health trouble_health(struct trouble *t, char *why, size_t size);
 
 #endif

@@ -16,8 +16,8 @@ static void close_all_but(int keep) {
     close_range((unsigned)keep + 1, ~0U, 0);
 }
 
-/* The warden's main loop. The loop runs in a fork of a process with threads, so only system calls
- * are allowed. */
+/* The warden's main loop. It runs in a fork of a process with several threads, so it may call only
+ * async-signal-safe functions. */
 static _Noreturn void watch(int fd, _Atomic pid_t *groups, int n) {
     setsid();
     sigset_t all;

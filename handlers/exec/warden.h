@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The warden: a small process that outlives the worker by a moment, to end what the worker started.
+/* The warden: a small process that outlives the worker by a moment, to kill the processes that the
+ * worker started.
  *
- * A worker that dies of SIGKILL can end nothing any more. The warden waits on a pipe whose other
- * end only the worker holds. When that end closes, for whatever reason, the warden kills each
- * process group in its table and ends. The table is shared memory. A subprocess writes the number
- * of its group into the table before its exec, so every program that runs is listed. The worker
- * removes a group before it reaps the group's leader, so the table never has a number that the
- * system has given to another process. (PR_SET_PDEATHSIG would not do: it fires when the *thread*
- * that forked ends, and spares grandchildren.) */
+ * A worker that dies of SIGKILL cannot end its subprocesses. The warden waits on a pipe whose other
+ * end only the worker holds. When the worker's end closes, for any reason, the warden kills each
+ * process group in its table and exits. The table is in shared memory. A subprocess writes the
+ * number of its group into the table before its exec, so every running program is listed. The
+ * worker removes a group before it reaps the group's leader, so the table never has a number that
+ * the system has given to another process. PR_SET_PDEATHSIG would not suffice: its signal is sent
+ * when the thread that forked ends, and does not reach grandchildren. */
 #ifndef LW_HANDLERS_EXEC_WARDEN_H
 #define LW_HANDLERS_EXEC_WARDEN_H
 
@@ -24,7 +25,7 @@ struct lw_warden {
 };
 
 int lw_warden_open(struct lw_warden *w, int seats, struct lw_err *err);
-/* kills the groups still listed, and waits for the warden's end */
+/* Kills the groups that are still listed, and waits until the warden has exited. */
 void lw_warden_close(struct lw_warden *w);
 
 #endif

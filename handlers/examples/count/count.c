@@ -12,8 +12,8 @@ enum { SLOTS = 1 << 18 };
 struct count {
     const struct latchwork_host *host;
     atomic_ullong messages;
-    /* number of messages; keys that share a slot count as one, so the number of keys is a lower
-     * bound */
+    /* number of messages in each slot of the table; keys with the same slot count as one, so the
+     * number of used slots is a lower bound of the number of keys */
     atomic_uint per_slot[SLOTS];
 };
 
@@ -27,7 +27,8 @@ static int init(const struct latchwork_host *host, const char *config, void **se
     return 0;
 }
 
-static unsigned slot_of(const unsigned char *key, size_t n) { /* finds the slot by an FNV-1a hash */
+/* Finds the slot of a key by an FNV-1a hash. */
+static unsigned slot_of(const unsigned char *key, size_t n) {
     unsigned long long h = 14695981039346656037ULL;
     for (size_t i = 0; i < n; i++) h = (h ^ key[i]) * 1099511628211ULL;
     return (unsigned)(h ^ h >> 32) & (SLOTS - 1);

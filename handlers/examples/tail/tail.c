@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tail: appends three lines to a file for each message,
+/* tail: appends three lines to a file for each message:
  *
  *     start <boot ms> <pid> <identity> <fence> <attempt>
  *     line  <identity> <payload, without control characters>
  *     end   <boot ms> <pid> <identity> <fence> <attempt>
  *
- * each by one write(2), so that many workers can share the file. config: {"file": "out.log",
- * "sleep_ms": 0}. sleep_ms is the time between `start` and `end`, which shows how messages of one
- * key wait for each other. */
+ * Each line is written by one write(2), so that many workers can share the file. Configuration:
+ * {"file": "out.log", "sleep_ms": 0}. sleep_ms is the time between `start` and `end`, which makes
+ * it visible that messages of one key wait for each other. */
 #include <latchwork/handler.h>
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static int init(const struct latchwork_host *host, const char *config, void **se
     return 0;
 }
 
-/* Appends a line. Returns false if the file did not take all of it. */
+/* Appends a line to the file. Returns false if the line was not written whole. */
 static int append(const struct tail *t, const char *line, size_t n) {
     return write(t->fd, line, n) == (ssize_t)n;
 }
