@@ -35,7 +35,7 @@ static enum lw_outcome outcome_of(int status) {
     return status >= 400 && status < 500 ? LW_DEAD : LW_RETRY;
 }
 
-/* Copies the beginning of a body, on one line. Copies nothing if the body is not text. */
+/* Copies the beginning of a body as one line. Copies nothing if the body is not text. */
 static void excerpt(struct lw_bytes body, char out[EXCERPT + 1]) {
     size_t n = lw_bytes_fit(body, EXCERPT);
     out[0] = '\0';
@@ -79,7 +79,7 @@ static void retry(struct http_verdict *out, const char *reason) {
     lw_reason_copy(out->reason, reason);
 }
 
-/* Reads the word of an outcome. Returns false if it is not an outcome that a service may answer. */
+/* Converts the word of an outcome. Returns false for any word that a service may not answer. */
 static bool outcome_word(const char *word, enum lw_outcome *out) {
     return lw_outcome_of(word, out) && (*out == LW_DONE || *out == LW_RETRY || *out == LW_DEAD);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answer: what an answer of the service means for the messages of its request. Nothing here does
- * I/O.
+/* answer: what an answer of the service means for the messages of its request. The functions of
+ * this file do no I/O.
  *
  *     status                    outcome
  *     2xx                       done
  *     409, 412                  back: the fence is stale
- *     408, 425, 429, 3xx, 5xx   retry, after Retry-After if that is given
+ *     408, 425, 429, 3xx, 5xx   retry, after Retry-After if the answer has that header
  *     any other 4xx             dead
  *
  * A JSON body with an "outcome" overrides the status. */
@@ -19,28 +19,28 @@ enum { RETRY_AFTER_MAX_MS = 3600000 };
 struct http_answer {
     int status;
     struct lw_bytes body;
-    const char *retry_after; /* value of the header; "": not given */
+    const char *retry_after; /* value of the header; "" if it is absent */
 };
 
 struct http_verdict {
     enum lw_outcome outcome;
-    int64_t wait_ms; /* wait that the service asks for before the next attempt; 0: none */
+    int64_t wait_ms; /* wait requested by the service before a retry; 0: none */
     char reason[LW_REASON_MAX];
 };
 
-/* Decides by the status alone. now_s: seconds since 1970. */
+/* Decides by the status and Retry-After alone. now_s is in seconds since 1970. */
 void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_verdict *out);
 
-/* Reads the body. Returns a JSON document that overrides the status, which the caller releases, or
- * NULL if the body is no such document. */
+/* Parses the body. Returns a JSON document that overrides the status, to be released by the caller,
+ * or NULL if the body is no such document. */
 json_t *answer_document(struct lw_bytes body);
-/* Decides about message number `at` (from 0) of a request with `n` messages. Does not change
- * out->wait_ms. */
+/* Decides the outcome of message number `at` (from 0) of a request with `n` messages. Leaves
+ * out->wait_ms unchanged. */
 void answer_by_document(const json_t *document, size_t at, size_t n, const char *identity,
                         struct http_verdict *out);
 
-/* Returns the wait in ms for a value of Retry-After, in seconds or as a date: at most an hour, and
- * 0 if it is neither or in the past. */
+/* Converts a value of Retry-After, in seconds or as a date, to a wait in ms of at most an hour.
+ * Returns 0 if the value is neither or lies in the past. */
 int64_t answer_retry_after_ms(const char *value, int64_t now_s);
 
 #endif

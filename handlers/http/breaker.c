@@ -31,7 +31,7 @@ static void count(struct breaker *b, int64_t now_ms, bool failed) {
 }
 
 /* Returns true if too many of the requests within the last BREAKER_WINDOW_S seconds have failed.
- * `text` then says how many. */
+ * `text` then receives the numbers. */
 static bool rate_is_bad(const struct breaker *b, int64_t now_ms, char *text, size_t size) {
     uint64_t requests = 0, failed = 0;
     for (int i = 0; i < BREAKER_WINDOW_S; i++) {
@@ -95,8 +95,8 @@ void breaker_answered(struct breaker *b, const struct breaker_request *r, int64_
     }
 }
 
-/* Counts a failure in `row`. Failures of requests that were under way together count once, because
- * one broken connection may have carried them all. */
+/* Counts a failure in `row`. If several requests were under way together, their failures count
+ * once, because one broken connection may have carried all of them. */
 static void count_in_row(struct breaker *b, int64_t begun_ms, int64_t now_ms) {
     if (b->row && begun_ms < b->failed_ms) return;
     b->row++;
@@ -107,7 +107,7 @@ bool breaker_failed(struct breaker *b, const struct breaker_request *r, enum bre
                     int64_t now_ms, const char *why) {
     char what[96];
     if (atomic_load(&b->open)) {
-        /* requests sent before the breaker opened do not extend the pause */
+        /* A failure of a request sent before the breaker opened does not extend the pause. */
         if (r->trial && breaker_state(b, now_ms) == LW_HTTP_HALF_OPEN) trial_failed(b, now_ms, why);
         return true;
     }

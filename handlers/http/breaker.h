@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* breaker: stops asking a service that is down, so that its messages wait instead of using up their
- * attempts.
+/* breaker: stops sending requests to a service that is down, so that its messages wait instead of
+ * using up their attempts.
  *
- *               connections fail, or too many requests do           pause over
+ *               connections fail, or too many requests fail         pause over
  *     CLOSED ──────────────────────────────────────────────> OPEN ──────────────> HALF_OPEN
  *       ^                                                     ^                      |  |
  *       |                                                     '──────────────────────'  |
@@ -18,8 +18,8 @@
  *     - when at least REQUESTS_MIN requests were made in WINDOW_S seconds, and `percent` of them
  *       have failed.
  *
- * One thread calls everything but breaker_health() and breaker_state(), which any thread may
- * call. */
+ * Any thread may call breaker_health() and breaker_state(). All other functions must be called by
+ * one and the same thread. */
 #ifndef LW_HANDLERS_HTTP_BREAKER_H
 #define LW_HANDLERS_HTTP_BREAKER_H
 
@@ -37,20 +37,21 @@ enum {
 };
 
 struct breaker {
-    /* percentage of failed requests that opens the breaker; 0: the rate does not count */
+    /* percentage of failed requests that opens the breaker; 0: the percentage does not matter */
     int percent;
     int row_max;     /* failed requests in a row that open the breaker */
     int refused_max; /* failed connections in a row that open the breaker */
     const char *service;
-    struct lw_http_counts *counts; /* where openings are counted; NULL: nowhere */
-    /* numbers of connections, and of requests, that have failed in a row */
+    /* counts of the handler, to which openings are added; NULL: not counted */
+    struct lw_http_counts *counts;
+    /* number of connections, and number of requests, that have failed in a row */
     int refused, row;
-    int64_t failed_ms; /* boot clock; time of the last failure that `row` counted */
+    int64_t failed_ms; /* time of the last failure counted in `row`; boot clock */
     struct breaker_second {
         int64_t second;
         uint32_t requests, failed;
     } window[BREAKER_WINDOW_S];
-    int64_t pause_ms; /* length of the present pause */
+    int64_t pause_ms; /* length of the current pause */
     atomic_bool open; /* true while OPEN or HALF_OPEN */
     _Atomic int64_t until_ms;
     pthread_mutex_t lock; /* guards `why` */
@@ -58,24 +59,24 @@ struct breaker {
 };
 
 enum breaker_failure {
-    /* no connection could be made, so the service has not seen the request */
+    /* no connection could be made, so the request did not reach the service */
     BREAKER_REFUSED_CONNECTION,
-    BREAKER_FAILED, /* a 5xx, no answer in time, or half an answer */
+    BREAKER_FAILED, /* a 5xx, no answer in time, or an incomplete answer */
 };
 
 struct breaker_request {
-    int64_t begun_ms; /* boot clock; when the request was sent */
-    bool trial;       /* true: the request was sent while HALF_OPEN */
+    int64_t begun_ms; /* time when the request was sent; boot clock */
+    bool trial;       /* the request was sent while HALF_OPEN */
 };
 
 void breaker_open(struct breaker *b, const char *service, int percent, int row_max);
 void breaker_close(struct breaker *b);
 
-/* Takes note of a request that got an answer other than a 5xx. */
+/* Takes note of a request that got an answer with a status below 500. */
 void breaker_answered(struct breaker *b, const struct breaker_request *r, int64_t now_ms);
 /* Takes note of a request that failed. Returns true if the service is at fault, because the breaker
- * was open or this failure has opened it. The caller then gives the message back without counting
- * an attempt. */
+ * was already open or was opened by this failure. The caller then gives the message back without
+ * counting an attempt. */
 bool breaker_failed(struct breaker *b, const struct breaker_request *r, enum breaker_failure how,
                     int64_t now_ms, const char *why);
 enum lw_http_breaker breaker_state(const struct breaker *b, int64_t now_ms);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-enum { BUFFER_KEPT = 64 << 10 }; /* larger buffers are not kept for later requests */
+enum { BUFFER_KEPT = 64 << 10 }; /* larger buffers are freed after a request */
 
 /* --- what the service sends ------------------------------------------------------------------- */
 
@@ -40,7 +40,7 @@ static void set_target(struct call *c, const struct http_settings *s) {
 static void set_callbacks(struct call *c) {
     curl_easy_setopt(c->easy, CURLOPT_PRIVATE, c);
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
-    /* an aborted transfer does not wait for its name lookup */
+    /* do not let an aborted transfer wait until its name lookup ends */
     curl_easy_setopt(c->easy, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(c->easy, CURLOPT_POST, 1L);
     curl_easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, on_body);
@@ -119,14 +119,15 @@ static void prepare_content(struct call *c, const struct http_settings *s, int64
 }
 
 static void set_request(struct call *c) {
-    /* without this line libcurl asks the service before it sends a long body */
+    /* An empty Expect header keeps libcurl from waiting for "100 Continue" before it sends a long
+     * body. */
     head_add_line(&c->head, "Expect:");
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, head_list(&c->head));
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->content.n);
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, c->content.n ? c->content.p : "");
 }
 
-/* Returns true if the headers of the record set this header of the request. */
+/* Returns true if a header of the record sets this header of the request. */
 static bool record_names(const struct call *c, const struct http_settings *s, const char *name) {
     const struct lw_job *job = c->jobs[c->at];
     for (size_t i = 0; s->mode != HTTP_BATCH && i < job->n_headers; i++)
@@ -136,7 +137,7 @@ static bool record_names(const struct call *c, const struct http_settings *s, co
     return false;
 }
 
-/* Ends the raw headers with those that libcurl would add. */
+/* Appends the headers that libcurl would add. */
 static void end_head(struct call *c, const struct http_settings *s) {
     if (!s->names_agent && !record_names(c, s, "user-agent"))
         head_add_line(&c->head, "User-Agent: latchwork/" LW_VERSION);
@@ -174,7 +175,8 @@ static enum call_end kind_of(const struct call *c, CURLcode code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
-    /* no connection in time: we set libcurl a time limit only for connecting */
+    /* only connecting has a time limit of libcurl, so a timeout means that no connection was
+     * made */
     case CURLE_OPERATION_TIMEDOUT: return CALL_UNREACHED;
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_SSL_CERTPROBLEM:
@@ -189,7 +191,7 @@ static enum call_end kind_of(const struct call *c, CURLcode code) {
     }
 }
 
-/* Writes how the transfer ended. `detail` says what was wrong. */
+/* Writes to `why` how the transfer ended. `detail` is the cause. */
 static void tell_why(enum call_end end, const struct http_settings *s, const char *detail,
                      char *why, size_t size) {
     static const char *const what[] = {[CALL_UNREACHED] = "cannot connect to",

@@ -14,9 +14,8 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 16 << 10, /* largest number of bytes read at once */
-    /* a connection that was idle for longer is not used again, since a firewall may have forgotten
-     * it */
+    PIECE = 16 << 10, /* maximum number of bytes per recv */
+    /* a connection that was idle for longer is closed, because a firewall may have forgotten it */
     IDLE_MAX_MS = 118000,
 };
 
@@ -34,12 +33,12 @@ static struct http_conn *take(struct http_conn **list) {
 }
 
 static void shut(struct lw_handler *h, struct http_conn *conn) {
-    close(conn->fd); /* this takes the socket out of epoll, too */
+    close(conn->fd); /* also removes the socket from the epoll set */
     *conn = (struct http_conn){.fd = -1};
     put(&h->closed, conn);
 }
 
-/* Closes a connection that is idle. */
+/* Closes an idle connection. */
 static void drop_idle(struct lw_handler *h, struct http_conn *conn) {
     struct http_conn **at = &h->idle;
     while (*at != conn) at = &(*at)->next;
@@ -47,8 +46,8 @@ static void drop_idle(struct lw_handler *h, struct http_conn *conn) {
     shut(h, conn);
 }
 
-/* Returns the connection that became idle last, or NULL. If that one was idle for too long, so were
- * all others. */
+/* Returns the connection that became idle last, or NULL. If it was idle for too long, closes all
+ * idle connections, because the others have been idle even longer. */
 static struct http_conn *take_idle(struct lw_handler *h) {
     if (h->idle && h->now_ms - h->idle->idle_ms <= IDLE_MAX_MS) return take(&h->idle);
     while (h->idle) drop_idle(h, h->idle);
@@ -88,7 +87,7 @@ static void set_full(struct lw_handler *h, struct http_conn *conn, bool full) {
     if (error) lw_error("handler: epoll: %s", strerror(error));
 }
 
-/* Returns the parts of the request that are still to be sent, and how many there are. */
+/* Stores in `out` the parts of the request that are not sent yet. Returns the number of parts. */
 static size_t rest_of(const struct call *c, struct iovec out[2]) {
     const struct lw_buf *head = &c->head.text;
     size_t n = 0, body = c->sent > head->n ? c->sent - head->n : 0;
@@ -98,14 +97,14 @@ static size_t rest_of(const struct call *c, struct iovec out[2]) {
     return n;
 }
 
-/* Ends a connection on which nothing can be sent. epoll then reports it, and reading shows whether
- * the service has answered before. */
+/* Shuts down a connection on which sending has failed. epoll then reports the connection, and
+ * reading shows whether the service answered before the failure. */
 static void spoil(struct http_conn *conn) {
     conn->spoiled = true;
     shutdown(conn->fd, SHUT_RDWR);
 }
 
-/* Sends as much of the request as the kernel takes. */
+/* Sends as much of the request as the kernel accepts. */
 static void push(struct call *c) {
     struct http_conn *conn = c->conn;
     struct iovec parts[2];
@@ -139,13 +138,13 @@ int http_conn_adopt(struct call *c) {
     struct lw_handler *h = c->h;
     struct http_conn *conn = take(&h->closed);
     curl_socket_t fd = CURL_SOCKET_BAD;
-    /* a connection is made for a call without one, and there are at most as many calls as
-     * connections */
+    /* A closed entry is always left: there are as many entries as possible calls, and this call has
+     * none. */
     assert(conn);
     curl_easy_getinfo(c->easy, CURLINFO_ACTIVESOCKET, &fd);
     *conn = (struct http_conn){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
     int error = conn->fd < 0 ? errno : watch(h, conn, EPOLL_CTL_ADD);
-    /* libcurl closes its own descriptor of the socket */
+    /* fd is duplicated above, so libcurl may close its own descriptor */
     curl_multi_remove_handle(h->multi, c->easy);
     if (!error) {
         if (h->counts) atomic_fetch_add_explicit(&h->counts->connections, 1, memory_order_relaxed);
@@ -160,8 +159,8 @@ int http_conn_adopt(struct call *c) {
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-/* The request that this call has sent is not answered, because the service has closed the
- * connection meanwhile. */
+/* Sends the request over a new connection, because the service closed the old connection before it
+ * answered. */
 static void send_again(struct call *c) {
     struct lw_handler *h = c->h;
     shut(h, c->conn);
@@ -182,7 +181,7 @@ static void end_if_over(struct call *c) {
 static void pull(struct call *c) {
     char piece[PIECE];
     ssize_t n = recv(c->conn->fd, piece, sizeof piece, MSG_DONTWAIT);
-    /* nobody asked for what follows the answer */
+    /* bytes after the end of the answer make the connection unusable for a further request */
     if (n > 0)
         c->conn->spoiled |= reader_take(&c->reader, piece, (size_t)n) < (size_t)n;
     else if (n == 0)
@@ -196,7 +195,8 @@ void http_conn_go_on(struct lw_handler *h, uint32_t number, uint32_t events) {
     struct http_conn *conn = &h->conns[number];
     if (conn->fd < 0) return;
     if (!conn->call) {
-        /* the service has closed the connection, or says what nobody asked for */
+        /* on an idle connection, an event means that the service has closed it or sent unexpected
+         * bytes */
         drop_idle(h, conn);
         return;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* counts: what the handler counts for the metrics. The set of labels is fixed, whatever a service
- * answers. */
+/* counts: what the handler counts for the metrics. The set of labels is fixed and does not depend
+ * on the answers of a service. */
 #ifndef LW_HANDLERS_HTTP_COUNTS_H
 #define LW_HANDLERS_HTTP_COUNTS_H
 
@@ -12,28 +12,28 @@ enum { LW_HTTP_CODES = 27 };
 /* Labels of requests that ended without a status. */
 enum lw_http_code {
     LW_HTTP_UNREACHED, /* no connection could be made */
-    LW_HTTP_TLS,       /* TLS could not be agreed upon, or the certificate is not valid */
+    LW_HTTP_TLS,       /* the TLS handshake failed, or the certificate is not valid */
     LW_HTTP_TIMEOUT,   /* no answer within handler.timeout_ms */
     LW_HTTP_BROKEN,    /* the connection broke, or the answer was malformed */
-    LW_HTTP_CANCELLED, /* aborted, because a lease was lost */
-    LW_HTTP_STATUS,    /* the labels of statuses begin here */
+    LW_HTTP_CANCELLED, /* request aborted because a lease was lost */
+    LW_HTTP_STATUS,    /* first of the labels for statuses */
 };
 
 enum lw_http_breaker { LW_HTTP_CLOSED, LW_HTTP_OPEN, LW_HTTP_HALF_OPEN, LW_HTTP_BREAKERS };
 
-/* A worker's counts, in shared memory. */
+/* The counts of a worker, in shared memory. */
 struct lw_http_counts {
     _Atomic uint64_t requests[LW_HTTP_CODES];
     _Atomic uint64_t connections; /* number of connections made */
-    _Atomic uint64_t openings;    /* how often the breaker has opened */
+    _Atomic uint64_t openings;    /* number of times that the breaker has opened */
     _Atomic uint32_t breaker;     /* a value of enum lw_http_breaker */
 };
 
 extern const char *const lw_http_code_name[LW_HTTP_CODES];
 extern const char *const lw_http_breaker_name[LW_HTTP_BREAKERS];
 
-/* Returns the index in lw_http_code_name of the label for a status, such as "404", or else of the
- * label for its class, such as "4xx". */
+/* Returns an index into lw_http_code_name: the label of the status, such as "404", or else the
+ * label of its class, such as "4xx". */
 int lw_http_code_of(int status);
 
 #endif

@@ -144,7 +144,7 @@ static void add_string(struct lw_buf *out, const char *name, struct lw_bytes val
     lw_json_string(out, value);
 }
 
-/* Returns the media type without parameters. */
+/* Returns the media type without its parameters. */
 static struct lw_bytes media_type(struct lw_bytes type) {
     size_t n = 0;
     while (n < type.n && type.p[n] != ';' && type.p[n] != ' ') n++;
@@ -169,7 +169,8 @@ static void add_data(struct lw_buf *out, const struct lw_job *job, const char *u
     struct lw_bytes type = event_content_type(job, usual_type);
     if (!job->payload.p) return;
     bool json = is_json_type(type), valid = json && is_json(job->payload);
-    /* With a JSON type the data must be a JSON value, and this payload is none. */
+    /* In an event with a JSON type, "data" must be a JSON value, so a malformed payload gets
+     * another type. */
     if (json && !valid) type = lw_bytes_of("application/octet-stream");
     add_string(out, "datacontenttype", type);
     if (valid) {
@@ -183,8 +184,8 @@ static void add_data(struct lw_buf *out, const struct lw_job *job, const char *u
     }
 }
 
-/* Returns true if a record's header may be an attribute of the event: its name has only lower-case
- * letters and digits, and neither CloudEvents nor Latchwork gives that name a meaning. */
+/* Returns true if a record's header may become an attribute of the event: its name has only
+ * lower-case letters and digits, and is not a name that CloudEvents or Latchwork uses. */
 static bool is_attribute(struct lw_bytes name) {
     static const char *const taken[] = {"id",         "source",      "type", "specversion",
                                         "time",       "subject",     "data", "datacontenttype",
@@ -234,7 +235,7 @@ void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_
     add_string(out, "source", source(job, text));
     if (time_text(job->timestamp_ms, at)) add_string(out, "time", lw_bytes_of(at));
     add_json_key(out, job);
-    /* an integer of CloudEvents has 32 bits, so the fence is a string */
+    /* The fence is a string, because it has 64 bits and an integer of CloudEvents has only 32. */
     lw_buf_addf(out, ",\"latchworkfence\":\"%" PRIu64 "\",\"latchworkattempt\":%d", job->fence,
                 job->attempt);
     if (all_headers) add_attributes(out, job);

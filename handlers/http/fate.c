@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fate: what becomes of the messages of a request that is over.
  *
- *     how it ended                          breaker closed       breaker open
- *     the service answered                  as answer.h says     the same, but a 5xx gives the
- *                                                                message back
- *     no connection, timeout, half answer   retry                back
- *     lease lost                            back                 back
+ *     end of the request                      breaker closed       breaker open
+ *     answer                                  as answer.h says     as answer.h says, but a 5xx
+ *                                                                  gives the message back
+ *     no connection, timeout, partial answer  retry                back
+ *     lease lost                              back                 back
  *
  * "back" counts no attempt. If a batch is refused as a whole, its messages are sent again one by
- * one, so that only the bad one is dead. */
+ * one, so that only the bad message becomes a dead letter. */
 #include "handlers/feed.h"
 #include "handlers/http/private.h"
 #include "handlers/reason.h"
@@ -20,8 +20,8 @@ static void count_code(const struct lw_handler *h, int code) {
     if (h->counts) atomic_fetch_add_explicit(&h->counts->requests[code], 1, memory_order_relaxed);
 }
 
-/* Counts the connections that libcurl has made for this call. conn.c counts those that it takes
- * over. */
+/* Counts the connections that libcurl has made for this call, except those handed over to conn.c,
+ * which http_conn_adopt() counts. */
 static void count_connections(const struct call *c) {
     long n = 0;
     if (c->h->set.opening) return;
@@ -32,8 +32,8 @@ static void count_connections(const struct call *c) {
 
 /* --- outcomes of messages --------------------------------------------------------------------- */
 
-/* Ends the message at jobs[at]. If it is done and the last message of the call, returns its
- * follower. */
+/* Ends the message at jobs[at]. Returns the follower if the message is done and is the last of the
+ * call. */
 static struct lw_job *end_message(struct call *c, const struct http_verdict *v, int64_t took_us) {
     struct lw_job *job = c->jobs[c->at];
     lw_job_answer(job, v->outcome, v->reason);
@@ -43,8 +43,8 @@ static struct lw_job *end_message(struct call *c, const struct http_verdict *v, 
     return follower;
 }
 
-/* Ends the call with this outcome for the message at jobs[at]. The messages behind it belong to the
- * reaper again. */
+/* Ends the call, with this outcome for the message at jobs[at]. The messages after it are not
+ * reported and belong again to the thread that reaps jobs. */
 static void end_call(struct call *c, enum lw_outcome outcome, const char *reason, int64_t wait_ms) {
     struct http_verdict v = {.outcome = outcome, .wait_ms = wait_ms};
     lw_reason_copy(v.reason, reason);
@@ -52,9 +52,9 @@ static void end_call(struct call *c, enum lw_outcome outcome, const char *reason
     http_release(c);
 }
 
-/* Ends a call that has failed. `down`: the service is at fault, so no attempt is counted. If the
- * call was the trial of a half-open breaker, its message rests longer than the pause, so that
- * another message is the next trial. */
+/* Ends a call that has failed. If `down` is true, the service is at fault and no attempt is
+ * counted. If the call was the trial of a half-open breaker, its message then rests for longer than
+ * the pause, so that another message is the next trial. */
 static void end_failed(struct call *c, bool down, const char *why) {
     if (down)
         end_call(c, LW_BACK, "", c->trial ? c->h->breaker.pause_ms + 1 : 0);
@@ -76,8 +76,8 @@ static void answered(const struct call *c) {
     breaker_answered(&c->h->breaker, &r, c->h->now_ms);
 }
 
-/* Gives each message its outcome after the request was answered. Returns false if one of them is
- * not done, so that the call is over. */
+/* Sets the outcome of each message after the request was answered. Returns false at the first
+ * message that is not done, which ends the call. */
 static bool take_outcomes(struct call *c, const struct http_verdict *by_status,
                           const json_t *document, struct lw_job **follower) {
     int n = c->upto - c->at;

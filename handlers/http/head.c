@@ -16,8 +16,8 @@ void head_free(struct http_head *h) {
     *h = (struct http_head){.raw = h->raw};
 }
 
-/* Adds the name and the separator before the value. To libcurl "Name:" means that no such header is
- * sent, and "Name;" means an empty value. */
+/* Adds a header's name and the separator before its value. libcurl's form for an empty value is
+ * "Name;", because "Name:" removes the header. */
 static void begin(struct http_head *h, struct lw_bytes name, bool empty) {
     lw_buf_add(&h->text, name.p, name.n);
     if (h->raw || !empty)

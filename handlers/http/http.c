@@ -4,11 +4,15 @@
  *
  *     settings.c    the configuration
  *     loop.c        the one thread that drives all requests
- *     call.c        one request: libcurl transfers it over TLS, and conn.c without
- *     reader.c      an answer of HTTP/1.1, taken apart
- *     event.c       a message as a CloudEvent; head.c: the headers; sign.c: the signature
- *     answer.c      what an answer means; fate.c: what becomes of the messages of a request
- *     breaker.c     stops asking a service that is down
+ *     call.c        one request, which libcurl transfers if the service uses TLS
+ *     conn.c        connections without TLS, and the transfer of requests over them
+ *     reader.c      the parser of HTTP/1.1 answers
+ *     event.c       a message as a CloudEvent
+ *     head.c        the headers of a request
+ *     sign.c        the signature of a request
+ *     answer.c      what an answer means
+ *     fate.c        what becomes of the messages of a request
+ *     breaker.c     stops sending requests to a service that is down
  *     counts.c      what is counted for the metrics */
 #include "handlers/feed.h"
 #include "handlers/http/private.h"
@@ -39,8 +43,8 @@ static void close_handler(struct lw_handler *h) {
     curl_global_cleanup();
 }
 
-/* Returns how many failed requests in a row open the breaker: more than the attempts of one
- * message, which may be at fault itself. */
+/* Returns how many failed requests in a row open the breaker: more than one message has attempts,
+ * because a single bad message may be the cause of the failures. */
 static int row_max(const struct lw_config *c) {
     return c->retry.max_attempts >= ROW_MIN ? c->retry.max_attempts + 1 : ROW_MIN;
 }
@@ -69,7 +73,7 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
 }
 
 static int start(struct lw_handler *h, int most, struct lw_err *err) {
-    (void)h, (void)most, (void)err; /* connections are made when there is something to send */
+    (void)h, (void)most, (void)err; /* connections are made on demand */
     return 0;
 }
 
@@ -97,7 +101,7 @@ static int try_connect(const struct addrinfo *a, int wait_ms) {
     return error;
 }
 
-/* Connects and sends nothing, because any request might be taken for a message. */
+/* Connects without sending a request, because the service might take any request for a message. */
 static int start_check(struct lw_handler *h, int wait_ms, struct lw_err *err) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int bad = getaddrinfo(h->set.host, h->set.port, &hints, &list), error = 0;

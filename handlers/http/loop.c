@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop: one thread that drives all requests of this worker.
+/* The loop: one thread that drives all requests of this worker. A turn of the loop:
  *
- *     wait → sockets and timer of libcurl → requests that are over → leases and times → jobs to
- *         free calls → libcurl again → publish
+ *     wait for events
+ *     let libcurl handle its sockets and its timer
+ *     end the requests that are over
+ *     check leases and timeouts
+ *     give jobs to free calls
+ *     let libcurl start the new requests
+ *     publish the ended jobs
  *
- * libcurl says which sockets and which timer to wait for, and is called only for those that are
- * ready. */
+ * libcurl says which sockets and which timer to wait for, and is called only for sockets that are
+ * ready and when its timer has expired. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "handlers/feed.h"
@@ -28,7 +33,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
     struct lw_handler *h = ctx;
     (void)easy;
     if (what == CURL_POLL_REMOVE) {
-        /* the call fails if the socket is closed already, which does no harm */
+        /* this epoll_ctl fails if the socket is already closed, which does no harm */
         epoll_ctl(h->epoll, EPOLL_CTL_DEL, fd, NULL);
         return 0;
     }
@@ -38,7 +43,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
     if (epoll_ctl(h->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) &&
         epoll_ctl(h->epoll, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &ev))
         lw_error("handler: epoll: %s", strerror(errno));
-    /* from now on libcurl reports the socket as known */
+    /* the next time, libcurl passes a `known` that is not NULL for this socket */
     if (!known) curl_multi_assign(h->multi, fd, h);
     return 0;
 }
@@ -116,7 +121,7 @@ static bool startable(const struct lw_handler *h, struct lw_job *job) {
     return lw_feed_startable(job, h->now_ms, h->margin_ms);
 }
 
-/* Closes a connection after every SHARED-th request. libcurl 7.88 resets each HTTP/2 stream after
+/* Closes an HTTP/2 connection after every SHARED-th request. libcurl 7.88 resets each stream after
  * its answer, and a server may close a connection with too many resets while other requests are
  * under way on it. (Node allows 1,000 resets at first, and 33 more per second.) */
 static void limit_sharing(struct call *c) {
@@ -128,7 +133,7 @@ static void limit_sharing(struct call *c) {
 }
 
 void http_connect(struct call *c) {
-    /* adding fails only if memory runs out */
+    /* adding a handle fails only if memory runs out */
     if (curl_multi_add_handle(c->h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL);
 }
 
@@ -161,7 +166,8 @@ static void begin(struct call *c, struct lw_job *job, int64_t chain_ms) {
     http_send(c);
 }
 
-/* Returns true if a request may start now: there is room, and the breaker lets it pass. */
+/* Returns true if a request may start now: in_flight allows one more, and the breaker lets it
+ * pass. */
 static bool may_start(const struct lw_handler *h) {
     enum lw_http_breaker state = breaker_state(&h->breaker, h->now_ms);
     return h->n_calls < h->in_flight &&
@@ -300,7 +306,7 @@ void http_serve(struct lw_handler *h, struct lw_feed *feed) {
     do turn(h);
     while (!is_over(h));
     epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);
-    lw_jobs_clear(&h->line); /* jobs that have not started belong to the submitter again */
+    lw_jobs_clear(&h->line); /* jobs not started are the submitter's again */
     h->counts = h->breaker.counts = NULL;
     h->feed = NULL;
 }

@@ -8,7 +8,7 @@
 #include <strings.h>
 
 enum {
-    BUFFER_KEPT = 64 << 10, /* larger buffers are not kept for later answers */
+    BUFFER_KEPT = 64 << 10, /* larger buffers are freed after an answer */
     CHUNK_LINE_MAX = 4096,
     LENGTH_DIGITS = 18,
     CHUNK_DIGITS = 15,
@@ -52,7 +52,7 @@ bool received_header(struct http_received *a, struct lw_bytes line) {
         a->too_long = true;
         return false;
     }
-    /* ignore the Retry-After of an informational answer */
+    /* ignore a Retry-After in an informational (1xx) answer */
     if (begins(line, "HTTP/")) a->retry_after[0] = '\0';
     if (begins(line, name))
         take_retry_after(a, lw_bytes(line.p + sizeof name - 1, line.n - sizeof name + 1));
@@ -138,8 +138,8 @@ static void take_header(struct http_reader *r, struct lw_bytes line) {
     }
 }
 
-/* Decides what follows the headers. A body with both a length and chunks may be a smuggled answer,
- * so its connection is not used again. */
+/* Chooses the state after the headers. An answer with both a Content-Length and chunks may hide a
+ * smuggled answer, so its connection is not used again. */
 static void end_head(struct http_reader *r) {
     r->keeps &= !r->closes;
     if (r->status == 101)
@@ -189,7 +189,7 @@ static void take_head_line(struct http_reader *r, struct lw_bytes line) {
         end_head(r);
     else if (!is_blank(*line.p))
         take_header(r, line);
-    /* other headers do not matter here, so their further lines do not either */
+    /* a continuation line is an error only after a header that decides the body's length */
     else if (r->framing)
         fail(r, "a header of the answer is folded");
 }
@@ -217,7 +217,7 @@ static void take_line(struct http_reader *r, struct lw_bytes line) {
         r->state = READER_WHOLE;
 }
 
-/* Returns true if the line that has begun can still end within the limits. */
+/* Returns true if the line that has begun can still end within the size limits. */
 static bool may_go_on(const struct http_reader *r) {
     bool chunk = r->state == READER_CHUNK_SIZE || r->state == READER_CHUNK_END;
     return chunk ? r->line.n <= CHUNK_LINE_MAX

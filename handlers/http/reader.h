@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader: takes an answer of HTTP/1.1 or 1.0 apart, which may come in pieces of any size. Nothing
- * here does I/O.
+/* reader: a parser of HTTP/1.1 and 1.0 answers, which may arrive in pieces of any size. The
+ * functions of this file do no I/O.
  *
  *     STATUS ──> HEADER ──> LENGTH ───────────────────────────────────────┐
  *       ^          │ │└───> UNTIL_CLOSE ──────────────────────────────────┤
@@ -20,7 +20,7 @@
 
 enum { RECEIVED_BODY_MAX = 1 << 20, RECEIVED_HEAD_MAX = 64 << 10, RECEIVED_RETRY_AFTER = 64 };
 
-/* What has come of an answer. */
+/* The part of an answer that has arrived. */
 struct http_received {
     struct lw_buf body;
     size_t head_bytes; /* number of bytes in the answer's headers */
@@ -28,25 +28,25 @@ struct http_received {
     char retry_after[RECEIVED_RETRY_AFTER];
 };
 
-/* Forgets the answer and keeps its memory for the next one. */
+/* Empties the answer and keeps its memory for the next answer. */
 void received_clear(struct http_received *a);
 void received_free(struct http_received *a);
-/* Takes note of a line of the headers, with its end. Returns false if the headers are longer than
- * allowed. */
+/* Processes a line of the headers, including its line end. Returns false if the headers are longer
+ * than allowed. */
 bool received_header(struct http_received *a, struct lw_bytes line);
-/* Appends to the body. Returns false if the body is longer than allowed. */
+/* Appends bytes to the body. Returns false if the body is longer than allowed. */
 bool received_body(struct http_received *a, struct lw_bytes part);
 
 enum reader_state {
     READER_STATUS,
     READER_HEADER,
     READER_LENGTH,      /* the body has a known length */
-    READER_UNTIL_CLOSE, /* the body ends with the connection */
+    READER_UNTIL_CLOSE, /* the body ends when the connection closes */
     READER_CHUNK_SIZE,
     READER_CHUNK,
     READER_CHUNK_END,
     READER_TRAILER,
-    READER_WHOLE, /* from here on the answer is over */
+    READER_WHOLE, /* in this state and the following ones the answer is over */
     READER_TOO_LONG,
     READER_BROKEN,
 };
@@ -54,28 +54,29 @@ enum reader_state {
 struct http_reader {
     struct http_received *into;
     enum reader_state state;
-    bool begun; /* at least one byte of the answer has come */
-    bool keeps; /* the connection may be used again after this answer */
-    /* what the headers say: Transfer-Encoding, Content-Length, Connection: close */
+    bool begun; /* at least one byte of the answer has arrived */
+    bool keeps; /* the connection may be reused after this answer */
+    /* whether the answer has the headers Transfer-Encoding, Content-Length and "Connection:
+     * close" */
     bool chunked, sized, closes;
-    /* the last header says how long the body is, or what becomes of the connection */
+    /* the last header decides how long the body is, or whether the connection stays open */
     bool framing;
-    int status; /* status of the answer; 0: not known yet */
-    /* number of bytes of the body, or of the chunk, that are still to come */
+    int status; /* status of the answer; 0: not read yet */
+    /* number of bytes of the body, or of the current chunk, that have not arrived */
     int64_t left;
-    struct lw_buf line;  /* the beginning of a line whose end has not come */
-    const char *problem; /* BROKEN: what is wrong with the answer */
+    struct lw_buf line;  /* the beginning of a line that has no end yet */
+    const char *problem; /* in the state BROKEN: what is wrong */
 };
 
-/* Prepares for the next answer, which goes into *into. The caller initializes the structure with
- * {0}. */
+/* Prepares for the next answer, which is stored in *into. The caller initializes the structure with
+ * {0} before its first use. */
 void reader_begin(struct http_reader *r, struct http_received *into);
 void reader_free(struct http_reader *r);
-/* Takes the next bytes. Returns how many belong to the answer: fewer than n only when the answer is
- * over. */
+/* Processes the next n bytes. Returns how many of them belong to the answer; fewer than n only if
+ * the answer is over. */
 size_t reader_take(struct http_reader *r, const char *p, size_t n);
-/* Takes note that nothing more will come. `problem` says why, for an answer that is not whole by
- * now; NULL: the service closed the connection. */
+/* Takes note that no more bytes will arrive. `problem` is the reason if the answer is incomplete;
+ * NULL means that the service closed the connection. */
 void reader_end(struct http_reader *r, const char *problem);
 static inline bool reader_over(const struct http_reader *r) { return r->state >= READER_WHOLE; }
 

@@ -15,8 +15,8 @@ enum { CONNECT_TIMEOUT_MS = 5000, BREAKER_PERCENT = 50 };
 
 static const char *const modes[] = {"binary", "structured", "batch", NULL};
 
-/* Returns the string of a key. Returns NULL if the key is not given, or if the string holds a NUL
- * or another control character, which is reported as a problem. */
+/* Returns the string of a key. Returns NULL if the key is absent. Also returns NULL, and reports a
+ * problem, if the string contains a NUL or another control character. */
 static const char *clean_string(const json_t *section, const char *key, bool required,
                                 struct lw_problems *problems) {
     const char *text = lw_section_string(section, key, required, problems);
@@ -261,8 +261,8 @@ static bool is_ascii(const char *text) {
     return !*text;
 }
 
-/* Writes the beginning of each request. libcurl sends the requests if the name of the host is not
- * ASCII, because it knows how to encode such a name. */
+/* Builds the first line and the header Host of each request, for requests that libcurl does not
+ * send. A host name that is not ASCII is left to libcurl, which can encode it. */
 static void write_opening(struct http_settings *s, CURLU *u) {
     char *host = part(u, CURLUPART_HOST, 0), *port = part(u, CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
     char *path = part(u, CURLUPART_PATH, CURLU_URLENCODE), *query = part(u, CURLUPART_QUERY, 0);
@@ -285,8 +285,8 @@ static void set_opening(struct http_settings *s) {
     s->names_types = is_given(s, "accept");
 }
 
-/* With tls.server_name, the URL that libcurl sees carries that name, but libcurl connects to the
- * host of handler.url. */
+/* If tls.server_name is set, libcurl gets a URL with that name, and is told to connect to the host
+ * of handler.url. */
 static void set_target(struct http_settings *s) {
     if (!s->url) return;
     if (!s->tls.server_name || !s->tls.on) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings: what the handler section of type http says, checked and ready for use. */
+/* settings: the handler section of type http, checked and ready for use. */
 #ifndef LW_HANDLERS_HTTP_SETTINGS_H
 #define LW_HANDLERS_HTTP_SETTINGS_H
 
@@ -13,29 +13,30 @@ enum { HTTP_HEADERS_MAX = 32, HTTP_URL_MAX = 2048 };
 
 struct http_settings {
     char *url;
-    char *service; /* scheme, host and port of the URL: what the log and reasons call the service */
+    char *service; /* scheme, host and port, as the log names the service */
     char *host;    /* host of the URL; an IPv6 address without brackets */
     char *port;
-    /* the URL for libcurl; if tls.server_name is set, that name stands in place of the host */
+    /* the URL for libcurl, in which tls.server_name, if it is set, replaces the host */
     char *target_url;
-    /* tells libcurl which host to connect to; NULL: tls.server_name is not set */
+    /* the host to which libcurl connects, in libcurl's form; NULL: tls.server_name is not set */
     struct curl_slist *connect_to;
-    /* the header Host that belongs to the URL; NULL: libcurl's own is right */
+    /* the header Host for handler.url; NULL: the header that libcurl makes is right */
     char *host_line;
-    /* without TLS: the first line of a request, and the header Host; NULL: libcurl sends the
+    /* without TLS: the first line of a request and the header Host; NULL: libcurl sends the
      * requests */
     char *opening;
-    bool names_agent, names_types; /* `fixed` has the header User-Agent; the header Accept */
+    bool names_agent, names_types; /* whether `fixed` has the headers User-Agent and Accept */
     enum http_mode mode;
     char *content_type;
-    struct event_fixed fixed; /* this structure owns its `lines` */
+    struct event_fixed fixed; /* headers; the lines belong to this structure */
     struct signer signer;
     struct lw_tls tls;
     int64_t connect_timeout_ms;
     int breaker_percent;
 };
 
-/* Reads the section and reports every problem. *out must be freed, whatever the problems are. */
+/* Reads the section and reports every problem. *out must be freed, even if problems were
+ * reported. */
 void http_settings_read(const struct lw_config *c, struct http_settings *out,
                         struct lw_problems *problems);
 void http_settings_free(struct http_settings *s);
