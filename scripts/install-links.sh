@@ -1,15 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes the relative links of installed pages lead to what is installed. A link in a page of the
-# source tree names a file of that tree, and `make install` puts the files elsewhere. A link to a
-# file that is not installed becomes plain text.
-# Usage: install-links.sh ROOT DOC SDK INCLUDE DATA: ROOT is DESTDIR/PREFIX, and the others are the
-# folders below it, without a slash at either end.
+# Changes the relative links of installed pages so that they lead to installed files. A link in a
+# page of the source tree names a file of that tree, but `make install` puts the files into other
+# folders. A link to a file that is not installed becomes plain text.
+#   usage: install-links.sh ROOT DOC SDK INCLUDE DATA
+# ROOT is DESTDIR/PREFIX. The other arguments are the folders below ROOT, without a slash at the
+# beginning or the end.
 set -eu
 root=$1 doc=$2
 export doc sdk="$3" include="$4" data="$5"
 
-# Prints the page of the source tree from which the installed page $1, named below ROOT, was made.
+# Prints the path in the source tree of an installed page. $1 is the path of the installed page
+# below ROOT.
 source_of() {
     case $1 in
     "$doc"/README.md | "$doc"/CHANGELOG.md) echo "${1#"$doc"/}" ;;

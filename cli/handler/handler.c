@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork handler`: its verbs and options. */
+/* Defines the command `latchwork handler`: its verbs and options. */
 #include "cli/handler/handler.h"
 
 #include <string.h>

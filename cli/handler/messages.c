@@ -14,8 +14,8 @@ enum { LINE_MAX_BYTES = 16 << 20, HEADERS_MAX = 1000 };
 const char *const handler_result_words[RESULT_N] = {"none", "done",    "retry",   "dead",
                                                     "back", "skipped", "crashed", "stuck"};
 
-/* The members that a message may have. The test uses those up to "expect", and ignores the others,
- * which `queue export` and `dead export` write. */
+/* The allowed members of a message in the file. The test uses the members up to "expect", and
+ * ignores the others, which `queue export` and `dead export` write. */
 static const char *const known[] = {
     "key",      "key_base64",   "payload",        "payload_base64", "headers",   "headers_base64",
     "topic",    "partition",    "offset",         "timestamp_ms",   "ts",        "attempt",
@@ -24,7 +24,7 @@ static const char *const known[] = {
     "id",       "reason",       "tried_first_ms", "died_ms",        "edited_by", "edited_ms",
     NULL};
 
-/* The line that is being read, and where to report its errors. */
+/* The line that is being read, and the place where its errors are reported. */
 struct reader {
     struct handler_messages *all;
     const struct lw_config *c;
@@ -73,8 +73,8 @@ static int decode(const struct reader *r, const char *text, struct lw_bytes *out
     return 0;
 }
 
-/* Converts a JSON value to bytes: a string to its text, null to p = NULL, any other value to
- * compact JSON. */
+/* Converts a JSON value to bytes: a string becomes its text, null becomes p = NULL, any other value
+ * becomes compact JSON. */
 static struct lw_bytes text_of(const struct reader *r, const json_t *v) {
     if (!v || json_is_null(v)) return (struct lw_bytes){0};
     if (json_is_string(v)) return lw_bytes(json_string_value(v), json_string_length(v));
@@ -109,8 +109,8 @@ static int take_number(const struct reader *r, const json_t *line, const char *n
 
 /* --- headers ---------------------------------------------------------------------------------- */
 
-/* Reads a name or value of a header: text, null, or {"base64":"…"}. `encoded` says that a text is
- * base64. */
+/* Reads a name or value of a header, which is a text, null, or {"base64":"…"}. If `encoded` is
+ * true, a text is base64. */
 static int header_part(const struct reader *r, const json_t *v, bool encoded,
                        struct lw_bytes *out) {
     const json_t *inner = json_object_get(v, "base64");
@@ -130,7 +130,7 @@ static int add_header(const struct reader *r, struct handler_message *m, const j
     return h->name.p ? 0 : wrong(r, "headers: a name must not be null");
 }
 
-/* Reads a list of headers, either as pairs, [["name","value"],…], or as kcat writes them,
+/* Reads a list of headers, either as pairs, [["name","value"],…], or in the form that kcat writes,
  * ["name","value",…]. */
 static int take_list(const struct reader *r, struct handler_message *m, const json_t *list,
                      bool encoded) {
@@ -212,8 +212,8 @@ static int check_names(const struct reader *r, const json_t *line) {
     return 0;
 }
 
-/* Returns the offset that the next message of a partition gets: one more than the offset of the
- * message read last for that partition. */
+/* Returns the offset for the next message of a partition if the file gives none: one more than the
+ * offset of the message that was read last for this partition. */
 static int64_t next_offset(const struct handler_messages *all, const char *topic,
                            int32_t partition) {
     for (size_t i = all->n; i > 0; i--) {
@@ -244,8 +244,8 @@ static int take_place(const struct reader *r, const json_t *line, struct handler
                : 0;
 }
 
-/* Finds the primary key as a worker does. A message without a key is dead or skipped, as
- * key.missing says. */
+/* Finds the primary key in the same way as a worker. A message without a key becomes dead or
+ * skipped, depending on the setting key.missing. */
 static void find_key(const struct reader *r, struct handler_message *m) {
     struct lw_record record = {m->record_key, m->payload, m->headers, m->n_headers};
     struct lw_record_at at = {lw_bytes_of(m->topic), m->partition, m->offset};
@@ -302,7 +302,7 @@ static int by_key(const void *a, const void *b) {
     return differs ? differs : (*x)->line < (*y)->line ? -1 : 1;
 }
 
-/* Links the messages of each key in the order of the file. */
+/* Links the messages of each key into a list, in the order of the file. */
 static void link_keys(struct handler_messages *all) {
     struct handler_message **sorted = lw_alloc((all->n + 1) * sizeof *sorted);
     size_t n = 0;

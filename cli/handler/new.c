@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `handler new`: writes the files of a project from the templates. */
+/* Implements the verb `latchwork handler new`, which writes the files of a project from the
+ * templates. */
 #include "cli/handler/handler.h"
 
 #include <errno.h>
@@ -25,8 +26,8 @@ static bool good_name(const char *name) {
     return true;
 }
 
-/* Makes the folder. A folder that exists is removed and made again, which fails unless it is
- * empty. */
+/* Creates the folder of the project. If the folder exists, it is removed and created again, which
+ * fails unless the folder is empty. */
 static int make_project(const char *folder) {
     if (mkdir(folder, 0777) == 0) return 0;
     return errno == EEXIST && rmdir(folder) == 0 ? mkdir(folder, 0777) : -1;
@@ -45,7 +46,7 @@ static int fail(const char *path) {
     return CLI_FAILED;
 }
 
-/* Makes the parent folders of a file. */
+/* Creates the parent folders of a file. */
 static int make_folders(char *path) {
     for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';

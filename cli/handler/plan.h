@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of a test: which message is delivered when, and what became of it. It lies in shared
- * memory: the rig, a child process, writes the results, and the test reads them while the rig runs
- * and after it has died.
+/* The plan of a test lists all deliveries of messages in their order, and stores the result of each
+ * delivery. The plan is in shared memory: the rig, a child process, writes the results, and the
+ * test reads them while the rig runs and after it has ended.
  *
  * A plan has rounds, one after the other. Each round delivers every message once. */
 #ifndef LW_CLI_HANDLER_PLAN_H
@@ -12,44 +12,49 @@
 
 enum handler_round {
     ROUND_FIRST,
-    /* each message once more, as after a crash: with the same identity and a larger fence */
+    /* each message is delivered again, as after a crash: with the same identity and a larger
+     * fence */
     ROUND_AGAIN,
     ROUND_CANCEL, /* each message is cancelled while it runs, as if its lease were lost */
-    ROUND_AFTER,  /* the cancelled messages come once more, as to the next holder of the key */
-    /* new messages with the same contents and with smaller fences, as from a holder that was
-     * frozen */
+    ROUND_AFTER,  /* the cancelled messages are delivered again, as to the next holder of the key */
+    /* new messages with the same contents and with smaller fences are delivered, as from a holder
+     * that was suspended and is outdated now */
     ROUND_STALE,
     ROUNDS
 };
 
 struct handler_delivery {
-    const struct handler_message *m; /* not in shared memory: the rig has a copy from the fork */
+    /* The message is not in shared memory; the rig has a copy of it since fork(). */
+    const struct handler_message *m;
     enum handler_round round;
-    int64_t offset; /* offset of the message; a new one in ROUND_STALE */
+    int64_t offset; /* offset of the message; in ROUND_STALE each message has a new offset */
     char identity[LW_IDENTITY_MAX];
     uint64_t fence;
-    /* this message was one of several in handlers when the rig died, so it now runs alone */
+    /* true: when the rig died, this message and others were in handlers, so the message now runs
+     * alone */
     bool alone;
-    /* The rig writes `result` last: once it is set, the test may read `took_us` and `reason`. */
-    atomic_int result; /* enum handler_result; RESULT_NONE: the delivery is not over */
+    /* The rig writes `result` last. If `result` is set, the test may read `took_us` and
+     * `reason`. */
+    atomic_int result; /* an enum handler_result; RESULT_NONE: the delivery is not finished */
     int64_t took_us;
     char reason[LW_REASON_MAX];
 };
 
-/* Says how the rig ended. */
+/* Describes how the rig ended. */
 enum handler_end {
-    /* the rig has not ended by itself: it runs, has crashed, or its handler called exit */
+    /* the rig has set no end: it still runs, or has crashed, or its handler called exit() */
     END_NONE,
     END_GOOD,
-    END_GAVE_UP, /* the handler cannot be opened, or its command cannot start: see `failure` */
-    END_STUCK    /* a handler did not end its run of a message */
+    /* the handler cannot be opened, or its command cannot start; `failure` has the reason */
+    END_GAVE_UP,
+    END_STUCK /* a handler did not finish a message in time */
 };
 
 struct handler_plan {
-    size_t n; /* deliveries per round */
+    size_t n; /* number of deliveries per round */
     int rounds;
-    atomic_int end;     /* enum handler_end */
-    char failure[1024]; /* why the test cannot go on; "" if it can */
+    atomic_int end;     /* an enum handler_end */
+    char failure[1024]; /* the reason why the test cannot continue; "": it can continue */
     struct handler_delivery d[];
 };
 

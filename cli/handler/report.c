@@ -23,8 +23,9 @@ static enum handler_result first_time(const struct handler_plan *plan,
     return (enum handler_result)atomic_load(&plan->d[(size_t)(d - plan->d) % plan->n].result);
 }
 
-/* Returns the outcome that a delivery must have; RESULT_NONE if any will do. After a retry, any
- * will do, because a service that was away may have come back. */
+/* Returns the result that a delivery must have, or RESULT_NONE if every result is right. If the
+ * first delivery of a message ended as retry, every result of later deliveries is right, because a
+ * service that was down may work again. */
 static enum handler_result wanted(const struct handler_plan *plan,
                                   const struct handler_delivery *d) {
     if (d->round == ROUND_CANCEL || d->round == ROUND_STALE) return RESULT_NONE;
@@ -41,8 +42,8 @@ static bool is_right(const struct handler_plan *plan, const struct handler_deliv
            strstr(d->reason, d->m->expect_reason);
 }
 
-/* Returns a remark for a round in which a delivery may have any outcome; "" if there is nothing to
- * say. */
+/* Returns a remark about a delivery in a round in which every result is right, or "" if there is
+ * nothing to remark. */
 static const char *remark(const struct handler_delivery *d) {
     bool back = atomic_load(&d->result) == RESULT_BACK;
     if (d->round == ROUND_CANCEL && back)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints what became of the deliveries of a plan, and counts those that differ from what was
- * expected. */
+/* Prints the results of the deliveries of a plan, and counts the results that differ from the
+ * expected ones. */
 #ifndef LW_CLI_HANDLER_REPORT_H
 #define LW_CLI_HANDLER_REPORT_H
 
@@ -8,17 +8,20 @@
 
 struct handler_report {
     const struct handler_plan *plan;
-    const char *messages; /* the path of the messages' file */
+    const char *messages; /* path of the file with the messages */
     bool json;
-    size_t printed; /* deliveries that were printed, in the plan's order */
+    /* number of deliveries at the beginning of the plan that are printed or left out */
+    size_t printed;
     size_t counts[RESULT_N];
-    size_t judged; /* deliveries that were printed, in all rounds */
-    size_t wrong;  /* deliveries that differ from what was expected */
+    /* number of printed deliveries; a delivery that no handler gets is printed only in the first
+     * round */
+    size_t judged;
+    size_t wrong; /* number of deliveries with an unexpected result */
 };
 
-/* Prints the deliveries that are over, up to the first that is not. */
+/* Prints the finished deliveries in the order of the plan, up to the first unfinished delivery. */
 void handler_report_more(struct handler_report *r);
-/* Prints the summary. Returns whether everything was as expected. */
+/* Prints the summary. Returns true if all results were as expected. */
 bool handler_report_end(struct handler_report *r);
 
 #endif

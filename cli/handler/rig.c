@@ -16,30 +16,34 @@
 
 enum {
     TICK_MS = 10,
-    CANCEL_MS = 20, /* time from the start of a delivery to its cancellation */
-    /* number of messages that test a command which seems unable to start, with a pause before
-     * each */
+    CANCEL_MS = 20, /* time between the start of a delivery and its cancellation */
+    /* maximum number of messages used to test a command that seems unable to start; there is a
+     * pause before each test */
     TRIALS = 2,
-    /* maximum number of deliveries of a message that is given back because the handler's process
-     * died */
+    /* maximum number of deliveries of a message, if it is given back each time because the
+     * handler's process died */
     TRIES = 12,
-    /* a worker is replaced if a handler takes this much longer than twice handler.timeout_ms */
+    /* A supervisor replaces a worker if a handler runs this much longer than twice
+     * handler.timeout_ms; the rig uses the same limit. */
     STUCK_MS = 5000,
     CLOSE_MS = 2000,
     JOBS = 64
 };
 
-/* One delivery under way. */
+/* One delivery of a message, with its state in the rig. */
 struct run {
-    struct lw_job job; /* must be the first member, because the pool hands back a pointer to it */
+    /* `job` must be the first member, because the pool returns a pointer to it */
+    struct lw_job job;
     struct lw_job_lease lease;
     struct handler_delivery *d;
     struct run *next; /* the next delivery of the same key */
     int tries;
-    int64_t begun_ms; /* when this delivery, or the one whose follower it is, was submitted */
-    bool under_way;   /* submitted and not answered, or `held` */
-    /* the message was given back because the command could not start, and waits to be submitted
-     * again */
+    /* time at which this delivery was submitted or, for a follower, at which the first delivery of
+     * its chain was submitted */
+    int64_t begun_ms;
+    bool under_way; /* true: the delivery was submitted and is not answered yet, or it is `held` */
+    /* true: the message was given back because the command could not start, and will be submitted
+     * again later */
     bool held;
 };
 
@@ -51,12 +55,13 @@ struct rig {
     struct lw_server *server;
     struct lw_pool *pool;
     int notify_fd;
-    struct run *runs; /* one per message of the round */
-    size_t left;      /* runs that are under way */
+    struct run *runs; /* array with one element per message of the round */
+    size_t left;      /* number of runs that are under way */
     enum handler_round round;
-    int64_t progress_ms; /* when the last delivery ended */
+    int64_t progress_ms; /* time at which the last delivery ended */
     size_t held;
-    /* the handler has answered a message; one message is now used to test the command */
+    /* answered: the handler has answered a message; on_trial: one message is being used to test the
+     * command */
     bool answered, on_trial;
     int trials;
     struct lw_err err;
@@ -73,8 +78,8 @@ static enum handler_result result_of(enum lw_outcome outcome) {
 
 /* --- submitting ------------------------------------------------------------------------------- */
 
-/* Returns true if the deliveries of a key run as followers. In the round of cancellations each
- * delivery is submitted alone, so that each is cancelled while it runs. */
+/* Returns true if the deliveries of a key run as followers of each other. In the round of
+ * cancellations each delivery is submitted alone, so that each can be cancelled while it runs. */
 static bool chained(const struct rig *r) { return r->round != ROUND_CANCEL; }
 
 static void prepare(const struct rig *r, struct run *run) {
@@ -117,10 +122,10 @@ static void submit(struct rig *r, struct run *first) {
 
 /* --- ending ----------------------------------------------------------------------------------- */
 
-/* Returns true if the rig must deliver a message again, as a worker would: if a handler with
- * processes gave it back, its lease was not cancelled, and it was delivered fewer than TRIES times.
- * Such a handler gives a message back if, for example, its process died before it read the message,
- * or while it had several messages. */
+/* Returns true if the rig must deliver a message again, as a worker would. The conditions are: a
+ * handler with processes gave the message back, its lease was not cancelled, and it was delivered
+ * fewer than TRIES times. Such a handler gives a message back if, for example, its process died
+ * before it read the message, or while it had several messages. */
 static bool comes_again(struct rig *r, struct run *run) {
     bool back = run->job.outcome == LW_BACK && !atomic_load(&run->lease.cancelled);
     return back && r->type->loads && ++run->tries < TRIES;
@@ -131,7 +136,7 @@ static enum lw_health health(const struct rig *r, char *why, size_t size) {
 }
 
 /* Keeps a message that was given back because the command could not start. If the handler has never
- * answered a message, and the messages that tested the command came back as well, sets `err`, which
+ * answered a message, and it also gave back the messages that tested the command, sets `err`, which
  * ends the test. */
 static void hold(struct rig *r, struct run *run) {
     static const char prefix[] = "handler: ";
@@ -146,13 +151,14 @@ static void hold(struct rig *r, struct run *run) {
                 strncmp(why, prefix, sizeof prefix - 1) == 0 ? why + sizeof prefix - 1 : why);
 }
 
-/* Submits messages that hold() kept: all of them if the command works; only one if the pause is
- * over and no other message tests the command. */
+/* Submits messages that hold() kept. If the command works, submits all of them. If the command is
+ * on trial and its pause is over, submits one, unless another message is already testing the
+ * command. */
 static void release(struct rig *r) {
     enum lw_health now = r->held ? health(r, NULL, 0) : LW_UNABLE;
     if (now == LW_UNABLE || (now == LW_ON_TRIAL && r->on_trial)) return;
-    /* The first message may be the one that makes the command fail, so the last one is submitted
-     * first. */
+    /* The last message is submitted first, because the first message may be the one that makes the
+     * command fail. */
     for (size_t i = r->plan->n; i > 0; i--) {
         struct run *run = &r->runs[i - 1];
         if (!run->held) continue;
@@ -203,7 +209,8 @@ static void reap(struct rig *r) {
 
 /* --- a round ---------------------------------------------------------------------------------- */
 
-/* Renews the leases of the deliveries under way, and cancels those that this round must cancel. */
+/* Renews the leases of the deliveries under way, and cancels the deliveries that the current round
+ * must cancel. */
 static void tend(struct rig *r) {
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < r->plan->n; i++) {
@@ -216,9 +223,9 @@ static void tend(struct rig *r) {
     }
 }
 
-/* Returns true if a handler in the pool takes too long. Its thread cannot be ended, so the rig must
- * end. A handler type with the function serve() has no thread in the pool, and ends slow processes
- * or requests by itself. */
+/* Returns true if a handler in the pool takes too long. Its thread cannot be ended, so the whole
+ * rig must end. A handler type with the function serve() has no thread in the pool, and ends slow
+ * processes or requests without the rig's help. */
 static bool is_stuck(const struct rig *r) {
     int64_t timeout_ms = r->c->handler.timeout_ms;
     bool limited = timeout_ms > 0 || r->round == ROUND_CANCEL;
@@ -237,9 +244,9 @@ static enum handler_end wait_for_all(struct rig *r) {
     return r->err.text[0] ? END_GAVE_UP : END_NONE;
 }
 
-/* Links the runs without a result into one chain per key and submits the first of each chain. If
- * `alone`, only the suspects are submitted, and each chain waits for the end of the one before;
- * otherwise all other runs are submitted at once. */
+/* Links the runs without a result into one chain per key, and submits the first run of each chain.
+ * If `alone` is true, only the suspects are submitted, and each chain waits for the end of the
+ * chain before. Otherwise all other runs are submitted at once. */
 static void start_round(struct rig *r, struct handler_delivery *d, bool alone) {
     const struct handler_message *messages = d[0].m;
     for (size_t i = 0; i < r->plan->n; i++) {

@@ -27,8 +27,8 @@ static int copy_statements(sqlite3 *from, sqlite3 *to, struct lw_err *err) {
     return r == SQLITE_DONE ? 0 : -1;
 }
 
-/* Makes the tables, indexes and triggers that the configured database has. If that database does
- * not exist yet, there are none. */
+/* Creates the tables, indexes and triggers of the configured database in the test's database. If
+ * the configured database does not exist yet, nothing is created. */
 static int copy_tables(const char *from_path, const char *to_path, struct lw_err *err) {
     sqlite3 *from = NULL, *to = NULL;
     struct lw_err why = {0};

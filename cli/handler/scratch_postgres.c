@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The test's own schema in a PostgreSQL. For this test alone, PGOPTIONS in the environment sets the
- * search_path to that schema, so that the handler finds no other tables. */
+/* Creates a schema for the test in PostgreSQL. During the test, PGOPTIONS in the environment sets
+ * the search_path to that schema, so that the handler finds no other tables. */
 #include "cli/handler/scratch.h"
 
 #include <libpq-fe.h>
@@ -33,15 +33,15 @@ static int connect_to(struct handler_scratch *s, const char *url, struct lw_err 
     return lw_fail(err, "handler.store: %.*s", (int)strcspn(why, "\n"), why);
 }
 
-/* Appends a name with quotes around it. */
+/* Appends a name, quoted as an SQL identifier. */
 static void add_quoted(struct handler_scratch *s, struct lw_buf *out, const char *name, size_t n) {
     char *quoted = PQescapeIdentifier(s->conn, name, n);
     lw_buf_addf(out, "%s", quoted ? quoted : "\"\"");
     PQfreemem(quoted);
 }
 
-/* Makes the schema, and in it a table like the configured one. If the configured table does not
- * exist yet, the handler makes it. */
+/* Creates the schema and, in it, a table with the columns of the configured table. If the
+ * configured table does not exist yet, no table is created, and the handler creates it. */
 static int make_tables(struct handler_scratch *s, const char *table, struct lw_err *err) {
     struct lw_buf sql = {0};
     const char *dot = strchr(table, '.'), *own = dot ? dot + 1 : table;
@@ -63,8 +63,8 @@ static int make_tables(struct handler_scratch *s, const char *table, struct lw_e
     return bad;
 }
 
-/* Checks that a new connection has the schema, and no other, as its search_path. A pooler may
- * ignore PGOPTIONS, and the handler would then write into the real tables. */
+/* Checks that the search_path of a new connection is exactly the schema of the test. A connection
+ * pooler may ignore PGOPTIONS, and the handler would then write to the real tables. */
 static int check_path(const struct handler_scratch *s, const char *url, struct lw_err *err) {
     PGconn *conn = connection(url);
     PGresult *r = PQexec(conn, "SELECT current_setting('search_path')");

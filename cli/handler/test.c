@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `handler test`. */
+/* Implements the verb `latchwork handler test`. */
 #include "cli/check/check.h"
 #include "cli/handler/handler.h"
 #include "cli/handler/report.h"
@@ -21,10 +21,11 @@
 
 enum { LOOK_MS = 10, SIGNALLED = 128 };
 
-static volatile sig_atomic_t stopped; /* the signal that ends the test; 0: none */
+/* number of the signal that ends the test; 0: no signal was received */
+static volatile sig_atomic_t stopped;
 static void stop(int sig) { stopped = sig; }
 
-/* One run of the test. */
+/* The state of one run of the test. */
 struct trial {
     const struct handler_args *a;
     char messages_path[PATH_MAX];
@@ -33,14 +34,16 @@ struct trial {
     struct handler_scratch scratch;
     struct handler_plan *plan;
     size_t plan_size;
-    /* the seats of its first worker name the messages that are in a handler */
+    /* shared memory; the seats of its first worker contain the messages that handlers are
+     * processing */
     struct lw_board *board;
     struct lw_err err;
 };
 
 /* --- configuration and messages --------------------------------------------------------------- */
 
-/* Without an argument, the messages are in messages.jsonl beside the configuration. */
+/* Finds the file of messages: the argument or, without an argument, messages.jsonl in the folder of
+ * the configuration. */
 static void find_messages(struct trial *t) {
     const struct cli_args *cli = &t->a->cli;
     const char *slash = strrchr(cli->config, '/');
@@ -64,8 +67,8 @@ static struct lw_config *load(const struct cli_args *cli, const struct lw_overri
     return c;
 }
 
-/* Loads the configuration. The test of an insert handler gets a temporary store in place of the
- * configured one. Returns an exit status. */
+/* Loads the configuration. For an insert handler, replaces the configured store by a temporary one.
+ * Returns an exit status. */
 static int load_config(struct trial *t) {
     t->c = load(&t->a->cli, NULL, 0);
     if (!t->c) return CLI_USAGE;
@@ -94,7 +97,7 @@ static int load_messages(struct trial *t) {
 /* --- the plan --------------------------------------------------------------------------------- */
 
 static void plan_delivery(struct trial *t, struct handler_delivery *d, size_t i, uint64_t fence) {
-    /* new messages have offsets above those that a file is likely to contain */
+    /* new messages get offsets above those that a file is likely to contain */
     static const int64_t elsewhere = 1000000000000;
     const struct handler_message *m = &t->messages.m[i];
     bool stale = d->round == ROUND_STALE;
@@ -108,8 +111,8 @@ static void plan_delivery(struct trial *t, struct handler_delivery *d, size_t i,
     atomic_store(&d->result, (int)m->decided);
 }
 
-/* Lists every delivery in shared memory. The first fence is the time in µs since 1970, because the
- * fences of Redis are times, too. */
+/* Writes all deliveries to shared memory. The first fence is the time in µs since 1970, because the
+ * fences of Redis are also times. */
 static int make_plan(struct trial *t) {
     int rounds = t->a->chaos ? ROUNDS : 1;
     size_t n = t->messages.n;
@@ -146,8 +149,8 @@ static pid_t start_rig(struct trial *t) {
     _exit(0);
 }
 
-/* Waits until the rig has ended, and meanwhile prints the deliveries that are over. If a signal
- * ends the test, the rig is killed, too. */
+/* Waits until the rig has ended, and prints each delivery that is finished. If a signal ends the
+ * test, the rig is killed, too. */
 static int wait_for_rig(struct handler_report *r, pid_t pid) {
     int status = 0;
     pid_t got;
@@ -159,7 +162,8 @@ static int wait_for_rig(struct handler_report *r, pid_t pid) {
     return status;
 }
 
-/* Returns the delivery of this identity that has no result yet; NULL if there is none. */
+/* Returns the delivery with this identity that has no result yet, or NULL if there is no such
+ * delivery. */
 static struct handler_delivery *find_delivery(struct trial *t, const char *identity) {
     size_t n = t->plan->n * (size_t)t->plan->rounds;
     for (size_t i = 0; i < n; i++) {
@@ -169,9 +173,10 @@ static struct handler_delivery *find_delivery(struct trial *t, const char *ident
     return NULL;
 }
 
-/* Looks for the message that ended the rig, among those that were in a handler. If there was only
- * one, it gets `result`. If there were several, each runs alone next time. Returns false if there
- * was none. */
+/* Searches, among the messages that were in handlers when the rig ended, for the message that
+ * caused the end. If only one message was in a handler, it gets `result`. If there were several,
+ * each of them will run alone after a restart of the rig. Returns false if no message was in a
+ * handler. */
 static bool charge(struct trial *t, enum handler_result result, const char *why) {
     struct handler_delivery *found[LW_BOARD_SEATS];
     int n = 0;
@@ -189,8 +194,8 @@ static bool charge(struct trial *t, enum handler_result result, const char *why)
     return true;
 }
 
-/* Decides what follows from the rig's end. Returns whether the rig must be started again, for the
- * deliveries that are left. */
+/* Decides how the test continues after the end of the rig. Returns true if the rig must be started
+ * again for the remaining deliveries. */
 static bool goes_on(struct trial *t, int status) {
     char why[LW_REASON_MAX];
     int end = atomic_load(&t->plan->end);
@@ -251,8 +256,8 @@ static int run_once(const struct handler_args *a, struct handler_watch *w) {
     return status;
 }
 
-/* Waits for a change that makes another run worthwhile. Returns the name of the changed file; NULL
- * if a signal ends the test. */
+/* Waits for a change after which another run makes sense. Returns the name of the changed file, or
+ * NULL if a signal ends the test. */
 static const char *wait_for_change(struct handler_watch *w) {
     const char *name, *binary;
     while ((name = handler_watch_wait(w, &stopped)) && (binary = handler_watch_unbuilt(w, name)))

@@ -15,7 +15,7 @@
 
 enum { FILES = 16, QUIET_MS = 200, LOOK_MS = 100, EVENTS = 4096 };
 
-/* A file that the test depends on, and its state when it was last looked at. */
+/* A file on which the test depends, and its state when it was last examined. */
 struct named {
     char path[PATH_MAX];
     struct timespec changed;
@@ -28,7 +28,8 @@ struct handler_watch {
     struct named files[FILES];
     int n_files;
     int folders[FILES];
-    char binary[PATH_MAX]; /* the plugin, or the first word of the command if it is a path; "" */
+    /* path of the plugin, or the first word of the command if it is a path; otherwise "" */
+    char binary[PATH_MAX];
     bool changed;
     char name[NAME_MAX + 1]; /* name of the file that changed first */
 };
@@ -52,7 +53,7 @@ void handler_watch_close(struct handler_watch *w) {
 
 /* --- named files ------------------------------------------------------------------------------ */
 
-/* Looks at a file. Returns whether it differs from the last look. */
+/* Reads the state of a file. Returns true if the state has changed since the last call. */
 static bool look(struct named *f) {
     struct stat st = {0};
     if (stat(f->path, &st)) st = (struct stat){0};
@@ -87,7 +88,8 @@ static void add(struct handler_watch *w, const char *path) {
         inotify_add_watch(w->fd, folder, IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE);
 }
 
-/* Adds the plugin's path, and each word of the command that is a file below the current folder. */
+/* Adds the plugin's path, and each word of the command that names a file below the current folder,
+ * to the files that are watched. */
 static void add_handler(struct handler_watch *w, const struct lw_config *c) {
     const json_t *path = json_object_get(c->handler.json, "path"),
                  *command = json_object_get(c->handler.json, "command"), *word;
@@ -169,8 +171,8 @@ const char *handler_watch_wait(struct handler_watch *w, const volatile sig_atomi
         quiet = poll(&fd, 1, QUIET_MS) == 0;
         drain(w, true);
     }
-    /* An editor may write a temporary file and rename it. So a file on which the test depends is
-     * named rather than the temporary one. */
+    /* An editor may write a temporary file and rename it. So if a file on which the test depends
+     * has changed, its name is returned instead of the name of the temporary file. */
     for (int i = 0; i < w->n_files; i++)
         if (look(&w->files[i]))
             snprintf(w->name, sizeof w->name, "%.*s", NAME_MAX, file_name(w->files[i].path));
