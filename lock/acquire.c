@@ -101,7 +101,8 @@ static bool after_failure(struct wait *w, const struct latchwork_error *error) {
     w->backoff_ms = w->backoff_ms ? 2 * w->backoff_ms : POLL_MAX_MS / 2;
     if (w->backoff_ms > BACKOFF_MAX_MS) w->backoff_ms = BACKOFF_MAX_MS;
     lw_wait_look_at(w->waking, &w->waiter,
-                    lw_boot_ms() + w->backoff_ms / 2 + (int64_t)lw_random((uint64_t)w->backoff_ms));
+                    lw_boot_ms() + w->backoff_ms / 2 + (int64_t)lw_random((uint64_t)w->backoff_ms),
+                    error);
     return true;
 }
 
@@ -115,7 +116,7 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     if (took == LW_HELD) {
         w->backoff_ms = 0;
         bool told = up && lw_one_tells(t->lock);
-        lw_wait_look_at(w->waking, &w->waiter, lw_boot_ms() + look_after_ms(t, told));
+        lw_wait_look_at(w->waking, &w->waiter, lw_boot_ms() + look_after_ms(t, told), NULL);
         if (queues && t->ticket[0]) lw_wait_place(w->waking, &w->waiter, strtod(t->ticket, NULL));
     }
     return took;
@@ -152,14 +153,15 @@ static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took,
         took = try_in_line(w, error);
         fatal = took == LW_FAILED && !after_failure(w, error);
     }
-    bool won = took == LW_TAKEN;
+    bool won = took == LW_TAKEN,
+         unreachable = !won && took != LW_FAILED && lw_wait_failed(w->waking, &w->waiter, error);
     bool empty = lw_wait_leave(w->waking, &w->waiter, won, won && !shared ? next_look_ms(w) : 0);
     if (won) return LATCHWORK_LOCK_OK;
     if (w->known && (queues || empty)) lw_one_leave(t);
     if (atomic_load(&c->interrupted))
         return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED,
                             "interrupted while waiting");
-    return took == LW_FAILED ? LATCHWORK_LOCK_ERROR : is_held(t, error);
+    return took == LW_FAILED || unreachable ? LATCHWORK_LOCK_ERROR : is_held(t, error);
 }
 
 enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_hold *h,

@@ -163,10 +163,21 @@ bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, b
     return turn;
 }
 
-void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms) {
+void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms,
+                     const struct latchwork_error *failure) {
     pthread_mutex_lock(&k->mutex);
     w->line->look_ms = look_ms;
+    w->line->failed = failure != NULL;
+    if (failure) w->line->failure = *failure;
     pthread_mutex_unlock(&k->mutex);
+}
+
+bool lw_wait_failed(struct lw_waking *k, struct lw_waiter *w, struct latchwork_error *error) {
+    pthread_mutex_lock(&k->mutex);
+    bool failed = w->line->failed;
+    if (failed && error) *error = w->line->failure;
+    pthread_mutex_unlock(&k->mutex);
+    return failed;
 }
 
 bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t look_ms) {

@@ -51,8 +51,14 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket);
  * returns true. Returns false if until_ms has passed or the client is interrupted. Sets *more to
  * true if other waiters stand behind this one. */
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);
-/* Sets when the first waiter in line tries next if it is not notified earlier. */
-void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms);
+/* Records an attempt of the first waiter in line: when the line's next attempt is due if no
+ * notification comes earlier, and why this attempt failed. `failure` is NULL if others hold the
+ * lock. */
+void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms,
+                     const struct latchwork_error *failure);
+/* Returns true if the line's last attempt failed, and copies why to *error. Only the first waiter
+ * tries, so the others learn from this function that Redis cannot be reached. */
+bool lw_wait_failed(struct lw_waking *k, struct lw_waiter *w, struct latchwork_error *error);
 /* Removes the waiter from its line. `won` says whether the waiter has taken the lock. The next
  * waiter becomes first; if `won` is true, it tries at look_ms. Otherwise the time of the line's
  * next attempt stays as it is, and the next waiter inherits a notification that the leaving waiter

@@ -2,16 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds the Debian packages of this tree in a clean chroot of DISTRIBUTION, or tests them there.
 # Needs root, for chroot and mount.
-# usage: packaging/deb.sh build|twice|test|secured|systemd DISTRIBUTION      (DISTRIBUTION:
-# bookworm, trixie)
+# usage: packaging/deb.sh build|twice|test|secured|systemd bookworm|trixie
 #
 #   build   puts the packages into build/deb/DISTRIBUTION, and what lintian says ends the build if
 #           it is a warning
 #   twice   builds them again in another folder, time zone and language, and compares: the same
 #           bytes are expected
 #   test    installs them in a clean chroot and runs debian/tests, as autopkgtest does
-#   secured  installs them in a clean chroot, and follows the documents with a secured Kafka and a
-#            Valkey with TLS until messages flow
+#   secured installs them in a clean chroot, and follows the documents with a secured Kafka and a
+#           Valkey with TLS until messages flow
 #   systemd boots systemd in a clean chroot and runs services of the installed unit
 #
 # Only files that git knows are built. The packages are dated by the newest commit. $MAINTAINER:
@@ -21,7 +20,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() {
-    sed -n '4s/^# //p' "$0" >&2
+    sed -n 's/^# usage: /usage: /p' "$0" >&2
     exit 2
 }
 [ $# -eq 2 ] || usage

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes what a release publishes. usage: packaging/release.sh version MAJOR.MINOR.PATCH |
-# check|notes|build
+# Makes what a release publishes.
+# usage: packaging/release.sh version MAJOR.MINOR.PATCH | check | notes | build
 #
 #   version writes this version into every file that names it
 #   check   names everything that keeps the newest commit from being released; exit 1 if there is
@@ -116,7 +116,7 @@ build)
     build
     ;;
 *)
-    sed -n '3s/^.*usage: /usage: /p' "$0" >&2
+    sed -n 's/^# usage: /usage: /p' "$0" >&2
     exit 2
     ;;
 esac

@@ -59,7 +59,7 @@ test)
     in_chroot trixie "$out" packaging/test-tarball.sh "$out"
     ;;
 *)
-    sed -n '4s/^# //p' "$0" >&2
+    sed -n 's/^# usage: /usage: /p' "$0" >&2
     exit 2
     ;;
 esac

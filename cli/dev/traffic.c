@@ -40,7 +40,7 @@ struct traffic {
     int64_t sent, orders, refused;
 };
 
-static uint64_t draw(struct traffic *t) { return lw_random(&t->state); }
+static uint64_t draw(struct traffic *t) { return lw_random_next(&t->state); }
 
 static int topic_index(const char *name) {
     int t = 0;

@@ -22,7 +22,7 @@ static int64_t io_wall_ms(void *ctx) {
 }
 
 /* A random number of the kernel seeds the generator. */
-static uint64_t io_random(void *ctx) { return lw_random(&((struct process *)ctx)->random); }
+static uint64_t io_random(void *ctx) { return lw_random_next(&((struct process *)ctx)->random); }
 
 /* --- Redis ------------------------------------------------------------------------------------ */
 

@@ -58,9 +58,9 @@ static const struct lw_header *last(const struct lw_job *job,
 
 /* Returns a random id for a span, which is never 0. */
 static uint64_t new_span_id(struct lw_tracer *t) {
-    uint64_t id = lw_random(&t->random);
+    uint64_t id = lw_random_next(&t->random);
     /* the generator yields 0 once per period, and 0 is no valid span id */
-    return id ? id : lw_random(&t->random);
+    return id ? id : lw_random_next(&t->random);
 }
 
 /* Makes the id of a new trace. The record's timestamp is hashed, too, so that a topic that was

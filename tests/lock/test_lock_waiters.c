@@ -171,6 +171,24 @@ static void readers_come_in_together(void **state) {
     latchwork_lock_close(r), latchwork_lock_close(w);
 }
 
+/* Only the first thread in line tries to take the lock. The threads behind it must also learn that
+ * Redis cannot be reached: BUSY would mean that others hold the lock. */
+static void all_in_line_learn_that_redis_is_unreachable(void **state) {
+    (void)state;
+    struct latchwork_client *c = latchwork_client_open("redis://127.0.0.1:1", NULL, &error);
+    assert_non_null(c);
+    struct latchwork_lock *l = latchwork_lock_open(c, "a", NULL, &error);
+    assert_non_null(l);
+    struct waiter waiter[3];
+    for (int i = 0; i < 3; i++) {
+        waiter[i] = (struct waiter){.lock = l, .wait_ms = 1000};
+        pthread_create(&waiter[i].thread, NULL, wait_for_it, &waiter[i]);
+    }
+    for (int i = 0; i < 3; i++) assert_waiter(&waiter[i], LATCHWORK_LOCK_ERROR);
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void) {
     const struct CMUnitTest tests[] = {T(the_dead_are_passed_over_at_once),
@@ -178,6 +196,7 @@ int main(void) {
                                        T(who_leaves_passes_it_on),
                                        T(a_fair_lock_waits_for_the_first_in_line_if_it_lives),
                                        T(readers_and_writers_go_in_the_order_they_came),
-                                       T(readers_come_in_together)};
+                                       T(readers_come_in_together),
+                                       T(all_in_line_learn_that_redis_is_unreachable)};
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

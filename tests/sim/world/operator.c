@@ -155,9 +155,7 @@ static bool in_handler(const struct world *w, const struct item *it) {
     return false;
 }
 
-/* --- replays -------------------------------------------------------------------------------------
- *
- * / */
+/* --- replays ---------------------------------------------------------------------------------- */
 
 static void put(struct world *w, int shard, const struct item *it, int n, bool read_again) {
     static const char *const names[] = {"epoch", "lanes", "floor", "ready", "dead", NULL};
@@ -315,9 +313,7 @@ static void drop(struct world *w) {
     }
 }
 
-/* --- lanes ---------------------------------------------------------------------------------------
- *
- * / */
+/* --- lanes ------------------------------------------------------------------------------------ */
 
 static uint64_t fence_of(struct world *w, int shard) {
     char name[40];
@@ -513,9 +509,7 @@ void operator_rest(struct world *w) {
     }
 }
 
-/* --- oracles -------------------------------------------------------------------------------------
- *
- * / */
+/* --- oracles ---------------------------------------------------------------------------------- */
 
 void operator_start(struct world *w, const struct exec *x) {
     struct operator* op = w->operator;

@@ -244,9 +244,7 @@ static void test_close_under_way(void **state) {
     assert_int_equal(atomic_load(&w.slow), atomic_load(&w.begun));
 }
 
-/* --- streams -------------------------------------------------------------------------------------
- *
- * / */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 static const char stream_request[] = "GET /api/stream HTTP/1.0\r\nHost: localhost\r\n\r\n";
 
