@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A queue of jobs, linked by their `next`. It owns nothing, and has no lock of its own. */
+/* A queue of jobs, linked by their field `next`. The queue does not own the jobs, and has no
+ * lock. */
 #ifndef LW_HANDLERS_JOB_QUEUE_H
 #define LW_HANDLERS_JOB_QUEUE_H
 
 #include "handlers/handler.h"
 
 struct lw_job_queue {
-    /* oldest job; the link behind the youngest. The owner calls lw_jobs_clear() first */
+    /* `head` is the oldest job, and `tail` points to the link after the youngest job. The owner
+     * must call lw_jobs_clear() before any other use. */
     struct lw_job *head, **tail;
 };
 
-/* Empties the queue; its jobs stay as they are. */
+/* Makes the queue empty, without changing the jobs. */
 static inline void lw_jobs_clear(struct lw_job_queue *q) {
     *q = (struct lw_job_queue){NULL, &q->head};
 }
@@ -27,7 +29,7 @@ static inline void lw_jobs_push_front(struct lw_job_queue *q, struct lw_job *job
     q->head = job;
 }
 
-/* Takes the oldest job out; the queue must not be empty. */
+/* Removes and returns the oldest job. The queue must not be empty. */
 static inline struct lw_job *lw_jobs_pop(struct lw_job_queue *q) {
     struct lw_job *job = q->head;
     q->head = job->next;
@@ -35,7 +37,7 @@ static inline struct lw_job *lw_jobs_pop(struct lw_job_queue *q) {
     return job;
 }
 
-/* Moves all jobs of `from` behind those of `to`. */
+/* Moves all jobs of `from` to the end of `to`. */
 static inline void lw_jobs_move(struct lw_job_queue *to, struct lw_job_queue *from) {
     if (!from->head) return;
     *to->tail = from->head;

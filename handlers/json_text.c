@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-/* Returns the number of bytes that follow a lead byte, and the range of the first of them, which
- * excludes overlong forms and surrogates. */
+/* Returns the number of bytes that follow a lead byte of UTF-8, and the valid range of the first of
+ * these bytes, which excludes overlong forms and surrogates. */
 static int utf8_lead(unsigned char c, unsigned char *lo, unsigned char *hi) {
     *lo = 0x80;
     *hi = 0xbf;

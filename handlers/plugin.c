@@ -17,8 +17,8 @@
 
 enum { BATCH_MAX = 1024, SETTING_MAX = 64 };
 
-/* Size of struct latchwork_handler in the first version of the interface, which every plugin's
- * table must have at least. */
+/* Size of struct latchwork_handler in the first version of the interface. The table of every plugin
+ * has at least this size. */
 static const size_t first_size =
     offsetof(struct latchwork_handler, close) + sizeof(void (*)(void *));
 
@@ -28,14 +28,15 @@ struct setting {
 };
 
 struct lw_handler {
-    /* must be the first member, because setting() finds the rest through it */
+    /* must be the first member, because setting() casts its address to struct lw_handler */
     struct latchwork_host host;
     void *object;
     const struct latchwork_handler *api;
     void *self;
     bool inited;
     const json_t *config; /* borrowed from the configuration; may be NULL */
-    /* list of numbers as text; setting() alone adds to it, and holds the lock meanwhile */
+    /* list of numbers that setting() has returned as text; only setting() adds to it, under the
+     * lock */
     struct setting *settings;
     pthread_mutex_t lock;
     size_t batch_max;
@@ -44,7 +45,7 @@ struct lw_handler {
 
 /* A job as the plugin sees it, with a pointer to the job itself. */
 struct view {
-    /* must be the first member, because the lease functions find the job through it */
+    /* must be the first member, because the lease functions cast its address to this structure */
     struct latchwork_lease lease;
     const struct lw_job *job;
     struct latchwork_message message;
@@ -75,7 +76,8 @@ __attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level 
     lw_log(levels[l], "%s", text);
 }
 
-/* Finds a member by one token of a JSON pointer (RFC 6901), after unescaping the token. */
+/* Finds the member that one token of a JSON pointer (RFC 6901) names, after unescaping the
+ * token. */
 static const json_t *member(const json_t *object, const char *token, size_t n) {
     char name[256];
     size_t w = 0;
@@ -148,7 +150,8 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
         lw_problem(problems, "handler.path: %s: %s", path, strerror(errno));
 }
 
-/* Checks a plugin's table. Returns -1 with *err if it is not valid. */
+/* Checks the table of functions that a plugin exports. Returns -1 with *err if the table is not
+ * valid. */
 static int check_api(const struct latchwork_handler *api, const char *path, struct lw_err *err) {
     const char *advice =
         api->abi == 0 ? " (is LATCHWORK_HANDLER_INIT missing in its table?)"
@@ -176,8 +179,8 @@ static int check_api(const struct latchwork_handler *api, const char *path, stru
     return 0;
 }
 
-/* Reads batch_of, which plugins built with an older header do not have. Returns -1 with *err if it
- * is not valid. */
+/* Reads batch_of from a plugin's table. Plugins built with an older header do not have this member.
+ * Returns -1 with *err if its value is not valid. */
 static int read_batch_of(struct lw_handler *h, const char *path, struct lw_err *err) {
     static const enum lw_batch_of kinds[] = {[LATCHWORK_BATCH_KEYS] = LW_BATCH_KEYS,
                                              [LATCHWORK_BATCH_ONE_KEY] = LW_BATCH_ONE_KEY,
@@ -199,7 +202,7 @@ static int read_batch_of(struct lw_handler *h, const char *path, struct lw_err *
 static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
     if (access(path, R_OK)) return lw_refuse(err, "plugin %s: %s", path, strerror(errno));
     char here[4096];
-    /* a path without a slash would make dlopen() search the system's library folders */
+    /* For a path without a slash, dlopen() would search the system's library folders. */
     int n = snprintf(here, sizeof here, "%s%s", strchr(path, '/') ? "" : "./", path);
     if (n < 0 || (size_t)n >= sizeof here)
         return lw_refuse(err, "plugin %.200s…: the path is too long", path);
@@ -234,8 +237,8 @@ static void close_handler(struct lw_handler *h) {
         h->settings = s->next;
         free(s);
     }
-    /* The object is not unloaded, because threads of the plugin's libraries, or exit handlers, may
-     * still run its code. */
+    /* The shared object is not unloaded, because threads of the plugin's libraries, or exit
+     * handlers, may still run its code. */
     pthread_mutex_destroy(&h->lock);
     free(h);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reasons: the text that says why a job is tried again or dead, cut to the size of a job's
- * buffer. */
+/* Reasons: the texts that say why a job is retried or dead, cut to the size of a job's buffer. */
 #ifndef LW_HANDLERS_REASON_H
 #define LW_HANDLERS_REASON_H
 
@@ -8,7 +7,7 @@
 
 /* Copies a text and cuts it to LW_REASON_MAX - 1 bytes, but never inside a UTF-8 character. */
 void lw_reason_copy(char out[LW_REASON_MAX], const char *text);
-/* Sets a job's outcome and reason; "" for no reason. */
+/* Sets a job's outcome and reason; "" means no reason. */
 void lw_job_answer(struct lw_job *job, enum lw_outcome outcome, const char *reason);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner keeps Latchwork's own tables small, by short transactions on a thread and a
- * connection of its own. */
+/* The cleaner keeps Latchwork's own tables small. It runs short transactions on its own thread and
+ * its own connection. */
 #include "handlers/insert/insert.h"
 
 #include "base/cond.h"
@@ -14,7 +14,7 @@
 
 enum {
     ROUND_MS = 1000,
-    /* maximum number of slices per round, so that others can write in between */
+    /* maximum number of slices per round, so that other writers get their turn */
     SLICES_A_ROUND = 50,
 };
 
@@ -33,13 +33,14 @@ struct lw_cleaner {
     pthread_cond_t wake;
     struct passed *passed;
     bool stop;
-    /* The thread alone uses the fields below. */
+    /* Only the cleaner's thread uses the fields below. */
     struct lw_sweeper *sweeper;
     unsigned round;
 };
 
-/* Finds a partition that has something to clean and that this round has not looked at.
- * Copies its topic and watermark, because the main thread may add to the table. */
+/* Finds a partition that has identities to delete and that this round has not looked at. Copies its
+ * topic and watermark, because the main thread may change the table as soon as the lock is
+ * released. */
 static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic, size_t size,
                         int64_t *watermark) {
     bool found = false;
@@ -57,8 +58,8 @@ static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic
     return found;
 }
 
-/* Cleans all partitions. Returns false if the round has used up its slices, or the database is
- * busy. */
+/* Cleans all partitions. Returns false if partitions are left, because the round has used up its
+ * slices or the database is busy. */
 static bool clean_partitions(struct lw_cleaner *c, bool closing) {
     struct passed *p;
     char topic[256];
@@ -78,7 +79,7 @@ static bool clean_partitions(struct lw_cleaner *c, bool closing) {
     return true;
 }
 
-/* Waits until the next round. Returns false if the thread must end. */
+/* Waits until the next round. Returns false if the thread must stop. */
 static bool wait_round(struct lw_cleaner *c) {
     struct timespec until = lw_from_now(ROUND_MS);
     pthread_mutex_lock(&c->lock);
@@ -125,7 +126,7 @@ void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partitio
                        int64_t watermark) {
     char name[288];
     int n = snprintf(name, sizeof name, "%d %s", (int)partition, topic);
-    if (n < 0 || (size_t)n >= sizeof name) return; /* no topic of Kafka has so long a name */
+    if (n < 0 || (size_t)n >= sizeof name) return; /* Kafka's topic names are shorter */
     pthread_mutex_lock(&c->lock);
     struct passed *p;
     HASH_FIND(hh, c->passed, name, (size_t)n, p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handler type insert: its configuration, its slots, and which kind of store it writes to. */
+/* The handler type insert: its configuration, its slots, and the choice of the kind of store. */
 #include "handlers/insert/insert.h"
 
 #include "handlers/section.h"
@@ -24,8 +24,8 @@ static const struct lw_store_kind *const kinds[] = {&lw_store_sqlite, &lw_store_
 
 static bool starts(const char *s, const char *with) { return strncmp(s, with, strlen(with)) == 0; }
 
-/* Returns the kind of store that handler.store names, or NULL if there is none. *address becomes
- * the part of handler.store that the kind gets. */
+/* Returns the kind of store that handler.store names, or NULL if there is no such kind. *address
+ * becomes the part of handler.store that is passed to the kind. */
 static const struct lw_store_kind *find_kind(const char *store, const char **address) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (const char *const *scheme = kinds[i]->schemes; *scheme; scheme++) {

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* insert: writes rows from messages, each exactly once, into a database that all workers share.
  *
- * One transaction writes many rows. For each of them it also records the message's identity, so
- * that a second delivery writes nothing, and the fence of the message's key, so that a holder whose
- * lease has ended writes nothing either.
+ * One transaction writes many rows. With each row it also records the message's identity, so that a
+ * second delivery writes nothing, and the fence of the message's key, so that a holder whose lease
+ * has ended writes nothing.
  *
- * Three questions come in a fixed order: is the message known, is it stale, is its row valid? Only
- * then is the row written. A bad row becomes a dead letter and affects no other.
+ * For each message the transaction asks three questions in a fixed order: Is the message known? Is
+ * it stale? Is its row valid? Only if the message is new, current and valid is its row written. A
+ * bad row becomes a dead letter and affects no other message.
  *
  * A kind of store (struct lw_store_kind) does this for one database. The cleaner deletes identities
- * below the committed watermark, and fences a day after they were granted, long after any lease
- * that they could belong to.
+ * below the committed watermark. It deletes fences a day after they were granted, when every lease
+ * that they belonged to has long ended.
  *
- *     handlers/insert/insert.c   the type: configuration, slots
- *     handlers/insert/row.c      a payload → the values of a row
- *     handlers/insert/key.c      what all kinds of store share about keys, identities and counts
+ *     handlers/insert/insert.c   the handler type: configuration, slots
+ *     handlers/insert/row.c      turns a payload into the values of a row
+ *     handlers/insert/key.c      keys, identities and counts, for all kinds of store
  *     handlers/insert/clean.c    the cleaner's thread
- *     handlers/insert/sqlite/    the kind for SQLite; handlers/insert/sqlite/sqlite.h says how it
- *                                works
- *     handlers/insert/postgres/  the kind for PostgreSQL; handlers/insert/postgres/postgres.h says
- *                                how it works */
+ *     handlers/insert/sqlite/    the kind for SQLite, described in sqlite.h
+ *     handlers/insert/postgres/  the kind for PostgreSQL, described in postgres.h */
 #ifndef LW_HANDLERS_INSERT_INSERT_H
 #define LW_HANDLERS_INSERT_INSERT_H
 
@@ -29,13 +28,14 @@
 enum {
     LW_INSERT_BATCH = 256, /* maximum number of messages per transaction */
     LW_INSERT_COLUMNS = 256,
-    LW_INSERT_BUSY_MS = 5000, /* maximum wait of a transaction for other writers */
+    LW_INSERT_BUSY_MS = 5000, /* maximum time that a transaction waits for other writers */
 };
 
 enum lw_on_conflict { LW_CONFLICT_IGNORE, LW_CONFLICT_UPDATE, LW_CONFLICT_DEAD };
 
 struct lw_column {
-    /* borrowed from the configuration; lw_json_pointer_ok() accepts the pointer */
+    /* Both strings are borrowed from the configuration; lw_json_pointer_ok() has accepted the
+     * pointer. */
     const char *name, *pointer;
     bool primary;
 };
@@ -43,7 +43,7 @@ struct lw_column {
 /* The configuration of the handler; constant after open. */
 struct lw_insert {
     const char *app;
-    /* SQLite: the path of the file; PostgreSQL: the whole URL, which may hold a password */
+    /* SQLite: the path of the file; PostgreSQL: the whole URL, which may contain a password */
     const char *address;
     const char *table;
     struct lw_column *columns;
@@ -55,51 +55,52 @@ struct lw_insert {
 /* --- kinds of store --------------------------------------------------------------------------- */
 
 /* Each kind of store defines these three structures for itself. */
-struct lw_store;   /* what the slots and the cleaner of a worker share */
-struct lw_writer;  /* the part of the store that belongs to one slot, such as its connection */
-struct lw_sweeper; /* the part of the store that belongs to the cleaner */
+struct lw_store;   /* shared by all slots and the cleaner of a worker */
+struct lw_writer;  /* belongs to one slot; contains for example its connection */
+struct lw_sweeper; /* belongs to the cleaner */
 
 /* An order to delete identities of one partition. */
 struct lw_sweep {
     const char *topic;
-    int64_t cleaned;   /* all identities below this offset are deleted already; -1: unknown */
+    int64_t cleaned;   /* all identities below this offset are already deleted; -1: unknown */
     int64_t watermark; /* identities below this offset are to be deleted */
     int32_t partition;
-    bool closing; /* the cleaner ends with this round */
+    bool closing; /* this is the cleaner's last round */
 };
 
 enum lw_swept {
-    LW_SWEPT_SLICE, /* a slice was deleted, and more are left */
-    LW_SWEPT_ALL,   /* nothing below the watermark is left */
-    LW_SWEPT_LATER, /* the database is busy or away; try again in a later round */
+    LW_SWEPT_SLICE, /* a slice was deleted, and more identities are left */
+    LW_SWEPT_ALL,   /* no identity below the watermark is left */
+    LW_SWEPT_LATER, /* the database is busy or unreachable; try again in a later round */
 };
 
 struct lw_store_kind {
-    const char *const *schemes; /* prefixes of handler.store, ended by NULL */
-    /* true: the address is the text behind the scheme; false: the address is the whole text */
+    const char *const *schemes; /* prefixes of handler.store, with NULL after the last */
+    /* true: the address is the rest of handler.store after the prefix; false: it is all of
+     * handler.store */
     bool prefix;
-    /* Reports what is wrong with handler.store and with the name of the table. Asks no server.
+    /* Reports what is wrong with handler.store and with the name of the table. Contacts no server.
      * `table` may be NULL. */
     void (*check)(const char *address, const char *table, struct lw_problems *problems);
-    /* Connects, makes Latchwork's tables and, if configured, the user's table, and reports the
-     * errors of the configuration that only the database can show. `in` must outlive the store.
-     * Called on the main thread, like the next three functions. */
+    /* Connects, creates Latchwork's tables and, if configured, the user's table, and reports errors
+     * of the configuration that only the database can show. `in` must outlive the store. Called on
+     * the main thread, like the next three functions. */
     struct lw_store *(*open)(const struct lw_insert *in, struct lw_err *err);
     void (*close)(struct lw_store *store);
     struct lw_writer *(*writer_open)(struct lw_store *store, struct lw_err *err);
     void (*writer_close)(struct lw_writer *w);
-    /* Runs at most LW_INSERT_BATCH jobs and answers each. Called on the slot's thread. Must end by
-     * itself, as `run` of struct lw_handler_type must. */
+    /* Runs at most LW_INSERT_BATCH jobs and sets the outcome of each. Called on the slot's thread.
+     * Must end in time without outside help, as `run` of struct lw_handler_type must. */
     void (*write)(struct lw_writer *w, struct lw_job **jobs, size_t n);
-    /* Does what `health` of struct lw_handler_type does. NULL: the store always works. */
+    /* Same as `health` of struct lw_handler_type. NULL: the store can always work. */
     enum lw_health (*health)(struct lw_store *store, char *why, size_t size);
     struct lw_sweeper *(*sweeper_open)(struct lw_store *store, struct lw_err *err);
     void (*sweeper_close)(struct lw_sweeper *w);
-    /* Deletes at most a slice of identities, in one short transaction. Called on the cleaner's
-     * thread, like the next function. */
+    /* Deletes one slice of identities in one short transaction. Called on the cleaner's thread,
+     * like the next function. */
     enum lw_swept (*sweep_seen)(struct lw_sweeper *w, const struct lw_sweep *what);
-    /* Deletes at most a slice of old fences, and in some rounds old identities of replays. Rounds
-     * count from 0. */
+    /* Deletes one slice of old fences, and in some rounds old identities of replays. Rounds are
+     * numbered from 0. */
     void (*sweep_old)(struct lw_sweeper *w, unsigned round);
 };
 
@@ -107,7 +108,7 @@ extern const struct lw_store_kind lw_store_sqlite, lw_store_postgres;
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-/* Memory and settings with which a slot reads rows. */
+/* What a slot needs to read rows from payloads. */
 struct lw_reader {
     struct lw_json_path *paths; /* paths into the payload, one per column */
     struct lw_buf scratch;
@@ -115,35 +116,35 @@ struct lw_reader {
 void lw_reader_init(struct lw_reader *r, const struct lw_insert *in);
 void lw_reader_free(struct lw_reader *r);
 
-/* Fills in n_columns values, which are slices of the payload. A column whose pointer leads nowhere
- * becomes LW_JSON_NOTHING. `fit` refuses numbers beyond 64 bits or double, for stores that have no
- * larger ones. Returns -1 with a reason (position and cause) if the payload makes no row. */
+/* Fills in n_columns values, which are slices of the payload. A column whose pointer finds nothing
+ * becomes LW_JSON_NOTHING. If `fit` is true, the function refuses numbers beyond 64 bits or double,
+ * for stores that cannot represent them. Returns -1 with a reason (position and cause) if the
+ * payload makes no row. */
 int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit,
                 const struct lw_job *job, struct lw_json_value *values, struct lw_err *err);
 
 /* --- keys, identities, leases, counts --------------------------------------------------------- */
 
-/* Returns a 64-bit hash of app and key, by which stores know a key; never 0. Two keys with the same
- * hash share one fence. Then a message with the smaller fence counts as stale, is given back, and
- * is granted again with a larger fence. The second grant costs time, but nothing wrong is
- * written. */
+/* Returns a 64-bit hash of application and key, by which stores identify a key. The hash is never
+ * 0. Two keys with the same hash share one fence. Then a message with the smaller fence counts as
+ * stale, is given back, and is granted again with a larger fence. The second grant costs time, but
+ * nothing wrong is written. */
 uint64_t lw_fence_key(const char *app, struct lw_bytes key);
-/* Returns the replay number of an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
+/* Returns the replay number in an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
 int64_t lw_insert_replay(const char *identity);
-/* Returns true if the job's lease or time is over, so that nothing may be written for it. */
+/* Returns true if the job's lease or time is over, so that no row may be written for the job. */
 bool lw_insert_ended(const struct lw_job *job, int64_t now_ms);
-/* Returns when the job's lease or time will be over, if the lease is not renewed; boot clock,
- * ms. */
+/* Returns when the job's lease or time will be over if the lease is not renewed. Boot clock, ms. */
 int64_t lw_insert_end_ms(const struct lw_job *job);
-/* Returns the fence that a message granted age_s ago would have. Fences can be computed, because
- * they are Redis' time in µs. */
+/* Returns the fence of a message granted age_s seconds ago. It can be computed, because fences are
+ * the time of Redis in µs. */
 int64_t lw_insert_fence_before(int64_t age_s);
 
 /* ages at which fences and identities of replays are deleted */
 enum { LW_FENCE_AGE_S = 24 * 3600, LW_REPLAY_AGE_S = 7 * 24 * 3600 };
 
-/* Counts since the start of this process. latchwork_count has the first three for all processes,
- * exact even after crashes. */
+/* Counts of this process since its start. The first three are also in the table latchwork_count,
+ * for all processes together and exact even after crashes. */
 struct lw_insert_counts {
     uint64_t inserted, updated, ignored, known, stale, dead;
 };
@@ -153,13 +154,13 @@ void lw_insert_counts(struct lw_insert_counts *out);
 /* --- the cleaner ------------------------------------------------------------------------------ */
 
 struct lw_cleaner;
-/* Starts the cleaner, and takes ownership of the sweeper, even if the start fails. */
+/* Starts the cleaner. Takes ownership of the sweeper, even if the start fails. */
 struct lw_cleaner *lw_cleaner_open(const struct lw_store_kind *kind, struct lw_sweeper *sweeper,
                                    struct lw_err *err);
-/* Notes a committed watermark. Does no I/O and never blocks for long. */
+/* Notes a committed watermark for the cleaner. Does no I/O and returns quickly. */
 void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition,
                        int64_t watermark);
-/* runs one more round for the watermarks noted last, and ends the thread */
+/* Runs one more round for the latest watermarks, and ends the thread. */
 void lw_cleaner_close(struct lw_cleaner *c);
 
 #endif

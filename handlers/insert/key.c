@@ -6,15 +6,15 @@
 
 #include <stdlib.h>
 
-/* Adds bytes to a hash by FNV-1a. lw_fence_key() then applies the finalizer of MurmurHash3. Both
- * are in the public domain. */
+/* Adds bytes to a hash by FNV-1a, to which lw_fence_key() applies the finalizer of MurmurHash3.
+ * Both algorithms are in the public domain. */
 static uint64_t mix_in(uint64_t h, const void *bytes, size_t n) {
     for (const unsigned char *p = bytes, *end = p + n; p < end; p++) h = (h ^ *p) * 0x100000001b3;
     return h;
 }
 
 uint64_t lw_fence_key(const char *app, struct lw_bytes key) {
-    /* includes the NUL, so that "a" + "bc" differs from "ab" + "c" */
+    /* hash the final NUL too, so that "a" + "bc" differs from "ab" + "c" */
     uint64_t h = mix_in(0xcbf29ce484222325, app, strlen(app) + 1);
     if (key.n) h = mix_in(h, key.p, key.n);
     h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
@@ -24,7 +24,7 @@ uint64_t lw_fence_key(const char *app, struct lw_bytes key) {
 }
 
 int64_t lw_insert_replay(const char *identity) {
-    /* there is no other '#', because Kafka allows none in a topic's name */
+    /* An identity has no other '#', because Kafka does not allow it in names of topics. */
     const char *mark = strrchr(identity, '#');
     return mark ? strtoll(mark + 1, NULL, 10) : 0;
 }

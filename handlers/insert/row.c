@@ -2,7 +2,7 @@
 /* Turns a payload into the values of a row. */
 #include "handlers/insert/insert.h"
 
-#include <jansson.h> /* for JSON_PARSER_MAX_DEPTH */
+#include <jansson.h> /* defines JSON_PARSER_MAX_DEPTH */
 #include <stdlib.h>
 
 void lw_reader_init(struct lw_reader *r, const struct lw_insert *in) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values as the text of an array, which PostgreSQL reads: {"a","b\"c",NULL}. Numbers are passed on
- * as they are written in the payload, so that none loses a digit. */
+/* Formats values as the text of a PostgreSQL array: {"a","b\"c",NULL}. Numbers keep the digits of
+ * the payload, so that no precision is lost. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ void lw_array_null(struct lw_buf *a) {
     lw_buf_add(a, "NULL", 4);
 }
 
-/* Appends a text between quotes, and escapes quotes and backslashes in the text. */
+/* Appends a text in quotes. Escapes quotes and backslashes in the text. */
 static void add_escaped(struct lw_buf *a, struct lw_bytes text) {
     size_t from = 0;
     for (size_t i = 0; i < text.n; i++) {
@@ -50,7 +50,7 @@ void lw_array_text(struct lw_buf *a, struct lw_bytes text) {
     lw_buf_add(a, "\"", 1);
 }
 
-/* Appends a string as JSON, in quotes and as it stands in the payload. */
+/* Appends a string as JSON, in quotes and with the escapes of the payload. */
 static void add_json_string(struct lw_buf *a, struct lw_bytes raw) {
     next(a);
     lw_buf_add(a, "\"\\\"", 3);

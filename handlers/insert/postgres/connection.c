@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting, and running a statement within a time limit. libpq waits nowhere by itself: this file
- * waits for the socket, in short slices, and closes the connection when the time is over. */
+/* Connecting, and running a statement within a time limit. libpq is used without its blocking
+ * functions: this file waits for the socket in short slices, and closes the connection when the
+ * time is over. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"
@@ -15,7 +16,7 @@ enum { VERSION_MIN = 120000 };
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
-/* Copies the first line of a text, without space at its end. */
+/* Copies the first line of a text, without trailing spaces. */
 static void copy_line(char *out, size_t size, const char *text) {
     size_t n = strcspn(text, "\n");
     while (n && (text[n - 1] == ' ' || text[n - 1] == '\r')) n--;
@@ -41,7 +42,7 @@ static void fail_result(struct lw_pg *pg, const PGresult *result, struct lw_pg_e
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE),
                *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     const char *context = PQresultErrorField(result, PG_DIAG_CONTEXT);
-    if (!state) { /* the error is libpq's own, such as a broken connection */
+    if (!state) { /* an error of libpq, not of the server */
         fail_away(pg, error, "connection lost");
         return;
     }
@@ -55,7 +56,7 @@ static void fail_result(struct lw_pg *pg, const PGresult *result, struct lw_pg_e
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-/* Waits for events of the socket. Returns false with an error if the time is over. */
+/* Waits for events of the socket. Returns false with an error when the time is over. */
 static bool wait_socket(struct lw_pg *pg, short events, const struct lw_pg_wait *wait,
                         struct lw_pg_error *error, const char *what) {
     for (;;) {
@@ -77,14 +78,14 @@ static bool wait_socket(struct lw_pg *pg, short events, const struct lw_pg_wait 
 /* --- connecting ------------------------------------------------------------------------------- */
 
 static PGconn *begin(const char *url) {
-    /* a keyword that stands behind dbname overrides the same one in the URL */
+    /* A keyword listed after dbname overrides the same keyword in the URL. */
     static const char *const names[] = {"fallback_application_name", "dbname", "client_encoding",
                                         NULL};
     const char *values[] = {"latchwork", url, "UTF8", NULL};
     return PQconnectStartParams(names, values, 1);
 }
 
-/* Logs a notice of the server, for example that a table exists already. libpq would otherwise write
+/* Logs a notice of the server, for example that a table already exists. libpq would otherwise write
  * it to stderr. */
 static void on_notice(void *ctx, const PGresult *result) {
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -133,8 +134,8 @@ void lw_pg_close(struct lw_pg *pg) {
 
 /* --- statements ------------------------------------------------------------------------------- */
 
-/* Sends the bytes that libpq has not sent yet. Reads meanwhile, because a server whose answers are
- * not read may stop reading, too. */
+/* Sends the bytes that libpq has not sent yet. Also reads, because a server whose answers are not
+ * read may itself stop reading. */
 static bool flush(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_error *error) {
     int left;
     while ((left = PQflush(pg->conn)) > 0) {
@@ -146,8 +147,8 @@ static bool flush(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_
     return false;
 }
 
-/* Waits for all results of the statement. Returns the first one that is an error, otherwise the
- * last one. */
+/* Waits for all results of the statement. Returns the first result that is an error, or else the
+ * last result. */
 static PGresult *collect(struct lw_pg *pg, const struct lw_pg_wait *wait,
                          struct lw_pg_error *error) {
     PGresult *kept = NULL;
@@ -172,7 +173,7 @@ static PGresult *collect(struct lw_pg *pg, const struct lw_pg_wait *wait,
     }
 }
 
-/* Sends the rest of a statement, and returns its result. `sent` is false if libpq has refused the
+/* Sends the rest of a statement and returns its result. `sent` is false if libpq did not accept the
  * statement. */
 static PGresult *finish(struct lw_pg *pg, int sent, const struct lw_pg_wait *wait,
                         struct lw_pg_error *error) {
@@ -218,7 +219,7 @@ static const char *option(const PQconninfoOption *all, const char *name) {
     return NULL;
 }
 
-/* Reports options that the URL must not have. */
+/* Reports options that the URL must not contain. */
 static void check_options(const char *url, struct lw_problems *problems) {
     static const char *const secrets[] = {
         "?password=", "&password=", "?sslpassword=", "&sslpassword="};
@@ -236,7 +237,8 @@ static void check_options(const char *url, struct lw_problems *problems) {
 void lw_pg_check_url(const char *url, struct lw_problems *problems) {
     static const char form[] =
         "postgres://[USER[:PASSWORD]@][HOST][:PORT][/DATABASE][?sslmode=verify-full&…]";
-    /* libpq's reason, shown only if it names an option, because any other may quote the password */
+    /* libpq's reason is shown only if it names an option, because other reasons may quote the
+     * password */
     char *why = NULL;
     PQconninfoOption *all = PQconninfoParse(url, &why);
     if (!all && why && strstr(why, "URI query parameter"))

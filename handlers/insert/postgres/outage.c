@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Remembers whether the server can be used. If it cannot, the handler gets no messages for a pause
- * that doubles up to PAUSE_MAX_MS, and then one at a time until a statement succeeds. */
+/* Remembers whether the server works. If it does not, the handler gets no messages for a pause that
+ * doubles up to PAUSE_MAX_MS. After the pause it gets one message at a time until a statement
+ * succeeds. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"
@@ -22,7 +23,7 @@ void lw_outage_begin(struct lw_outage *o, const char *why) {
     int64_t now = lw_boot_ms();
     pthread_mutex_lock(&o->lock);
     snprintf(o->why, sizeof o->why, "%s", why);
-    if (!o->away || now >= o->until_ms) { /* slots that fail during the pause do not extend it */
+    if (!o->away || now >= o->until_ms) { /* failures during a pause do not extend it */
         if (!o->away) o->since_ms = now;
         o->pause_ms = !o->away                         ? PAUSE_MS
                       : 2 * o->pause_ms < PAUSE_MAX_MS ? 2 * o->pause_ms

@@ -1,47 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kind of store for PostgreSQL (12 or later), through libpq.
  *
- *     latchwork_seen    (app, topic, partition, offset, replay) → the message is done, so a second
+ *     latchwork_seen    (app, topic, partition, offset, replay): the message is done, so a second
  *                       delivery writes nothing
- *     latchwork_fences  (hash of app and key) → the largest fence with which the key was written; a
- *                       message with a smaller one is stale
- *     latchwork_count   (app, name, part) → number of rows inserted and updated and of duplicates
+ *     latchwork_fences  (hash of app and key): the largest fence with which the key was written; a
+ *                       message with a smaller fence is stale
+ *     latchwork_count   (app, name, part): numbers of rows inserted and updated and of duplicates
  *                       ignored; the sum over the parts is exact, because each transaction adds to
  *                       one part; the parts keep transactions from waiting for each other
  *
  * One statement is one transaction and one round trip, for any number of messages of different
- * keys. Its parameters are arrays, one element per message. In a chain of data-modifying WITH
- * queries it writes the fences of the keys, in order of the keys; then the identities of those
- * messages whose fence was accepted; then the rows of those messages whose identity is new, in
- * order of the primary key; then the counts. Each link of the chain sorts what the link before it
- * returns, and so begins after that link has ended. All transactions lock in this one order, and
- * cannot deadlock among themselves. The statement returns one letter per message, which says what
- * became of it (enum lw_pg_fate).
+ * keys. Its parameters are arrays with one element per message. The statement is a chain of
+ * data-modifying WITH queries, which write
  *
- * Two deliveries of a message at the same time meet at the fence of its key: the second one waits
- * there until the first one has committed, and then finds the identity, because an INSERT with ON
- * CONFLICT sees what was committed after its snapshot.
+ *     1. the fences of the keys, in order of the keys,
+ *     2. the identities of the messages whose fence was accepted,
+ *     3. the rows of the messages whose identity is new, in order of the primary key,
+ *     4. the counts.
  *
- * There is no state in the session: no prepared statement, no SET, no temporary table. So a pooler
- * that gives each transaction another connection works.
+ * Each query sorts the rows that the query before it returns, and so begins after that query has
+ * ended. All transactions take their locks in this order, so they cannot deadlock among themselves.
+ * The statement returns one letter per message, which says what became of the message (enum
+ * lw_pg_fate).
+ *
+ * Two simultaneous deliveries of a message meet at the fence of its key: the second waits there
+ * until the first has committed. It then finds the identity, because an INSERT with ON CONFLICT
+ * also sees what was committed after its snapshot.
+ *
+ * The session has no state: no prepared statement, no SET, no temporary table. So the store works
+ * with a pooler that gives each transaction another connection.
  *
  * A statement that fails because of a row (SQLSTATE classes 22 and 23, and others) is repeated with
- * halves of its messages, until the bad row is alone: its message becomes a dead letter. Deadlocks
- * and serialization failures are repeated as they are. If the server is away, the messages are
- * given back, which costs no attempt, and the handler takes no messages for a while (outage.c).
+ * halves of its messages, until the bad row is alone and its message becomes a dead letter. After a
+ * deadlock or a serialization failure the same statement is repeated. If the server is down, the
+ * messages are given back, which counts no attempt, and the handler takes no messages for a while
+ * (outage.c).
  *
- *     handlers/insert/postgres/postgres.c    the kind: the functions that handlers/insert/insert.h
- *                                            asks for
- *     handlers/insert/postgres/connection.c  connecting, and running a statement within a time
- *                                            limit
- *     handlers/insert/postgres/sqlstate.c    what an error means for the messages
- *     handlers/insert/postgres/table.c       Latchwork's tables, and the user's table: its columns,
- *                                            its types, its primary key
- *     handlers/insert/postgres/statement.c   the text of the statement
- *     handlers/insert/postgres/array.c       values → the text of an array
- *     handlers/insert/postgres/tx.c          the transaction
- *     handlers/insert/postgres/outage.c      whether the server can be used
- *     handlers/insert/postgres/sweep.c       what the cleaner does */
+ * The files in handlers/insert/postgres/:
+ *
+ *     postgres.c    the functions of struct lw_store_kind
+ *     connection.c  connecting, and running a statement within a time limit
+ *     sqlstate.c    what an error means for the messages
+ *     table.c       Latchwork's tables, and the user's table: its columns, types and primary key
+ *     statement.c   the text of the statement
+ *     array.c       formats values as the text of an array
+ *     tx.c          the transaction
+ *     outage.c      whether the server works
+ *     sweep.c       the cleaner's work */
 #ifndef LW_HANDLERS_INSERT_POSTGRES_POSTGRES_H
 #define LW_HANDLERS_INSERT_POSTGRES_POSTGRES_H
 
@@ -52,29 +57,29 @@
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
-/* Says what an error means for the messages of the statement. */
+/* What an error means for the messages of the statement. */
 enum lw_pg_class {
     LW_PG_OK,
     LW_PG_ROW,   /* a row is at fault: its message becomes a dead letter */
-    LW_PG_AGAIN, /* deadlock or serialization failure: the same statement may work now */
+    LW_PG_AGAIN, /* deadlock or serialization failure: repeating the statement may help */
     LW_PG_BUSY,  /* a lock was not granted in time */
-    /* the server cannot be used: no connection, shutting down, out of resources, read-only, or the
-     * table is gone */
+    /* the server does not work: no connection, shutdown, out of resources, read-only, or a missing
+     * table */
     LW_PG_AWAY,
     LW_PG_UNKNOWN, /* any other error: one more attempt may help */
-    /* no error: the leases of the jobs have ended, so nobody waits any more; the connection is
-     * closed */
+    /* no error: the leases of all jobs have ended, so the answer is no longer needed; the
+     * connection is closed */
     LW_PG_OVER,
 };
 
 struct lw_pg_error {
     enum lw_pg_class class;
-    char state[6];  /* SQLSTATE; "" if the server has sent none */
-    char text[400]; /* for people: the server's message and the SQLSTATE; never a password */
+    char state[6];  /* SQLSTATE; "" if the error is not from the server */
+    char text[400]; /* message of the server with the SQLSTATE, for the log; no password */
 };
 
-/* Returns what an SQLSTATE means. `in_function`: the error was raised inside a function or
- * trigger. */
+/* Returns what an SQLSTATE means. `in_function` is true if the error was raised inside a function
+ * or trigger. */
 enum lw_pg_class lw_pg_class_of(const char *state, bool in_function);
 
 /* --- connection ------------------------------------------------------------------------------- */
@@ -84,72 +89,72 @@ struct lw_pg {
     PGconn *conn; /* connection to the server; NULL: not connected */
 };
 
-/* Says when to stop waiting for the server. */
+/* When to stop waiting for the server. */
 struct lw_pg_wait {
-    int64_t until_ms; /* boot clock; end of the wait */
-    /* called every LW_PG_LOOK_MS; true: nobody needs the answer any more. NULL: the answer is
-     * always needed */
+    int64_t until_ms; /* end of the wait; boot clock */
+    /* called every LW_PG_LOOK_MS; returns true if the answer is no longer needed. NULL: the answer
+     * is always needed */
     bool (*over)(void *ctx);
     void *ctx;
 };
 enum { LW_PG_LOOK_MS = 50, LW_PG_CONNECT_MS = 5000, LW_PG_SETUP_MS = 10000 };
 
-/* Connects if there is no connection. Returns 0, or -1 with `error` (LW_PG_AWAY or LW_PG_OVER).
- * `wait` does not limit the name lookup of the C library. */
+/* Connects, unless already connected. Returns 0, or -1 with `error` (LW_PG_AWAY or LW_PG_OVER).
+ * `wait` does not limit the C library's name lookup. */
 int lw_pg_connect(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_error *error);
-/* Runs one statement with n text parameters; a NULL pointer is an SQL NULL. On success returns the
- * result, which the caller clears. Otherwise returns NULL with `error`; the connection is then
- * closed if it is broken or in an unknown state. */
+/* Runs one statement with n text parameters; a NULL pointer is an SQL NULL. On success, returns the
+ * result, which the caller must clear. Otherwise returns NULL with `error`, and closes the
+ * connection if it is broken or in an unknown state. */
 PGresult *lw_pg_query(struct lw_pg *pg, const char *sql, int n, const char *const *values,
                       const struct lw_pg_wait *wait, struct lw_pg_error *error);
 /* Runs several statements, separated by semicolons, as one transaction, and ignores the rows that
- * they return. Returns 0 or -1. */
+ * they return. Returns 0, or -1 with an error. */
 int lw_pg_script(struct lw_pg *pg, const char *sql, const struct lw_pg_wait *wait,
                  struct lw_pg_error *error);
 void lw_pg_close(struct lw_pg *pg);
 
-/* Reports what is wrong with a URL, without showing it. */
+/* Reports what is wrong with a URL, without showing the URL. */
 void lw_pg_check_url(const char *url, struct lw_problems *problems);
-/* Writes user@host:port/database, for people. */
+/* Writes user@host:port/database, as the log names the server. */
 void lw_pg_name(const char *url, char *out, size_t size);
 
 /* --- the table -------------------------------------------------------------------------------- */
 
 enum lw_pg_form {
-    LW_PG_VALUE, /* the value as text; PostgreSQL reads an array of the column's type */
-    /* the value as text; PostgreSQL reads an array of texts, and casts each (for columns that are
-     * arrays) */
+    LW_PG_VALUE, /* the value as text; the parameter is an array of the column's type */
+    /* the value as text; the parameter is an array of texts, which the statement casts (for columns
+     * that are arrays) */
     LW_PG_TEXT,
-    LW_PG_JSON, /* the value as a text of JSON */
+    LW_PG_JSON, /* the value as JSON text */
 };
 
 struct lw_pg_column {
     enum lw_pg_form form;
-    char *type; /* name of the type in SQL, without a length; owned */
+    char *type; /* SQL name of the type, without a length; owned */
 };
 
-/* The table as slots and cleaner see it; constant after open. */
+/* The user's table as slots and cleaner see it; constant after open. */
 struct lw_pg_table {
-    /* name of the table, quoted, with its schema if configured; owned */
+    /* quoted name of the table, with its schema if configured; owned */
     char *name;
-    struct lw_pg_column *columns; /* array with an element per column of the configuration; owned */
-    char *sql;                    /* the statement of a transaction; owned */
+    struct lw_pg_column *columns; /* one element per configured column; owned */
+    char *sql;                    /* the text of the statement; owned */
 };
 
-/* Makes Latchwork's tables if one is missing, and the user's table if it is missing and
+/* Creates Latchwork's tables if any is missing, and the user's table if it is missing and
  * handler.create is true. Reads the columns' types, and checks the primary key. */
 int lw_pg_table_open(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err);
 void lw_pg_table_close(struct lw_pg_table *t, size_t n_columns);
-/* Appends a name in double quotes. */
+/* Appends a name in double quotes, as an SQL identifier. */
 void lw_pg_quote(struct lw_buf *sql, const char *name);
 
 /* --- the statement ---------------------------------------------------------------------------- */
 
-/* Parameters of the statement; those from LW_PG_P_KEYS on are arrays with an element per message,
- * and the columns follow. */
+/* Parameters of the statement. From LW_PG_P_KEYS on they are arrays with one element per message.
+ * The arrays of the columns come last. */
 enum {
     LW_PG_P_APP,
-    LW_PG_P_LOCK_MS, /* limit of each wait for a lock, ms */
+    LW_PG_P_LOCK_MS, /* time limit of each wait for a lock, ms */
     LW_PG_P_PART,    /* part of latchwork_count to which the statement adds */
     LW_PG_P_KEYS,    /* hashes of keys, all different */
     LW_PG_P_FENCES,
@@ -157,26 +162,26 @@ enum {
     LW_PG_P_PARTITIONS,
     LW_PG_P_OFFSETS,
     LW_PG_P_REPLAYS,
-    /* 't' for a message without a row, for which the statement only answers whether the message is
+    /* 't' for a message without a valid row: the statement then only reports whether the message is
      * known or stale */
     LW_PG_P_BAD,
     LW_PG_P_COLUMNS,
 };
 
-/* Says what became of a message. The statement returns one of these letters per message. */
+/* What became of a message. The statement returns one of these letters per message. */
 enum lw_pg_fate {
     LW_PG_KNOWN = 'k', /* an earlier transaction has done the message */
     LW_PG_STALE = 's', /* the key was written with a larger fence */
-    LW_PG_BAD = 'b',   /* the message is neither known nor stale, but it has no row */
-    /* neither known nor stale, but its primary key is there already (on_conflict "dead") */
+    LW_PG_BAD = 'b',   /* the message is neither known nor stale, and has no valid row */
+    /* neither known nor stale, but the table already has its primary key (on_conflict "dead") */
     LW_PG_DUPLICATE = 'd',
     LW_PG_WRITTEN = 'w',
 };
 
-/* Returns the text of the statement, which the caller frees. */
+/* Returns the text of the statement, which the caller must free. */
 char *lw_pg_statement(const struct lw_insert *in, const struct lw_pg_table *t);
 
-/* Functions that write the text of an array: lw_array_begin(), one call per element,
+/* Functions that format an array: call lw_array_begin(), one function per element, then
  * lw_array_end(). */
 void lw_array_begin(struct lw_buf *a);
 void lw_array_end(struct lw_buf *a); /* ends the text with a NUL */
@@ -184,26 +189,27 @@ void lw_array_integer(struct lw_buf *a, int64_t v);
 void lw_array_bool(struct lw_buf *a, bool v);
 void lw_array_null(struct lw_buf *a);
 void lw_array_text(struct lw_buf *a, struct lw_bytes text);
-/* Appends a value of a row. */
+/* Appends a value of a row to the array. */
 void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json_value *v,
                     struct lw_buf *scratch);
 
 /* --- outages ---------------------------------------------------------------------------------- */
 
-/* Remembers whether the server can be used. Any thread may call these functions. */
+/* Remembers whether the server works. Any thread may call these functions. */
 struct lw_outage {
-    pthread_mutex_t lock; /* guards `pause_ms`, `since_ms`, `why` and changes of the others */
+    /* guards `pause_ms`, `since_ms`, `why` and all changes of the other fields */
+    pthread_mutex_t lock;
     atomic_bool away;
-    _Atomic int64_t until_ms; /* boot clock: end of the present pause */
+    _Atomic int64_t until_ms; /* end of the current pause; boot clock */
     int64_t pause_ms, since_ms;
     const char *name; /* name of the store in the log */
     char why[400];
 };
 void lw_outage_init(struct lw_outage *o, const char *name);
 void lw_outage_free(struct lw_outage *o);
-/* begins a pause, unless one is under way */
+/* Begins a pause, unless a pause is under way. */
 void lw_outage_begin(struct lw_outage *o, const char *why);
-/* must be called when the server has answered */
+/* Takes note that the server has answered, and ends the outage. */
 void lw_outage_end(struct lw_outage *o);
 bool lw_outage_pauses(struct lw_outage *o, int64_t now_ms);
 enum lw_health lw_outage_health(struct lw_outage *o, char *why, size_t size);
@@ -212,7 +218,7 @@ enum lw_health lw_outage_health(struct lw_outage *o, char *why, size_t size);
 
 struct lw_store {
     const struct lw_insert *in;
-    char name[256]; /* name of the server for people: user@host:port/database */
+    char name[256]; /* user@host:port/database, as the log names the server */
     struct lw_pg_table table;
     struct lw_outage outage;
     atomic_uint writers; /* number of writers opened so far */

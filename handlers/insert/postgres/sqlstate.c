@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Says what an error of PostgreSQL means for the messages of the statement. */
+/* What an error of PostgreSQL means for the messages of the statement. */
 #include "handlers/insert/postgres/postgres.h"
 
 struct meaning {
@@ -7,33 +7,33 @@ struct meaning {
     enum lw_pg_class class;
 };
 
-/* The first prefix that fits counts. */
+/* Meanings of SQLSTATEs. The first prefix that matches decides. */
 static const struct meaning meanings[] = {
-    {"22", LW_PG_ROW},      /* data exception: a value that does not fit the type */
-    {"23", LW_PG_ROW},      /* violation of an integrity constraint */
-    {"44", LW_PG_ROW},      /* violation of a view's WITH CHECK OPTION */
-    {"54", LW_PG_ROW},      /* program limit, for example an index row that is too large */
-    {"P0", LW_PG_ROW},      /* error that a trigger raised by RAISE */
-    {"38", LW_PG_ROW},      /* error inside a function in another language, such as a trigger */
-    {"39", LW_PG_ROW},      /* error at the call of a function in another language */
+    {"22", LW_PG_ROW}, /* data exception: a value that does not fit the type */
+    {"23", LW_PG_ROW}, /* violation of an integrity constraint */
+    {"44", LW_PG_ROW}, /* violation of a view's WITH CHECK OPTION */
+    {"54", LW_PG_ROW}, /* program limit exceeded, for example by an index row that is too large */
+    {"P0", LW_PG_ROW}, /* error raised by a trigger with RAISE */
+    {"38", LW_PG_ROW}, /* error inside a function in another language, such as a trigger */
+    {"39", LW_PG_ROW}, /* error in the call of a function in another language */
     {"40001", LW_PG_AGAIN}, /* serialization failure */
     {"40P01", LW_PG_AGAIN}, /* deadlock between two transactions */
     {"55P03", LW_PG_BUSY},  /* lock not available */
     {"57014", LW_PG_BUSY},  /* query canceled, for example by the role's statement_timeout */
     {"08", LW_PG_AWAY},     /* connection exceptions, and PgBouncer's own errors */
     {"25006", LW_PG_AWAY},  /* the server is a standby, which is read-only */
-    {"57", LW_PG_AWAY},     /* operator intervention: shutdown, crash, still starting */
+    {"57", LW_PG_AWAY},     /* operator intervention: shutdown, crash recovery, startup */
     {"53", LW_PG_AWAY},     /* insufficient resources: disk full, too many connections */
-    {"58", LW_PG_AWAY},     /* system error: I/O */
-    {"28", LW_PG_AWAY},     /* the password is wrong, or the role is gone */
-    {"3D", LW_PG_AWAY},     /* the database is gone */
-    {"3F", LW_PG_AWAY},     /* the schema is gone */
-    /* a table or column is gone, or a right was revoked: no message is at fault */
+    {"58", LW_PG_AWAY},     /* system error, such as an I/O error */
+    {"28", LW_PG_AWAY},     /* wrong password or missing role */
+    {"3D", LW_PG_AWAY},     /* missing database */
+    {"3F", LW_PG_AWAY},     /* missing schema */
+    /* a missing table or column, or a revoked right: no message is at fault */
     {"42", LW_PG_AWAY},
 };
 
 enum lw_pg_class lw_pg_class_of(const char *state, bool in_function) {
-    /* the error is a trigger's, and other rows may not cause it */
+    /* a name or right is missing in a trigger's function, which other rows may not call */
     if (in_function && strncmp(state, "42", 2) == 0) return LW_PG_ROW;
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (strncmp(state, meanings[i].prefix, strlen(meanings[i].prefix)) == 0)

@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of the statement, which is made once. For a table orders(id, amount) and on_conflict
+/* The text of the statement, which is built once. For a table orders(id, amount) and on_conflict
  * "ignore" it is:
  *
- *     WITH t AS MATERIALIZED (SELECT set_config('lock_timeout', $2, true)),  -- for this
- *         transaction only
+ *     WITH t AS MATERIALIZED (SELECT set_config('lock_timeout', $2, true)),  -- until commit
  *     j AS (the messages, and whether each is known or stale, as far as this snapshot shows),
  *     w AS (j, and whether each may be written: `open`),
  *     f AS (INSERT INTO latchwork_fences … RETURNING the keys whose fence was accepted),
- *     s AS (INSERT INTO latchwork_seen the messages of these keys … RETURNING those that were new),
+ *     s AS (INSERT INTO latchwork_seen the messages of these keys … RETURNING the new messages),
  *     d AS (the messages to be written),
  *     r AS (INSERT INTO orders …),
  *     c AS (INSERT INTO latchwork_count …)
  *     SELECT one letter per message, number of rows written
  *
- * Subqueries with a single row ask whether a message is known. PostgreSQL runs them once per
- * message by the index. If they were a join, a planner with old statistics might read the whole
- * table. */
+ * Whether a message is known is asked by subqueries with a single row, which PostgreSQL runs once
+ * per message through the index. With a join instead, a planner with old statistics might read the
+ * whole table. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include <stdio.h>
 
-/* Appends the quoted names of the columns, or only of those in the primary key, each with `before`
- * in front of it. */
+/* Appends the quoted names of the columns, each after the text `before`. If `primary_only` is true,
+ * appends only the columns of the primary key. */
 static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool primary_only,
                       const char *before) {
     const char *comma = "";
@@ -33,8 +32,8 @@ static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool prima
     }
 }
 
-/* Appends the values of the columns, or only of those in the primary key: c0, c1, … with the casts
- * that the columns need. */
+/* Appends the values of the columns (c0, c1, …) with the casts that they need. If `primary_only` is
+ * true, appends only the columns of the primary key. */
 static void add_values(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t,
                        bool primary_only) {
     const char *comma = "";
@@ -72,8 +71,9 @@ static void add_there(struct lw_buf *sql, const struct lw_insert *in, const stru
     lw_buf_addf(sql, ") LIMIT 1), false) AS there");
 }
 
-/* Appends the queries j and w (see the top of this file). Only on_conflict "dead" asks whether the
- * primary key is there: in the table, or earlier among these messages. */
+/* Appends the queries j and w (see the top of this file). With on_conflict "dead" they also ask
+ * whether the primary key exists already, in the table or in an earlier message of the
+ * statement. */
 static void add_questions(struct lw_buf *sql, const struct lw_insert *in,
                           const struct lw_pg_table *t) {
     lw_buf_addf(sql,
@@ -100,8 +100,8 @@ static void add_questions(struct lw_buf *sql, const struct lw_insert *in,
     }
 }
 
-/* Appends f, s and d: the queries that write fences and identities, and those messages whose rows
- * are to be written. */
+/* Appends the queries f and s, which write fences and identities, and d, which selects the messages
+ * whose rows are to be written. */
 static void add_marks(struct lw_buf *sql) {
     lw_buf_addf(
         sql, ", f AS (INSERT INTO latchwork_fences AS o (key, fence) SELECT key, fence FROM w "
@@ -127,7 +127,7 @@ static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
     }
     lw_buf_addf(sql, " ON CONFLICT (");
     add_names(sql, in, true, "");
-    /* all columns are key columns, so there is none to update */
+    /* every column belongs to the primary key, so no column is left to update */
     lw_buf_addf(sql, ")%s", at == in->n_columns ? " DO NOTHING" : "");
     for (; at < in->n_columns; at++) {
         if (in->columns[at].primary) continue;
@@ -139,8 +139,8 @@ static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
     }
 }
 
-/* Appends r, the query that writes the rows. With on_conflict "update", one statement cannot change
- * a row twice, so it writes only the last message of each row. */
+/* Appends r, the query that writes the rows. One statement cannot update a row twice, so with
+ * on_conflict "update" it writes only the last message of each row. */
 static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
     bool update = in->on_conflict == LW_CONFLICT_UPDATE;
     lw_buf_addf(sql, ", r AS (INSERT INTO %s (", t->name);
@@ -159,7 +159,7 @@ static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struc
     lw_buf_addf(sql, " RETURNING 1)");
 }
 
-/* Appends c, the query that adds to the counts. With on_conflict "update", each message counts,
+/* Appends c, the query that adds to the counts. With on_conflict "update" every message is counted,
  * even if a later message of the same statement replaces its row. */
 static void add_counts(struct lw_buf *sql, const struct lw_insert *in) {
     static const char written[] = "(SELECT count(*) FROM r)",

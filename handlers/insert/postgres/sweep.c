@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner's work in PostgreSQL. The cleaner has a connection of its own, which it makes when
- * there is something to clean. The cleaner skips rows that others have locked, so it keeps nobody
- * waiting and cannot deadlock. */
+/* The cleaner's work in PostgreSQL. The cleaner has its own connection, which it makes when there
+ * is something to delete. It skips rows that other sessions have locked, so it never makes them
+ * wait and cannot deadlock. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"
@@ -15,20 +15,20 @@ enum {
     SLICE = 5000, /* maximum number of identities per transaction */
     FENCE_SLICE = 1000,
     WAIT_MS = 5000,
-    CLOSING_WAIT_MS = 1000, /* used instead of WAIT_MS in the last round, before the worker ends */
+    CLOSING_WAIT_MS = 1000, /* replaces WAIT_MS in the last round, before the worker ends */
     OLD_ROUNDS = 10,        /* number of rounds between two slices of old fences */
-    REPLAY_ROUNDS = 60,     /* number of rounds between two looks at old replays */
+    REPLAY_ROUNDS = 60,     /* number of rounds between two searches for old replays */
 };
 
 struct lw_sweeper {
     struct lw_store *store;
     struct lw_pg pg;
-    /* The partition whose identities are being deleted. All those below `from` are deleted already;
-     * `from` is -1: no partition. */
+    /* The partition whose identities are being deleted. All identities below `from` are already
+     * deleted. If `from` is -1, no partition is being cleaned. */
     char topic[256];
     int32_t partition;
     int64_t from;
-    int64_t fence_at; /* key at which the walk over the fences goes on */
+    int64_t fence_at; /* first key of the next slice of fences */
 };
 
 struct lw_sweeper *lw_pg_sweeper_open(struct lw_store *store, struct lw_err *err) {
@@ -43,12 +43,13 @@ void lw_pg_sweeper_close(struct lw_sweeper *w) {
     free(w);
 }
 
-/* Runs a statement. Returns NULL if it must be tried again later. */
+/* Runs a statement. Returns NULL if the statement must be repeated later. */
 static PGresult *ask(struct lw_sweeper *w, const char *sql, int n, const char *const *values,
                      int64_t wait_ms) {
     struct lw_pg_error error;
     struct lw_pg_wait wait = {.until_ms = lw_boot_ms() + wait_ms};
-    /* The cleaner waits during a pause; the slots find out when the pause may end. */
+    /* The cleaner sends nothing during a pause. Only the slots test whether the server works
+     * again. */
     if (lw_outage_pauses(&w->store->outage, lw_boot_ms())) return NULL;
     PGresult *result = lw_pg_connect(&w->pg, &wait, &error)
                            ? NULL
@@ -82,13 +83,14 @@ enum lw_swept lw_pg_sweep_seen(struct lw_sweeper *w, const struct lw_sweep *what
     bool more = result && number_at(result, 0) == SLICE;
     snprintf(w->topic, sizeof w->topic, "%s", what->topic);
     w->partition = what->partition;
-    /* the next slice begins here, so that it skips the index entries of deleted rows */
+    /* the next slice begins after this one, so that it skips the index entries of deleted rows */
     w->from = more ? number_at(result, 1) + 1 : -1;
     PQclear(result);
     return more ? LW_SWEPT_SLICE : result ? LW_SWEPT_ALL : LW_SWEPT_LATER;
 }
 
-/* Reads the next slice of an endless walk over the fences, and deletes the old ones among them. */
+/* Deletes the old fences in the next slice of the table. After the last slice, the first slice is
+ * next. */
 static void sweep_fences(struct lw_sweeper *w) {
     static const char sql[] = "WITH slice AS MATERIALIZED (SELECT key, fence FROM latchwork_fences "
                               "WHERE key >= $1 ORDER BY key LIMIT $3),"
@@ -108,7 +110,7 @@ static void sweep_fences(struct lw_sweeper *w) {
     int64_t last = number_at(result, 1);
     w->fence_at = number_at(result, 0) < FENCE_SLICE || last == INT64_MAX
                       ? INT64_MIN
-                      : last + 1; /* after the last key, the walk begins again at the first */
+                      : last + 1; /* after the last key, start again at the first */
     PQclear(result);
 }
 

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The schema of Latchwork's own tables; doc/how-to/insert.md shows it, too. COLLATE "C" makes names
- * compare by their bytes, which is quicker. Free room in the pages of fences and counts lets an
- * update stay in its page. */
+/* The schema of Latchwork's own tables, which doc/how-to/insert.md also shows. COLLATE "C" makes
+ * names compare by their bytes, which is faster. Free space in the pages of fences and counts
+ * allows an updated row to stay in its page. */
 static const char own_tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_seen(app text COLLATE \"C\" NOT NULL, topic text COLLATE "
     "\"C\" NOT NULL, partition integer NOT "
@@ -24,8 +24,8 @@ static const char own_tables[] =
     "\"C\" NOT NULL, part integer NOT NULL,"
     " n bigint NOT NULL, PRIMARY KEY (app, name, part)) WITH (fillfactor = 50);";
 
-/* Workers that start at once make the tables one after the other: IF NOT EXISTS alone can fail when
- * two workers make a table at the same time. */
+/* Serializes workers that create the tables at the same time: CREATE TABLE IF NOT EXISTS alone can
+ * fail when two sessions create the same table. */
 static const char one_by_one[] = "SELECT pg_advisory_xact_lock(7522544739041832);";
 
 void lw_pg_quote(struct lw_buf *sql, const char *name) {
@@ -34,7 +34,8 @@ void lw_pg_quote(struct lw_buf *sql, const char *name) {
     lw_buf_add(sql, "\"", 1);
 }
 
-/* Returns the quoted name of the table; "sales.orders" is the table orders of the schema sales. */
+/* Returns the quoted name of the table. The name sales.orders means the table orders in the schema
+ * sales. */
 static char *table_name(const char *table) {
     struct lw_buf name = {0};
     const char *dot = strchr(table, '.');
@@ -54,8 +55,8 @@ static struct lw_pg_wait setup_wait(void) {
     return (struct lw_pg_wait){.until_ms = lw_boot_ms() + LW_PG_SETUP_MS};
 }
 
-/* Reports an error of the server for people. The error is permanent if no restart can repair its
- * cause. */
+/* Turns an error of the server into an error message. The error is permanent if a restart cannot
+ * remove its cause. */
 static int fail(const struct lw_pg *pg, const char *what, const struct lw_pg_error *error,
                 struct lw_err *err) {
     char name[256];
@@ -89,7 +90,7 @@ static bool is_true(const PGresult *result, int row, int column) {
     return PQgetvalue(result, row, column)[0] == 't';
 }
 
-/* Makes the tables that are missing. If all exist, the role needs no right to create tables. */
+/* Creates the missing tables. If all tables exist, the role needs no right to create any. */
 static int make_tables(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
     struct lw_pg_error error;
     struct lw_pg_wait wait = setup_wait();
@@ -121,7 +122,7 @@ static int find_column(const struct lw_insert *in, const PGresult *result, size_
     return -1;
 }
 
-/* Finds out in which form the values of each configured column are sent. */
+/* Determines in which form the values of each configured column are sent. */
 static int read_columns(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
     static const char sql[] =
         "SELECT a.attname, format_type(a.atttypid, -1), b.typcategory = 'A' OR b.typarray = 0,"
@@ -152,8 +153,8 @@ static int read_columns(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *
     return r;
 }
 
-/* Checks that a unique index has just the columns of handler.primary_key, without which no
- * duplicate would be noticed. */
+/* Checks that a unique index has exactly the columns of handler.primary_key. Without such an index,
+ * duplicates would not be detected. */
 static int check_key(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
     static const char sql[] =
         "SELECT 1 FROM pg_index AS i WHERE i.indrelid = to_regclass($1) AND i.indisunique AND "
@@ -186,7 +187,7 @@ static int check_key(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_er
     return r;
 }
 
-/* Runs the statement without messages: PostgreSQL then checks all names and all rights. */
+/* Runs the statement with no messages, so that PostgreSQL checks all names and rights. */
 static int try_statement(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
     size_t n = LW_PG_P_COLUMNS + pg->in->n_columns;
     const char **values = lw_alloc(n * sizeof *values);

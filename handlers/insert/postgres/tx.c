@@ -3,10 +3,9 @@
  *
  *     1. read the rows
  *     2. choose jobs of different keys, up to a number of bytes; put their values into arrays
- *     3. run the statement; if an error is the fault of a row, run it for halves of the jobs
- *        instead
- *     4. answer the jobs as the statement says
- *     5. again from 2 with the jobs that are left */
+ *     3. run the statement; if a row causes an error, run the statement for each half of the jobs
+ *     4. answer the jobs by the result of the statement
+ *     5. repeat from 2 with the remaining jobs */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"
@@ -18,11 +17,11 @@
 #include <unistd.h>
 
 enum {
-    /* maximum number of bytes in all payloads of a statement; a larger message runs alone */
+    /* maximum total size of the payloads of a statement; a larger message runs alone */
     SET_BYTES = 8 << 20,
     /* maximum number of repetitions after a deadlock or a serialization failure */
     AGAIN_TIMES = 10,
-    /* length of the first pause before a repetition; each later pause is longer by this time */
+    /* The pause before the n-th repetition of a statement is n times AGAIN_MS. */
     AGAIN_MS = 5,
     PARTS = 64,      /* number of parts into which latchwork_count is divided */
     TELL_MS = 10000, /* minimum time between two warnings about locks */
@@ -30,10 +29,11 @@ enum {
 
 struct item {
     struct lw_job *job;
-    /* an earlier job with the same message and the same answer; NULL: none */
+    /* an earlier job of the batch for the same message, whose outcome this job shares; NULL:
+     * none */
     const struct item *twin;
     const struct lw_json_value *row; /* the row: an array of n_columns values */
-    char *bad;                       /* why there is no row; owned; NULL: there is one */
+    char *bad; /* why the payload makes no valid row; owned; NULL: it makes one */
     uint64_t key;
     int64_t replay;
     bool settled, chosen;
@@ -43,10 +43,10 @@ struct lw_writer {
     struct lw_store *store;
     struct lw_pg pg;
     struct lw_reader reader;
-    struct item *items; /* jobs of the running batch, with room for LW_INSERT_BATCH */
+    struct item *items; /* jobs of the current batch, with room for LW_INSERT_BATCH */
     struct item **set;  /* jobs of one statement */
     struct lw_json_value *values;
-    struct lw_buf *arrays; /* texts of arrays, one for each parameter from LW_PG_P_KEYS on */
+    struct lw_buf *arrays; /* texts of the arrays, one per parameter from LW_PG_P_KEYS on */
     const char **params;
     char lock_ms[16], part[16];
     struct lw_insert_counts counts;
@@ -54,7 +54,7 @@ struct lw_writer {
 };
 
 struct lw_writer *lw_pg_writer_open(struct lw_store *store, struct lw_err *err) {
-    (void)err; /* the connection is made by the first transaction */
+    (void)err; /* the first transaction makes the connection */
     const struct lw_insert *in = store->in;
     struct lw_writer *w = lw_alloc(sizeof *w);
     w->store = store;
@@ -100,8 +100,8 @@ static void set_bad(struct item *it, const char *why) {
     it->bad = lw_strdup(why);
 }
 
-/* Refuses a row with a text that contains a NUL, which PostgreSQL cannot store. In a column of
- * JSON, the server itself refuses the NUL. */
+/* Refuses a row with a NUL character in a text, which PostgreSQL cannot store. In a JSON column,
+ * the server refuses the NUL itself. */
 static void check_texts(struct lw_writer *w, struct item *it) {
     const struct lw_insert *in = w->store->in;
     for (size_t i = 0; i < in->n_columns; i++) {
@@ -145,8 +145,8 @@ static bool has_key(struct item **set, size_t n, uint64_t key) {
     return false;
 }
 
-/* Chooses jobs of different keys: of each key, the first job that is not settled. Returns the
- * number of jobs chosen. */
+/* Chooses jobs of different keys: the first unsettled job of each key. Returns the number of chosen
+ * jobs. */
 static size_t choose(struct lw_writer *w, size_t n) {
     size_t chosen = 0, bytes = 0;
     for (size_t i = 0; i < n; i++) {
@@ -193,8 +193,8 @@ static void fill_params(struct lw_writer *w, struct item **set, size_t n, int64_
         lw_array_end(&w->arrays[i]);
         w->params[i] = w->arrays[i].p;
     }
-    /* The server's lock timeout is shorter than the time for which the worker waits, so that the
-     * server can still report the lock as the reason. */
+    /* The server's lock timeout is shorter than the worker's wait, so that the server can still
+     * report that the lock was the problem. */
     snprintf(w->lock_ms, sizeof w->lock_ms, "%d", (int)(patience_ms * 4 / 5) + 1);
     w->params[LW_PG_P_APP] = w->store->in->app;
     w->params[LW_PG_P_LOCK_MS] = w->lock_ms;
@@ -208,7 +208,7 @@ struct set {
     size_t n;
 };
 
-/* Returns true if the leases of all jobs have ended, so that nobody needs the answer. */
+/* Returns true if the leases of all jobs have ended, so that the answer is no longer needed. */
 static bool all_ended(void *ctx) {
     const struct set *set = ctx;
     int64_t now = lw_boot_ms();
@@ -217,7 +217,8 @@ static bool all_ended(void *ctx) {
     return true;
 }
 
-/* Gives back jobs whose leases have ended, and returns how many are left, in their order. */
+/* Gives back the jobs whose leases have ended. Returns the number of remaining jobs, which keep
+ * their order, and how long the statement may take for them. */
 static size_t drop_ended(struct item **set, size_t n, int64_t *patience_ms) {
     int64_t now = lw_boot_ms();
     size_t left = 0;
@@ -266,8 +267,8 @@ static void count_rows(struct lw_writer *w, uint64_t messages, uint64_t rows) {
     }
 }
 
-/* Answers the jobs as the result says. Returns false if the result does not have one letter per
- * job. */
+/* Answers the jobs according to the result. Returns false if the result does not have one letter
+ * per job. */
 static bool apply(struct lw_writer *w, struct item **set, size_t n, const PGresult *result) {
     if (PQntuples(result) != 1 || PQnfields(result) != 2 || (size_t)PQgetlength(result, 0, 0) != n)
         return false;
@@ -281,7 +282,7 @@ static bool apply(struct lw_writer *w, struct item **set, size_t n, const PGresu
     return true;
 }
 
-/* Connects if necessary, and runs the statement for the set. */
+/* Connects if necessary, and runs the statement for a set of jobs. */
 static void run_once(struct lw_writer *w, struct item **set, size_t n, int64_t patience_ms,
                      struct lw_pg_error *error) {
     struct set ctx = {set, n};
@@ -308,9 +309,9 @@ static void run_halves(struct lw_writer *w, struct item **set, size_t n) {
     run_set(w, set + n / 2, n - n / 2);
 }
 
-/* Handles an error that is the fault of a row. A set of several jobs is run in halves. A single job
- * runs again without its row: the statement then only says whether the message is known or stale,
- * because the bad row of such a message does not matter. Returns true if the set must run again. */
+/* Handles an error that a row has caused. A set of several jobs is run in halves. A single job is
+ * repeated without its row. The statement then only reports whether the message is known or stale,
+ * in which case the bad row does not matter. Returns true if the set must run again. */
 static bool blame_row(struct lw_writer *w, struct item **set, size_t n,
                       const struct lw_pg_error *error) {
     if (n > 1) {
@@ -321,7 +322,7 @@ static bool blame_row(struct lw_writer *w, struct item **set, size_t n,
     bool duplicate = strcmp(error->state, "23505") == 0;
     snprintf(why, sizeof why, "%s: %s",
              duplicate ? "duplicate primary key" : "the table refuses the row", error->text);
-    if (set[0]->bad) { /* the statement fails even without the row */
+    if (set[0]->bad) { /* the row is already left out */
         settle(set[0], LW_RETRY, why);
         return false;
     }
@@ -384,7 +385,7 @@ static void run_set(struct lw_writer *w, struct item **set, size_t n) {
             if (++again > AGAIN_TIMES) return give_back_busy(w, set, n, &error);
             lw_sleep_ms(again * AGAIN_MS);
             break;
-        /* a connection may end by itself while the server is well: try once with a new one */
+        /* A connection may break while the server works, so try once more with a new connection. */
         case LW_PG_AWAY:
             if (!connected || reconnected || w->pg.conn) return give_back_away(w, set, n, &error);
             lw_info("insert: %s: %s; connecting again", w->store->name, error.text);
@@ -406,7 +407,7 @@ void lw_pg_write(struct lw_writer *w, struct lw_job **jobs, size_t n) {
     w->counts = (struct lw_insert_counts){0};
     for (size_t i = 0; i < n; i++)
         read_item(w, &w->items[i], jobs[i], w->values + i * w->store->in->n_columns);
-    /* the loop ends, because each set is settled */
+    /* the loop ends, because run_set() settles every job of a set */
     for (size_t chosen; (chosen = choose(w, n));) run_set(w, w->set, chosen);
     answer_twins(w, n);
     lw_insert_count(&w->counts);

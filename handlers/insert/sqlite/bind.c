@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Binds the values of a row to SQLite's statement. An integer is bound as INTEGER and stays exact;
- * any other number is bound as REAL, the nearest double. Numbers that fit neither were refused when
- * the payload was read. */
+/* Binds the values of a row to a statement of SQLite. An integer is bound as INTEGER and stays
+ * exact. Any other number is bound as REAL, the nearest double. Numbers outside both ranges were
+ * refused when the payload was read. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include <jansson.h>
@@ -14,8 +14,8 @@ static int bind_string(sqlite3_stmt *st, int at, const struct lw_json_value *v,
                                v->escaped ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
 }
 
-/* Binds an object or array as compact JSON, as jansson writes it; of duplicate names the last one
- * counts. The text was scanned before, so only a lack of memory can make it fail. */
+/* Binds an object or array as compact JSON, as jansson writes it. Of members with the same name,
+ * the last is kept. The text is known to be valid, so parsing can fail only for lack of memory. */
 static int bind_container(sqlite3_stmt *st, int at, struct lw_bytes raw) {
     json_t *v = json_loadb(raw.p, raw.n, JSON_ALLOW_NUL, NULL);
     char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The database: opens it while other processes use it, and has its tables and statements. */
+/* The database: opens the file while other processes may use it, creates the tables, and prepares
+ * the statements. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include "base/clock.h"
@@ -10,8 +11,8 @@
 
 enum { OPEN_BUSY_MS = 10000 };
 
-/* The schema of Latchwork's own tables. `fence` of latchwork_replayed gives the age of an identity
- * that no watermark ever passes. */
+/* The schema of Latchwork's own tables. In latchwork_replayed, `fence` shows the age of an
+ * identity, because no watermark ever passes the identity of a replay. */
 static const char tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_seen(app TEXT NOT NULL, topic TEXT NOT NULL, partition "
     "INTEGER NOT NULL,"
@@ -29,12 +30,13 @@ static const char tables[] =
     "NOT NULL, PRIMARY KEY(app, name))"
     " WITHOUT ROWID;";
 
-/* Waits for SQLite's lock. This function replaces SQLite's own busy handler, whose sleeps grow to
- * 100 ms: writers here hold the lock for a few ms, and the wait must end when the leases do. */
+/* Waits for SQLite's lock in place of SQLite's own busy handler. That handler's sleeps grow to 100
+ * ms, but Latchwork's writers hold the lock for a few ms only, and the wait must end when the
+ * leases end. */
 static int on_busy(void *ctx, int count) {
     const struct lw_sqlite *s = ctx;
     if (lw_boot_ms() >= s->busy_until_ms) return 0;
-    /* sleeps are short for the first 4 ms, which is longer than most transactions */
+    /* Short sleeps cover the first 4 ms, which is longer than most transactions. */
     nanosleep(&(struct timespec){.tv_nsec = count < 20 ? 200000 : 2000000}, NULL);
     return 1;
 }
@@ -44,8 +46,8 @@ static int fail(struct lw_sqlite *s, const char *path, const char *what, struct 
                    s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 
-/* Sets WAL mode, in several tries: SQLite refuses at once, without the busy handler, while another
- * process changes the mode. */
+/* Sets WAL mode. Tries repeatedly, because SQLite refuses at once, without calling the busy
+ * handler, while another process changes the mode. */
 static int set_wal(struct lw_sqlite *s) {
     int r;
     while ((r = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL)) == SQLITE_BUSY &&
@@ -62,9 +64,10 @@ int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err)
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, on_busy, s);
     if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
-    /* SQLite waits for the disk at each commit (FULL), because a row must survive a power cut once
-     * Redis has recorded its message as done. A checkpoint costs two more fsyncs and writes each
-     * page that changed since the last, so fewer checkpoints write less. */
+    /* With synchronous=FULL, SQLite waits for the disk at each commit, because a row must survive a
+     * power cut once Redis has recorded its message as done. A checkpoint costs two more fsyncs and
+     * writes each page that has changed since the last checkpoint, so fewer checkpoints write
+     * less. */
     static const char setup[] = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000";
     if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK)
         return fail(s, path, "cannot set up", err);
@@ -88,8 +91,8 @@ void lw_sqlite_close(struct lw_sqlite *s) {
     *s = (struct lw_sqlite){0};
 }
 
-/* Appends the names of the columns, or only of those in the primary key, separated by commas.
- * `form` is the printf format of each name. */
+/* Appends the names of the columns, separated by commas, each in the printf format `form`. If
+ * `primary_only` is true, appends only the columns of the primary key. */
 static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary_only,
                       const char *form) {
     const char *comma = "";
@@ -101,8 +104,8 @@ static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary
     }
 }
 
-/* Returns the CREATE TABLE statement. The columns have no types, so SQLite keeps every value as it
- * came. */
+/* Returns the CREATE TABLE statement. The columns have no types, so that SQLite stores every value
+ * unchanged. */
 static char *create_sql(const struct lw_insert *in) {
     sqlite3_str *sql = sqlite3_str_new(NULL);
     sqlite3_str_appendf(sql, "CREATE TABLE IF NOT EXISTS \"%w\"(", in->table);
@@ -126,7 +129,7 @@ static void add_update(sqlite3_str *sql, const struct lw_insert *in) {
                             in->columns[i].name);
         before = ", ";
     }
-    /* all columns are key columns, so there is none to update */
+    /* every column belongs to the primary key, so no column is left to update */
     if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING");
 }
 
@@ -137,7 +140,8 @@ static char *row_sql(const struct lw_insert *in) {
     sqlite3_str_appendall(sql, ") VALUES (");
     for (size_t i = 0; i < in->n_columns; i++) sqlite3_str_appendall(sql, i ? ", ?" : "?");
     sqlite3_str_appendall(sql, ")");
-    /* ON CONFLICT ignores only duplicates, while INSERT OR IGNORE would ignore other errors, too */
+    /* ON CONFLICT ignores only duplicates, whereas INSERT OR IGNORE would also ignore other
+     * errors */
     if (in->on_conflict == LW_CONFLICT_IGNORE)
         sqlite3_str_appendall(sql, " ON CONFLICT DO NOTHING");
     if (in->on_conflict == LW_CONFLICT_UPDATE) add_update(sql, in);
@@ -150,7 +154,7 @@ static bool table_exists(struct lw_sqlite *s, const char *table) {
                            "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = "
                            "? COLLATE NOCASE",
                            -1, &st, NULL))
-        return true; /* if the database fails, the next statement reports the error */
+        return true; /* after an error here, the next statement reports it */
     sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
     bool there = sqlite3_step(st) != SQLITE_DONE;
     sqlite3_finalize(st);

@@ -2,23 +2,23 @@
 /* Finds the largest fence with which each key was written, at the cost of about one page per
  * transaction.
  *
- * If the fences were in one tree by key, a transaction of many keys would rewrite nearly all its
- * pages. So the fences are kept like a log-structured merge tree (O'Neil et al., 1996): a
+ * If all fences were in one tree by key, a transaction of many keys would rewrite nearly all pages
+ * of the tree. So the fences are kept like a log-structured merge tree (O'Neil et al., 1996). A
  * transaction appends one row with all its fences to `latchwork_recent`, and every MERGE_EVERY-th
  * transaction moves the earlier rows, sorted, into the tree `latchwork_fences`. Each connection
- * remembers in memory the fences that it has seen. At the beginning of its own transaction, when
- * nobody else can write, it reads the rows that others have appended. Then memory is right about
- * its keys, and the tree about all others. If rows were merged before the connection saw them, it
- * forgets its memory and reads anew.
+ * remembers in memory the fences that it has seen. At the beginning of its own transaction, when no
+ * other process can write, it reads the rows that other connections have appended. Then its memory
+ * is right about the keys that it contains, and the tree is right about all other keys. If rows
+ * were merged before the connection saw them, it empties its memory and reads all rows again.
  *
- * Keys are known by the 64-bit hash of lw_fence_key(). */
+ * Keys are identified by the 64-bit hash of lw_fence_key(). */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include <stdlib.h>
 
 enum {
     MERGE_EVERY = 64,    /* number of transactions between two merges */
-    FENCES_FIRST = 1024, /* initial number of slots in the table in memory */
+    FENCES_FIRST = 1024, /* initial number of slots of the table in memory */
     /* maximum number of slots (8 MiB); when half of them are used, the table is emptied */
     FENCES_MOST = 1 << 19,
     FENCE_BYTES = 16,
@@ -41,7 +41,7 @@ static void grow(struct lw_fences *f) {
     free(old.slots);
 }
 
-/* Remembers a fence unless a larger one is known. */
+/* Remembers a fence, unless a larger fence of the key is known. */
 static void remember(struct lw_fences *f, uint64_t key, uint64_t fence) {
     if (2 * (f->n + 1) > f->size) grow(f);
     struct lw_fence *s = slot(f, key);
@@ -75,7 +75,8 @@ static uint64_t get64(const char *p) {
 
 static struct lw_fence fence_at(const char *p) { return (struct lw_fence){get64(p), get64(p + 8)}; }
 
-/* Reads the rows after the last one seen. Returns false if rows in between are missing. */
+/* Reads the rows of latchwork_recent after the last row seen. Returns false if rows in between are
+ * missing, because they have been merged. */
 static bool read_recent(struct lw_sqlite *s, int *r) {
     struct lw_fences *f = &s->fences;
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
@@ -141,8 +142,8 @@ static int by_key(const void *a, const void *b) {
                                  : x->fence > y->fence;
 }
 
-/* Collects all fences of `latchwork_recent`, sorted by key (the order of `latchwork_fences`), and
- * for one key from the smallest to the largest. */
+/* Collects all fences of `latchwork_recent`, sorted by key (as in `latchwork_fences`), and by fence
+ * within a key. */
 static int gather(struct lw_sqlite *s, struct lw_buf *all) {
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
     sqlite3_bind_int64(st, 1, 0);
@@ -180,7 +181,7 @@ int lw_fences_write(struct lw_sqlite *s) {
     if (!f->written.n) return SQLITE_DONE;
     int64_t id = f->seen + 1;
     /* merge() deletes all rows of latchwork_recent. But the row appended below remains, so every
-     * process can still read there which id was the last one. */
+     * process can still see the last id. */
     int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE;
     if (r != SQLITE_DONE) return r;
     sqlite3_stmt *st = s->st[LW_ST_ADD_RECENT];

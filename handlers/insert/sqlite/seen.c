@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records which messages are done: one bit per offset, in rows of LW_SEEN_OFFSETS. A transaction
- * reads each row at most once, when it first needs the row, and writes it at most once, at the end.
- * Nobody else can write in between. */
+/* Records which messages are done: one bit per offset, in rows of LW_SEEN_OFFSETS bits. A
+ * transaction reads a row at most once, when it first needs the row, and writes it at most once, at
+ * its end. The transaction holds SQLite's write lock, so the row cannot change in between. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include <stdlib.h>
 
 struct lw_segment {
     const char *topic; /* name of the topic, borrowed from a job */
-    int64_t number;    /* number of the segment: offset / LW_SEEN_OFFSETS */
+    int64_t number;    /* number of the row: offset / LW_SEEN_OFFSETS */
     int32_t partition;
     bool dirty;
     unsigned char stored[LW_SEEN_OFFSETS / 8], bits[LW_SEEN_OFFSETS / 8];
@@ -32,13 +32,14 @@ static int load(struct lw_sqlite *s, struct lw_segment *g) {
     return e != SQLITE_OK ? e : SQLITE_DONE;
 }
 
-/* Returns the segment of a job's offset, or NULL with *r if the database fails. */
+/* Returns the row of latchwork_seen with a job's offset. Returns NULL with *r if the database
+ * fails. */
 static struct lw_segment *segment(struct lw_sqlite *s, const struct lw_job *job, int *r) {
     struct lw_seen *seen = &s->seen;
     int64_t number = job->offset / LW_SEEN_OFFSETS;
     *r = SQLITE_DONE;
     for (size_t i = seen->n; i-- > 0;) {
-        /* the search is short, because the offsets of a batch are close together */
+        /* The search is short, because the offsets of a batch share a few rows. */
         struct lw_segment *g = &seen->segments[i];
         if (g->number == number && g->partition == job->partition &&
             (g->topic == job->topic || strcmp(g->topic, job->topic) == 0))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kind of store for SQLite: its slots write in turn. */
+/* The kind of store for SQLite. Its slots write one after the other. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include <stdlib.h>
 
 struct lw_store {
     const struct lw_insert *in;
-    /* SQLite has one writer at a time, so slots and cleaner wait here instead of polling for its
-     * lock */
+    /* SQLite allows one writer at a time. Slots and cleaner wait for this mutex, because waiting
+     * for SQLite's lock would mean polling. */
     pthread_mutex_t writer;
 };
 
@@ -32,14 +32,14 @@ static void close_store(struct lw_store *store) {
 }
 
 static struct lw_store *open_store(const struct lw_insert *in, struct lw_err *err) {
-    /* SQLite's memory statistics are not needed, and cost a global lock per allocation */
+    /* turn off SQLite's memory statistics, which take a global lock at each allocation */
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     struct lw_store *store = lw_alloc(sizeof *store);
     store->in = in;
     pthread_mutex_init(&store->writer, NULL);
     struct lw_sqlite first = {0};
     if (lw_sqlite_open(&first, in, err) == 0) {
-        /* makes the tables, and finds errors of the configuration before any message comes */
+        /* This connection only creates the tables and detects configuration errors at startup. */
         lw_sqlite_close(&first);
         return store;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner's work in SQLite, on a connection of its own. The cleaner reads before it writes, and
- * takes its turn among the slots of its process, because a process that waits for SQLite's lock
- * must poll for it, which costs CPU. */
+/* The cleaner's work in SQLite, on its own connection. The cleaner reads before it writes, and
+ * takes turns with the slots of its process through a mutex, because waiting for SQLite's lock
+ * means polling, which costs CPU. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include "base/clock.h"
@@ -11,11 +11,11 @@
 
 enum {
     SLICE = 1000, /* maximum number of rows per transaction */
-    /* limit of the wait for writers in other processes; short, because the slots of this process
-     * wait meanwhile */
+    /* maximum wait for writers in other processes; short, because the slots of this process wait
+     * for the cleaner meanwhile */
     BUSY_MS = 250,
-    CLOSING_BUSY_MS = 1000, /* used instead of BUSY_MS in the last round, before the worker ends */
-    REPLAY_ROUNDS = 60,     /* number of rounds between two looks at old replays */
+    CLOSING_BUSY_MS = 1000, /* replaces BUSY_MS in the last round, before the worker ends */
+    REPLAY_ROUNDS = 60,     /* number of rounds between two searches for old replays */
 };
 
 struct lw_sweeper {
@@ -23,7 +23,7 @@ struct lw_sweeper {
     pthread_mutex_t *writer; /* the store's mutex, which is held during each transaction */
     struct lw_sqlite db;
     sqlite3_stmt *bound, *remove, *partial, *trim, *old_fences, *remove_fences, *remove_replays;
-    int64_t fence_at; /* key at which the walk over the fences goes on */
+    int64_t fence_at; /* first key of the next slice of fences */
     int64_t busy_ms;
 };
 
@@ -36,7 +36,7 @@ static int prepare(struct lw_sweeper *c, sqlite3_stmt **st, const char *sql) {
 static int open_db(struct lw_sweeper *c, struct lw_err *err) {
     if (lw_sqlite_connect(&c->db, c->in->address, err)) return -1;
     /* synchronous=NORMAL is enough for the cleaner: if a power cut undoes a deletion, the cleaner
-     * deletes again */
+     * deletes the rows again */
     sqlite3_exec(c->db.db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
     if (prepare(c, &c->bound,
                 "SELECT segment FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = "
@@ -74,8 +74,8 @@ static void close_db(struct lw_sweeper *c) {
     lw_sqlite_close(&c->db);
 }
 
-/* Runs a statement that changes rows, within the time limit for SQLite's lock. Returns false if it
- * must be tried again later. */
+/* Runs a statement that changes rows, within the time limit for SQLite's lock. Returns false if the
+ * statement must be repeated later. */
 static bool step(struct lw_sweeper *c, sqlite3_stmt *st) {
     c->db.busy_until_ms = lw_boot_ms() + c->busy_ms;
     int r = sqlite3_step(st);
@@ -85,7 +85,8 @@ static bool step(struct lw_sweeper *c, sqlite3_stmt *st) {
     return false;
 }
 
-/* Runs a statement that changes rows as a transaction of its own, in its turn among the slots. */
+/* Runs a statement that changes rows as a separate transaction, while holding the mutex that the
+ * slots also use. */
 static bool change(struct lw_sweeper *c, sqlite3_stmt *st) {
     pthread_mutex_lock(c->writer);
     bool ok = step(c, st);
@@ -100,8 +101,8 @@ static void bind_partition(struct lw_sweeper *c, sqlite3_stmt *st, const char *t
     sqlite3_bind_int(st, 3, partition);
 }
 
-/* Returns the number of the highest segment below `end`, after skipping `skip` of them, or -1 if
- * there is none. */
+/* Returns the number of the (skip + 1)-th highest segment below `end`, or -1 if there are not so
+ * many segments. */
 static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t partition,
                              int64_t end, int skip) {
     bind_partition(c, c->bound, topic, partition);
@@ -112,12 +113,12 @@ static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t pa
     return number;
 }
 
-/* Deletes one slice of the segments that are entirely below the watermark. Returns true if it was
- * the last slice. */
+/* Deletes one slice of the segments that are entirely below the watermark. Returns true if no
+ * segment is left. */
 static bool clean_slice(struct lw_sweeper *c, const char *topic, int32_t partition,
                         int64_t watermark, bool *ok) {
     int64_t end = watermark / LW_SEEN_OFFSETS;
-    /* there is nothing to delete, so do not wait for a turn */
+    /* if there is nothing to delete, do not wait for the mutex */
     if (segment_below(c, topic, partition, end, 0) < 0) return true;
     int64_t below = segment_below(c, topic, partition, end, SLICE);
     bind_partition(c, c->remove, topic, partition);
@@ -131,8 +132,8 @@ static bool exec(struct lw_sweeper *c, const char *sql) {
     return sqlite3_exec(c->db.db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-/* Reads the bits of the segment that contains the watermark, and clears those below it in `bits`.
- * Returns false if none of them was set. */
+/* Reads the bits of the segment that contains the watermark, and clears in `bits` all bits below
+ * the watermark. Returns false if none of these bits was set. */
 static bool trimmed(struct lw_sweeper *c, const char *topic, int32_t partition, int64_t watermark,
                     unsigned char *bits, size_t size) {
     bind_partition(c, c->partial, topic, partition);
@@ -151,8 +152,8 @@ static bool trimmed(struct lw_sweeper *c, const char *topic, int32_t partition, 
     return any != 0;
 }
 
-/* Clears the bits below the watermark in its segment, because the offsets of a topic that is
- * deleted and recreated begin at 0 again. */
+/* Clears the bits below the watermark in the watermark's segment. They must not remain, because the
+ * offsets of a topic that is deleted and recreated begin at 0 again. */
 static bool trim_segment(struct lw_sweeper *c, const char *topic, int32_t partition,
                          int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8], any = 0;
@@ -162,13 +163,13 @@ static bool trim_segment(struct lw_sweeper *c, const char *topic, int32_t partit
     sqlite3_bind_int64(c->trim, 4, watermark / LW_SEEN_OFFSETS);
     sqlite3_bind_blob(c->trim, 5, bits, sizeof bits, SQLITE_TRANSIENT);
     if (any) return step(c, c->trim);
-    bind_partition(c, c->remove, topic, partition); /* all bits are clear, so delete the row */
+    bind_partition(c, c->remove, topic, partition); /* no bit is left, so delete the row */
     sqlite3_bind_int64(c->remove, 4, watermark / LW_SEEN_OFFSETS + 1);
     return step(c, c->remove);
 }
 
-/* Clears the bits below the watermark in a transaction of its own, so that a bit which another
- * process sets meanwhile is not lost. */
+/* Clears the bits below the watermark in a separate transaction, so that a bit set by another
+ * process at the same time is not lost. */
 static bool trim(struct lw_sweeper *c, const char *topic, int32_t partition, int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8];
     if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;
@@ -182,8 +183,8 @@ static bool trim(struct lw_sweeper *c, const char *topic, int32_t partition, int
     return ok;
 }
 
-/* Cleans one slice of an endless walk over the fences. It reads first, because usually there is
- * nothing to delete, and then no lock is needed. */
+/* Deletes the old fences in the next slice of the table. Searches first, because usually no fence
+ * is old and then no lock is needed. */
 static void sweep_fences(struct lw_sweeper *c) {
     int64_t before = lw_insert_fence_before(LW_FENCE_AGE_S), last = 0;
     sqlite3_stmt *st = c->old_fences;
@@ -204,7 +205,7 @@ static void sweep_fences(struct lw_sweeper *c) {
         sqlite3_bind_int64(st, 3, before);
         change(c, st);
     }
-    /* after the last key, the walk begins again at the first */
+    /* after the last key, start again at the first */
     c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1;
 }
 

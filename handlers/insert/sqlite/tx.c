@@ -5,7 +5,7 @@
  *     2. BEGIN IMMEDIATE
  *     3. for each job: is it known, stale or bad? if not, write its row
  *     4. write identities and fences
- *     5. if leases ended meanwhile: ROLLBACK, and again from 2 without their jobs
+ *     5. if leases ended meanwhile: ROLLBACK, and repeat from 2 without their jobs
  *     6. COMMIT, and answer the jobs */
 #include "handlers/insert/sqlite/sqlite.h"
 
@@ -17,20 +17,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LEASES_ENDED = -1 }; /* a result that differs from SQLite's codes, which are not negative */
+enum { LEASES_ENDED = -1 }; /* no result code of SQLite is negative */
 
 /* State of a job inside the transaction. */
 enum stand {
-    OPEN,    /* the transaction has not looked at the job yet */
+    OPEN,    /* the transaction has not processed the job yet */
     WRITTEN, /* the job is done if the commit succeeds */
-    /* the job has its outcome, which the commit cannot change: done before, dead, or given back */
+    /* the job has its outcome (done earlier, dead or given back), which the commit cannot change */
     SETTLED,
 };
 
 struct lw_item {
     struct lw_job *job;
     const struct lw_json_value *row; /* the row: an array of n_columns values */
-    struct lw_err *bad;              /* why there is no row; NULL: there is one */
+    struct lw_err *bad;              /* why the payload makes no row; NULL: it makes one */
     int64_t replay;
     enum stand stand;
 };
@@ -80,7 +80,7 @@ static int set_replayed(const struct tx *t, const struct lw_item *it) {
 
 /* --- one job ---------------------------------------------------------------------------------- */
 
-/* Returns true if the error is the row's own fault. */
+/* Returns true if the row itself causes the error. */
 static bool row_fault(int r) {
     int primary = r & 0xff;
     return primary == SQLITE_CONSTRAINT || primary == SQLITE_MISMATCH || primary == SQLITE_TOOBIG;
@@ -116,14 +116,14 @@ static int write_row(struct tx *t, struct lw_item *it) {
     return r;
 }
 
-/* Applies one job. Returns SQLITE_DONE, or the error that ends the transaction. */
+/* Processes one job. Returns SQLITE_DONE, or the error that ends the transaction. */
 static int apply(struct tx *t, struct lw_item *it, int64_t now) {
     if (lw_insert_ended(it->job, now)) return settle(it, LW_BACK, ""), SQLITE_DONE;
     enum lw_known known = LW_UNKNOWN;
     int r = it->replay ? replay_known(t, it, &known) : lw_seen_get(t->s, it->job, &known);
     if (r != SQLITE_DONE) return r;
     if (known == LW_KNOWN) return settle(it, LW_DONE, ""), t->n_of.known++, SQLITE_DONE;
-    /* an earlier job of this transaction is the same message, and both share one result */
+    /* an earlier job of this transaction has the same message, so both get the same outcome */
     if (known == LW_KNOWN_HERE) return it->stand = WRITTEN, SQLITE_DONE;
     uint64_t key = lw_fence_key(t->in->app, it->job->key), fence;
     if ((r = lw_fences_get(t->s, key, &fence)) != SQLITE_DONE) return r;
@@ -152,8 +152,8 @@ static int add_counts(struct tx *t) {
     return r;
 }
 
-/* Gives back jobs whose leases ended during the transaction, since their writes must not be
- * committed. Returns true if there are any. */
+/* Gives back the jobs whose leases ended during the transaction, because their writes must not be
+ * committed. Returns true if there are such jobs. */
 static bool lost_any(struct tx *t) {
     int64_t now = lw_boot_ms();
     bool any = false;
@@ -172,8 +172,8 @@ static void roll_back(struct tx *t) {
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Returns the time until which to wait for other writers: not longer than the last lease among the
- * jobs that are still to be written. */
+/* Returns until when to wait for other writers: at most until the last lease of the unsettled jobs
+ * ends. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {
@@ -183,11 +183,13 @@ static int64_t patience(const struct tx *t, int64_t now) {
     return last < now + LW_INSERT_BUSY_MS ? last : now + LW_INSERT_BUSY_MS;
 }
 
-/* Tries the whole transaction once. Returns SQLITE_DONE if it was committed, and LEASES_ENDED if it
- * must be rolled back because leases ended; the other jobs can then be tried again. */
+/* Tries the whole transaction once. Returns SQLITE_DONE if it was committed. Returns LEASES_ENDED
+ * if it must be rolled back because leases ended; the transaction can then be tried again with the
+ * other jobs. */
 static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
-    /* Each attempt counts rows anew; the other counters count settled jobs, which stay settled. */
+    /* Each attempt counts inserted, updated and ignored rows from 0. The other counters count
+     * settled jobs, which stay settled. */
     t->n_of.inserted = t->n_of.updated = t->n_of.ignored = 0;
     t->s->busy_until_ms = patience(t, now);
     int r = lw_sqlite_step(t->s->st[LW_ST_BEGIN]);
@@ -204,8 +206,7 @@ static int attempt(struct tx *t) {
     return r;
 }
 
-/* Makes all jobs that are not settled run again later, because the database failed. Nothing was
- * written for them. */
+/* Answers all unsettled jobs with a retry, because the database failed and no row was written. */
 static void fail_all(struct tx *t, const char *why) {
     char reason[LW_REASON_MAX];
     snprintf(reason, sizeof reason, "SQLite: %s", why);
@@ -221,7 +222,7 @@ static void fail_all(struct tx *t, const char *why) {
 
 static void transact(struct tx *t) {
     int r;
-    /* the loop ends, since each round has at least one job less */
+    /* the loop ends, because each repetition has at least one job less */
     while ((r = attempt(t)) == LEASES_ENDED) roll_back(t);
     if (r == SQLITE_DONE) {
         for (size_t i = 0; i < t->n; i++)
@@ -248,7 +249,7 @@ static void read_row(struct lw_item *it, struct lw_sqlite *s, const struct lw_in
     memcpy(it->bad->text, bad.text, strlen(bad.text) + 1);
 }
 
-/* Allocates the memory that transactions use one after the other. */
+/* Allocates the memory that all transactions of this slot reuse. */
 static void make_room(struct lw_sqlite *s, const struct lw_insert *in) {
     if (s->items) return;
     s->items = lw_alloc(LW_INSERT_BATCH * sizeof *s->items);
@@ -263,10 +264,10 @@ void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mute
         t.items[i] = (struct lw_item){.job = jobs[i]};
         read_row(&t.items[i], s, in, s->values + i * in->n_columns);
     }
-    pthread_mutex_lock(writer); /* the mutex is held for one transaction, whose time is limited */
+    pthread_mutex_lock(writer); /* held for one transaction of limited time */
     transact(&t);
     pthread_mutex_unlock(writer);
-    /* the bound values point into the last payload, which is not ours any more */
+    /* the bound values point into a payload that no longer belongs to this function */
     sqlite3_clear_bindings(s->st[LW_ST_ROW]);
     for (size_t i = 0; i < n; i++) free(t.items[i].bad);
 }
