@@ -28,15 +28,14 @@ struct setting {
 };
 
 struct lw_handler {
-    /* must be the first member, because setting() casts its address to struct lw_handler */
+    /* must be the first member, because host_setting() casts its address to struct lw_handler */
     struct latchwork_host host;
     void *object;
     const struct latchwork_handler *api;
     void *self;
     bool inited;
     const json_t *config; /* borrowed from the configuration; may be NULL */
-    /* list of numbers that setting() has returned as text; only setting() adds to it, under the
-     * lock */
+    /* list of the numbers that host_setting() has returned as text, guarded by `lock` */
     struct setting *settings;
     pthread_mutex_t lock;
     size_t batch_max;

@@ -7,8 +7,8 @@ static bool has_token(const struct lw_config *c, bool write) {
     return false;
 }
 
-/* Compares with all tokens, also behind one that fits, so that the time says nothing about their
- * order. */
+/* Compares the token of the request with all tokens, even after a match, so that the time reveals
+ * nothing about the position of a token. */
 struct lw_access lw_access_of(const struct lw_config *c, const char *authorization) {
     struct lw_access access = {.read = !has_token(c, false)};
     for (size_t i = 0; i < c->http.n_tokens; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what a request may do. A token in the header Authorization says who asks. There are no
- * cookies, so a browser sends no proof of identity on its own, and another site's page cannot act
- * in the name of the person who looks at it. */
+/* Decides what a request may do. The sender is identified by a token in the header Authorization.
+ * There are no cookies, so a browser sends no credentials on its own, and a page of another site
+ * cannot act in the name of its visitor. */
 #ifndef LW_MONITOR_ACCESS_H
 #define LW_MONITOR_ACCESS_H
 
@@ -9,20 +9,23 @@
 #include "monitor/http.h"
 
 struct lw_access {
-    /* name of the token that was sent, owned by the configuration; NULL: none, or an unknown one */
+    /* name of the token of the request, owned by the configuration; NULL: the token is missing or
+     * unknown */
     const char *name;
     bool read, write;
 };
 
-/* Returns what may be done with this Authorization header (NULL: none). Anybody may read if there
- * is no read token. */
+/* Returns what a request with this Authorization header (NULL: none) may do. Without a read token
+ * in the configuration, everybody may read. */
 struct lw_access lw_access_of(const struct lw_config *c, const char *authorization);
-/* Returns what the sender may do, as GET /api/v1/session tells it: a new reference. */
+/* Returns the answer to GET /api/v1/session: what the sender may do. The caller gets a new
+ * reference. */
 json_t *lw_access_session(const struct lw_config *c, const char *authorization);
-/* Returns true if there is a write token. Nothing can be changed otherwise. */
+/* Returns true if the configuration has a write token. Without a write token, nobody can change
+ * anything through the API. */
 bool lw_access_writable(const struct lw_config *c);
-/* Refuses a request that may not read, or not write if `write`: fills *a with 401 or 403, and
- * returns false. */
+/* Returns true if the sender may read or, if `write` is true, write. Otherwise fills *a with status
+ * 401 or 403, and returns false. */
 bool lw_access_allowed(const struct lw_config *c, const struct lw_http_request *q, bool write,
                        struct lw_http_answer *a);
 

@@ -19,7 +19,7 @@ enum { LOOK_MS = 5000, TICK_MS = 1000, SETTLE_MS = 1000, BIND_MS = 10000 };
 struct exporter {
     const struct lw_config *c;
     const struct lw_board *board;
-    pthread_mutex_t lock; /* guards `shards`, which one thread writes and another reads */
+    pthread_mutex_t lock; /* guards `shards`, which one thread writes and other threads read */
     struct lw_shard_look *shards;
     struct lw_shard_looker **lookers;
     struct lw_live *live;
@@ -39,7 +39,7 @@ static json_t *version(const struct lw_metrics_source *m) {
     return json_pack("{s:s,s:s}", "name", "latchwork", "version", LW_VERSION);
 }
 
-/* Paths that are answered from the board. All others below /api/v1/ belong to the API. */
+/* Paths that are answered from the board. All other paths below /api/v1/ belong to the API. */
 static const struct {
     const char *path;
     json_t *(*fn)(const struct lw_metrics_source *m);
@@ -65,7 +65,7 @@ static bool answer_page(const struct lw_http_request *q, struct lw_http_answer *
     return true;
 }
 
-/* These functions answer the paths of the page. None of them waits for Redis. */
+/* The next functions answer the paths that the page requests. They do not wait for Redis. */
 typedef void live_fn(struct exporter *e, const struct lw_metrics_source *m,
                      const struct lw_http_request *q, struct lw_http_answer *a);
 
@@ -94,11 +94,12 @@ static json_t *hot_keys(struct exporter *e) {
     return lw_hot_list(e->hot, e->board, lw_wall_ms(), lw_boot_ms());
 }
 
-/* Begins a stream with all that the page draws at first, so that it need not wait for the next
- * tick. */
+/* Begins a stream with everything that the page shows at first, so that the page need not wait for
+ * the next tick. */
 static void answer_events(struct exporter *e, const struct lw_metrics_source *m,
                           const struct lw_http_request *q, struct lw_http_answer *a) {
-    /* the caller refuses a POST, which it could not do after a stream has begun */
+    /* Leave a POST to the caller, which refuses it; a stream that has begun could not be refused
+     * any more. */
     if (q->post) return;
     lw_live_history(e->live, &a->body);
     pthread_mutex_lock(&e->lock);
@@ -193,7 +194,7 @@ static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answ
 
 static void look(struct exporter *e) {
     for (int s = 0; s < e->c->redis.shards; s++) {
-        /* read without the lock, because only this thread writes it */
+        /* no lock is needed for this read, because only this thread writes `shards` */
         struct lw_shard_look now = e->shards[s];
         lw_shard_look(e->lookers[s], &now);
         pthread_mutex_lock(&e->lock);
@@ -202,15 +203,15 @@ static void look(struct exporter *e) {
     }
 }
 
-/* Copies what was last read of the shards, so that the tick holds the lock only briefly. */
+/* Copies the last figures of the shards, so that the tick holds the lock only briefly. */
 static void copy_shards(struct exporter *e, struct lw_shard_look *to) {
     pthread_mutex_lock(&e->lock);
     memcpy(to, e->shards, (size_t)e->c->redis.shards * sizeof *to);
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Each second, takes a sample for the charts and sends the current figures to every open page. This
- * thread never waits for Redis. */
+/* Once per second, takes a sample for the charts and sends the current figures to every open page.
+ * This thread never waits for Redis. */
 static void *tick(void *ctx) {
     struct exporter *e = ctx;
     struct lw_shard_look *shards = lw_alloc((size_t)e->c->redis.shards * sizeof *shards);
@@ -235,7 +236,7 @@ static void start_ticking(struct exporter *e) {
                 strerror(failed));
 }
 
-/* Waits while another program has the port, and logs that once. */
+/* Opens the port. While another program has the port, logs that once and keeps trying. */
 static struct lw_http *serve(struct exporter *e) {
     bool told = false;
     for (;;) {
@@ -267,7 +268,7 @@ int lw_exporter_main(const struct lw_config *c, const struct lw_board *board,
     start_ticking(&e);
     lw_info("metrics on http://%s%s%s:%d/metrics", strchr(c->http.host, ':') ? "[" : "",
             c->http.host, strchr(c->http.host, ':') ? "]" : "", lw_http_port(e.http));
-    lw_sleep_ms(SETTLE_MS); /* leaves the CPU to the workers while they start */
+    lw_sleep_ms(SETTLE_MS); /* leave the CPU to the starting workers */
     for (int64_t next_ms = 0;; lw_sleep_ms(TICK_MS)) {
         int64_t now_ms = lw_boot_ms();
         if (now_ms >= next_ms) {

@@ -11,12 +11,12 @@
 struct row {
     char key[LW_OUTCOME_KEY];
     size_t n;
-    int64_t waiting;  /* -1: not known */
-    int64_t asked_ms; /* boot clock */
+    int64_t waiting;  /* number of waiting messages; -1: unknown */
+    int64_t asked_ms; /* time of the last answer; boot clock */
 };
 
 struct lw_hot {
-    pthread_mutex_t lock; /* guards everything below */
+    pthread_mutex_t lock; /* guards all fields below it */
     struct row row[LW_HOT_ASKED];
     size_t n;
 };
@@ -41,7 +41,7 @@ static const struct row *find(const struct row *rows, size_t n, const char *key,
     return NULL;
 }
 
-/* Returns the row of this key, with what is known about it from before. */
+/* Returns a row for this key, with the number of waiting messages if an earlier row has it. */
 static struct row row_of(const struct lw_hot *h, const char *key, size_t n) {
     const struct row *known = find(h->row, h->n, key, n);
     struct row r = {.n = n, .waiting = -1};
@@ -50,8 +50,8 @@ static struct row row_of(const struct lw_hot *h, const char *key, size_t n) {
     return r;
 }
 
-/* Sets "waiting" of one key of the list, and adds the key to the rows to be asked for. A key that
- * is cut, or is not UTF-8, gets null. */
+/* Sets "waiting" of one key of the list, and adds the key to the rows for the next request to
+ * Redis. A key that is cut off or is not UTF-8 gets null and no row. */
 static void take(const struct lw_hot *h, struct row *rows, size_t *n, json_t *one, int64_t now_ms) {
     const json_t *key = json_object_get(one, "key");
     bool whole = json_is_string(key) && !json_object_get(one, "key_cut") && *n < LW_HOT_ASKED;
@@ -76,7 +76,7 @@ json_t *lw_hot_list(struct lw_hot *h, const struct lw_board *b, int64_t wall_ms,
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-/* Asks about those of the rows that live in this shard. */
+/* Asks this shard about the rows whose keys belong to it. */
 static void ask_shard(const struct lw_config *c, int shard, struct lw_shard_looker *looker,
                       struct row *rows, size_t n, int64_t now_ms) {
     struct lw_bytes lanes[LW_HOT_ASKED];
@@ -98,7 +98,7 @@ static void ask_shard(const struct lw_config *c, int shard, struct lw_shard_look
     }
 }
 
-/* Takes over the answers. The list may have changed meanwhile. */
+/* Stores the answers in the rows of the same keys. The list may have changed since the question. */
 static void keep(struct lw_hot *h, const struct row *rows, size_t n) {
     pthread_mutex_lock(&h->lock);
     for (size_t i = 0; i < h->n; i++) {

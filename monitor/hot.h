@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hot keys of the overview, with the number of messages that wait behind each. The keys come
- * from the outcomes on the board. How many messages wait, only Redis knows for one key, so a thread
- * that may wait for Redis asks about the listed keys: at most one small pipeline per shard and
- * call, however many pages are open. Thread-safe. */
+/* The hot keys of the overview, with the number of messages that wait for each key. The keys come
+ * from the outcomes on the board. Only Redis knows how many messages of a key wait, so a thread
+ * that may wait for Redis asks about the listed keys. Each call costs at most one small pipeline
+ * per shard, regardless of the number of open pages. Thread-safe. */
 #ifndef LW_MONITOR_HOT_H
 #define LW_MONITOR_HOT_H
 
@@ -14,7 +14,8 @@
 
 enum {
     LW_HOT_KEYS = 10,
-    /* more are asked about than listed, so that a key that enters the list is known already */
+    /* More keys are asked about than are listed, so that the number is usually known before a key
+     * enters the list. */
     LW_HOT_ASKED = 16,
     LW_HOT_FRESH_MS = 5000
 };
@@ -24,11 +25,11 @@ struct lw_hot;
 struct lw_hot *lw_hot_open(void);
 void lw_hot_close(struct lw_hot *h);
 /* Returns the keys with the most outcomes before `wall_ms`, as [{"key","outcomes","waiting"}], a
- * new reference. "waiting" is null if it was not asked within LW_HOT_FRESH_MS before now_ms (boot
- * clock), or cannot be asked because only the beginning of the key is known. */
+ * new reference. "waiting" is null if Redis has not answered within LW_HOT_FRESH_MS before now_ms
+ * (boot clock), or cannot be asked because only the beginning of the key is known. */
 json_t *lw_hot_list(struct lw_hot *h, const struct lw_board *b, int64_t wall_ms, int64_t now_ms);
-/* Asks Redis how many messages wait behind the keys of the last list. May wait for
- * LW_LOOK_TIMEOUT_MS per shard. lookers[S] is that of shard S. */
+/* Asks Redis how many messages wait for each key of the last list. May block for LW_LOOK_TIMEOUT_MS
+ * per shard. lookers[S] must be the looker of shard S. */
 void lw_hot_ask(struct lw_hot *h, const struct lw_config *c, struct lw_shard_looker **lookers,
                 int64_t now_ms);
 

@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 enum {
-    /* number of bytes of a body that is too large which are read and discarded, so that the client
-     * reads the answer */
+    /* A body that is too large is read and discarded up to this number of bytes, because some
+     * clients read the answer only after they have sent the whole body. */
     SWALLOW_MAX = 1 << 20,
-    LINES = 2 /* one for short requests, one for lengthy ones */
+    LINES = 2 /* one line for short requests, one for lengthy requests */
 };
 
 struct pending {
@@ -37,31 +37,31 @@ struct client {
     struct client *older, *newer;
     int fd;
     bool kept;  /* the connection's request waits for a slow thread, or is a stream */
-    bool ended; /* we have shut it down, and MHD will close it soon */
+    bool ended; /* the socket is shut down, and MHD will close the connection soon */
 };
 
-/* A slow thread with the requests that wait for it. */
+/* A slow thread, and the requests that wait for it. */
 struct line {
     struct lw_http *http;
     pthread_t thread;
     bool lengthy, started;
     int most;
-    /* The members below are guarded by the lock of the server. */
+    /* The lock of the server guards the fields below. */
     pthread_cond_t more;
     struct pending *first, **last;
-    int waiting; /* number of requests that are in the list or being answered */
+    int waiting; /* number of requests in the list or being answered */
 };
 
 struct lw_http {
     struct MHD_Daemon *daemon;
-    struct client *oldest, *newest; /* list of clients, which only MHD's thread uses */
+    struct client *oldest, *newest; /* list of clients, used only by MHD's thread */
     int n_clients;                  /* number of clients that are not `ended` */
     struct lw_http_handler handler;
     struct lw_streams *streams;
     int port;
     char machine[256];
     struct line line[LINES];
-    pthread_mutex_t lock; /* guards the members of the lines that say so, and `closing` */
+    pthread_mutex_t lock; /* guards `closing` and the last fields of each struct line */
     bool closing;
 };
 
@@ -203,7 +203,7 @@ static struct MHD_Response *stream_of(struct lw_http *h, struct pending *p) {
                                   : NULL;
     if (r) {
         keep_client(p->connection, true);
-        /* nginx would hold back what is less than its buffer */
+        /* Without this header, nginx would hold events back until its buffer is full. */
         MHD_add_response_header(r, "X-Accel-Buffering", "no");
         return r;
     }
@@ -244,8 +244,8 @@ static enum MHD_Result send_answer(struct lw_http *h, struct pending *p) {
 
 /* --- the slow ones ---------------------------------------------------------------------------- */
 
-/* Passes the request to the slow thread that answers such requests. Returns false if its list is
- * full. Otherwise the slow thread owns the request until it is answered. */
+/* Passes the request to the slow thread that answers requests of its kind. Returns false if that
+ * thread's list is full. Otherwise the slow thread owns the request until it is answered. */
 static bool hand_over(struct lw_http *h, struct pending *p) {
     struct line *l = &h->line[h->handler.lengthy && h->handler.lengthy(h->handler.ctx, &p->q)];
     pthread_mutex_lock(&h->lock);
@@ -335,7 +335,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     struct lw_http *h = cls;
     struct pending *p = *state;
     (void)version;
-    if (!p) { /* first call for this request: only the headers have come, and a body may follow */
+    if (!p) { /* first call for a request: no body yet */
         *state = p = begin(c, url, method);
         return p->large ? answer(h, p, method) : MHD_YES;
     }
@@ -391,11 +391,12 @@ static int listen_at(const char *host, int port, int *got_port, struct lw_err *e
 
 static void no_log(void *cls, const char *fmt, va_list ap) {
     (void)cls, (void)fmt, (void)ap;
-} /* what MHD would log is left out, because it is about clients that go away */
+} /* MHD's messages are about clients that disconnect */
 
 static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
     (void)cls, (void)c;
-    /* reports the length and decodes nothing, because the name of a lane may contain a '/' */
+    /* Leaves the text undecoded and returns its length, because the name of a lane in a path may
+     * contain an encoded '/'. */
     return strlen(text);
 }
 
@@ -460,7 +461,8 @@ int lw_http_streams(const struct lw_http *h) { return lw_streams_count(h->stream
 
 void lw_http_close(struct lw_http *h) {
     if (!h) return;
-    /* this and the next line resume suspended requests, because MHD requires it before it stops */
+    /* These two calls resume all suspended requests, which MHD requires before
+     * MHD_stop_daemon(). */
     end_slow(h);
     lw_streams_end(h->streams);
     MHD_stop_daemon(h->daemon); /* also closes the socket */

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small HTTP server for what the exporter shows, with limits on connections, sizes and time. It
- * answers only requests whose Host header names an address, "localhost", this machine or one of the
- * handler's `hosts`. So a web page cannot make a browser call the server under a foreign domain
- * name that leads to this machine. Requests from pages of other sites (Origin) are refused.
+/* A small HTTP server for the exporter, with limits on connections, sizes and times. It answers
+ * only requests whose Host header is an address, "localhost", this machine's name or one of the
+ * handler's `hosts`. Otherwise a web page could make a browser call the server through a foreign
+ * domain name that resolves to this machine. Requests from pages of other sites (header Origin) are
+ * refused.
  *
- * There are three threads. The first takes all requests, and answers those whose answer is at hand.
- * It passes a request that has to wait for Redis to one of the two slow threads, so that a slow
- * Redis does not hold up the first. One slow thread answers the lengthy requests, which may look at
- * all lanes for seconds; the other one answers the rest, which therefore never waits behind a
- * lengthy request. Each slow thread answers one request after the other, and a limited number of
- * requests waits for it. A request that finds no place there, or has not had its turn within
- * LW_HTTP_LIMIT_MS, is answered 503.
+ * There are three threads. The first receives all requests, and answers those that need no waiting.
+ * A request that must wait for Redis goes to one of two slow threads, so that a slow Redis does not
+ * delay the first thread. One slow thread answers the lengthy requests, which may look at all lanes
+ * for seconds. The other slow thread answers the short requests, which therefore never wait behind
+ * a lengthy one. Each slow thread answers one request after the other, and has a waiting list of
+ * limited length. A request is answered 503 if that list is full, or if the request has waited for
+ * LW_HTTP_LIMIT_MS.
  *
- * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new one closes the
- * oldest connection. A connection whose request waits for a slow thread is exempt, and so is a
- * stream. */
+ * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new connection makes
+ * the server close the oldest one. Streams, and connections whose request waits for a slow thread,
+ * are not closed for this reason. */
 #ifndef LW_MONITOR_HTTP_H
 #define LW_MONITOR_HTTP_H
 
@@ -27,16 +28,15 @@
 
 enum {
     LW_HTTP_CONNECTIONS = 96,
-    /* larger than LW_HTTP_WAITING + LW_HTTP_LENGTHY + LW_STREAMS, so that some connection may
-     * always be closed */
+    /* larger than LW_HTTP_WAITING + LW_HTTP_LENGTHY + LW_STREAMS, so that there is always a
+     * connection that may be closed */
     LW_HTTP_CROWD = 48,
     LW_HTTP_IDLE_S = 10,
     LW_HTTP_BODY_MAX = 64 << 10,
     LW_HTTP_ARGS = 64,
-    /* maximum number of requests at the slow thread for short ones, including the one that is being
-     * answered */
+    /* maximum number of short requests that wait or are being answered */
     LW_HTTP_WAITING = 16,
-    LW_HTTP_LENGTHY = 8, /* the same at the slow thread for lengthy requests */
+    LW_HTTP_LENGTHY = 8, /* same limit for lengthy requests */
     LW_HTTP_LIMIT_MS = 5000
 };
 
@@ -46,84 +46,83 @@ struct lw_http_arg {
     char *name, *value; /* both with %XX decoded */
 };
 
-/* A request. It is valid only during the call that gets it. */
+/* A request. It is valid only during the call to which it is passed. */
 struct lw_http_request {
     bool post;                 /* true for POST; false for GET or HEAD */
-    const char *path;          /* path as it was sent, with %XX not decoded */
-    const char *authorization; /* value of this header; NULL: none */
-    const char *if_none_match; /* value of this header; NULL: none */
-    bool takes_gzip;           /* the client can read an answer that is compressed by gzip */
+    const char *path;          /* path as sent, with every %XX undecoded */
+    const char *authorization; /* header Authorization; NULL: none */
+    const char *if_none_match; /* header If-None-Match; NULL: none */
+    bool takes_gzip;           /* the client accepts answers compressed by gzip */
     char from[64];             /* address of the client, as text */
     struct lw_http_arg args[LW_HTTP_ARGS];
     size_t n_args;
     struct lw_buf body;
-    int64_t until_ms; /* ms on the boot clock after which nobody waits for the answer */
+    int64_t until_ms; /* when the client's time limit ends; boot clock */
 };
 
-/* An answer. It begins as zeros, and the handler fills it. */
+/* An answer. It is initialized with zeros, and the handler fills it in. */
 struct lw_http_answer {
     int status;
-    const char *type;  /* a string literal; NULL: text/plain */
-    const char *allow; /* a string literal, for status 405 */
-    /* a string literal, the header ETag: the client may keep the answer, and ask whether it is
-     * still so; NULL: none */
+    const char *type;  /* content type, a string literal; NULL: text/plain */
+    const char *allow; /* header Allow for status 405, a string literal */
+    /* header ETag, a string literal, with which the client can ask later whether its copy is still
+     * valid; NULL: none */
     const char *tag;
     bool gzip; /* the body is compressed by gzip */
-    /* value of the header Latchwork-Next: the cursor of the next part; empty: there is no such
-     * header */
+    /* header Latchwork-Next: the cursor of the next part of the answer; empty: no such header */
     struct lw_buf next;
     struct lw_buf body;
-    /* the answer does not end: after the body, the client gets what lw_http_publish() sends
+    /* true: the answer is a stream; after the body, the client gets what lw_http_publish() sends
      * (monitor/stream.h) */
     bool stream;
 };
 
 struct lw_http_handler {
     void *ctx;
-    /* Fills *a. Returns false if the answer must wait for Redis, so that `slow` must give it. All
-     * calls of `quick` and `lengthy` come from one thread. */
+    /* Fills *a. Returns false if the answer must wait for Redis; then the server calls `slow` for
+     * it. All calls of `quick` and `lengthy` come from the same thread. */
     bool (*quick)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a);
-    /* Returns true if the answer of `slow` may take seconds. NULL: no answer does. */
+    /* Returns true if the answer of `slow` to this request may take seconds. NULL: all answers are
+     * short. */
     bool (*lengthy)(void *ctx, const struct lw_http_request *q);
-    /* Fills *a. All calls with the same value of `lengthy` come from one thread, and those with the
-     * other value from another thread. NULL: quick never returns false. */
+    /* Fills *a. Lengthy requests are answered on one thread, and short requests on another. NULL if
+     * `quick` never returns false. */
     void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a,
                  bool lengthy);
-    /* names that a Host header may have beside this machine's; they must outlive the server */
+    /* further names that a Host header may contain; they must outlive the server */
     char *const *hosts;
     size_t n_hosts;
 };
 
-/* Starts the server. host is a numeric address; port 0 means any free port. Copies *h. */
+/* Starts the server. `host` is a numeric address. Port 0 means any free port. *h is copied. */
 struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *h,
                              struct lw_err *err);
 int lw_http_port(const struct lw_http *h);
-/* Sends a text to all clients of streams. Returns at once, and never waits for a client.
- * Thread-safe. */
+/* Sends a text to all clients of streams, without waiting for any of them. Thread-safe. */
 void lw_http_publish(struct lw_http *h, struct lw_bytes text);
-int lw_http_streams(const struct lw_http *h); /* number of streams that are open. Thread-safe. */
-void lw_http_close(struct lw_http *h);        /* waits for the slow answers that are in progress */
+int lw_http_streams(const struct lw_http *h); /* number of open streams; thread-safe */
+void lw_http_close(struct lw_http *h);        /* waits for answers in progress */
 
 /* --- http_request.c --------------------------------------------------------------------------- */
 
-/* Returns true if a request with this Host header (NULL: none) may be answered. `machine` is this
- * machine's name. */
+/* Returns true if a request with this Host header (NULL: none) may be answered. `machine` is the
+ * name of this machine. */
 bool lw_http_host_ok(const char *host, const char *machine);
-/* Returns true if the Host header (NULL: none) is one of these names, with any port or none. */
+/* Returns true if the Host header (NULL: none) is one of these names, with or without a port. */
 bool lw_http_host_named(const char *host, char *const *names, size_t n);
 /* Returns true if a request with this Origin header (NULL: none) comes from a page of the host in
  * its Host header, or from no page. A browser sends Origin with each request that a page makes to
- * another site, and "null" if it conceals the page. */
+ * another site, and sends "null" if it hides the page. */
 bool lw_http_origin_ok(const char *origin, const char *host);
-/* Returns true if a client with this Accept-Encoding header (NULL: none) can read gzip. */
+/* Returns true if a client with this Accept-Encoding header (NULL: none) accepts gzip. */
 bool lw_http_takes_gzip(const char *accept_encoding);
-/* Decodes %XX and appends the text to out. Returns false if a %XX is incomplete or stands for a
- * NUL. */
+/* Decodes every %XX and appends the text to `out`. Returns false if a %XX is incomplete or encodes
+ * a NUL. */
 bool lw_http_decode(struct lw_bytes text, struct lw_buf *out);
-/* Returns true if the Authorization header (NULL: none) is "Bearer TOKEN". The call takes the same
- * time wherever the texts differ, so that a token cannot be guessed by measuring. */
+/* Returns true if the Authorization header (NULL: none) is "Bearer TOKEN". The comparison takes the
+ * same time wherever the texts differ, so that a token cannot be guessed by measuring times. */
 bool lw_http_bearer_ok(const char *authorization, const char *token);
-/* Fills the answer with a status and this JSON value, whose reference it takes over. */
+/* Fills the answer with a status and this JSON value. Takes over the reference to the value. */
 void lw_http_json(struct lw_http_answer *a, int status, json_t *v);
 /* Fills the answer with a status and {"error":"…"}. */
 void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses and checks parts of a request. It needs no server, so it can be tested alone. */
+/* Functions that parse and check parts of a request. They need no running server, so unit tests can
+ * call them. */
 #include "monitor/http.h"
 
 #include <arpa/inet.h>
@@ -15,7 +16,7 @@ static bool is_port(const char *s) {
     return !*s || (*s == ':' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1));
 }
 
-/* Returns true if `name` is the name of this machine; either may end with a domain. */
+/* Returns true if `name` is the name of this machine. Either name may have a domain at its end. */
 static bool is_machine(const char *name, size_t n, const char *machine) {
     size_t first = strcspn(machine, "."), whole = strlen(machine);
     if (!first) return false;
@@ -54,7 +55,8 @@ bool lw_http_origin_ok(const char *origin, const char *host) {
 
 /* --- Accept-Encoding -------------------------------------------------------------------------- */
 
-/* Returns true if the parameters behind a coding, such as ";q=0.0", say that it is not wanted. */
+/* Returns true if the parameters of a coding, such as ";q=0.0", say that the client does not accept
+ * it. */
 static bool is_refused(const char *params, size_t n) {
     const char *q = memchr(params, '=', n);
     return q && n > 1 && strtod(q + 1, NULL) <= 0;
@@ -124,6 +126,6 @@ void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) {
     va_end(args);
     for (char *p = text; *p; p++)
         if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f)
-            *p = '?'; /* the text may come from Redis or a client, so it may hold any bytes */
+            *p = '?'; /* the text may contain arbitrary bytes from Redis or a client */
     lw_http_json(a, status, json_pack("{ss}", "error", text));
 }

@@ -10,7 +10,7 @@
 
 enum { FRESH_MS = 3000 };
 
-/* The fields of a point; those of the percentiles come last, in this order. */
+/* The fields of a point. The percentiles must be the last fields, in this order. */
 static const char *const fields[] = {"at_ms",
                                      "received",
                                      "done",
@@ -32,20 +32,20 @@ static const char *const fields[] = {"at_ms",
 enum { FIELDS = sizeof fields / sizeof *fields, PERCENTILES = 4 };
 
 struct point {
-    int64_t v[FIELDS]; /* a percentile of -1: nothing was measured in the interval */
+    int64_t v[FIELDS]; /* a percentile is -1 if the interval has no measurement */
 };
 
-/* The histograms of all workers, added up. */
+/* The sum of the histograms of all workers. */
 struct spread {
-    int64_t at_ms; /* boot clock */
+    int64_t at_ms; /* time of the sum; boot clock */
     struct lw_hist_counts handler, end_to_end;
 };
 
 struct lw_live {
-    pthread_mutex_t lock; /* guards everything below */
+    pthread_mutex_t lock; /* guards all fields below it */
     struct point point[LW_LIVE_POINTS];
     uint64_t n;                  /* number of points ever added */
-    struct spread sampled, told; /* at the last point of the ring, and at the last event "now" */
+    struct spread sampled, told; /* sums at the last point and at the last event "now" */
 };
 
 struct lw_live *lw_live_open(void) {
@@ -106,7 +106,7 @@ static json_t *point_json(const struct point *p) {
     return j;
 }
 
-/* Appends an event, and frees its data. */
+/* Appends an event and releases its data. */
 static void put_event(struct lw_buf *out, const char *name, json_t *data) {
     char *text = json_dumps(data, JSON_COMPACT);
     json_decref(data);
@@ -155,7 +155,7 @@ static json_t *ledger_of(const json_t *stats) {
 }
 
 /* Returns the list cut to its first LW_LIVE_PARTITIONS rows, because a run may have thousands of
- * them. *more becomes true if it was cut. */
+ * rows. *more becomes true if rows were cut off. */
 static json_t *cut(json_t *list, bool *more) {
     *more = json_array_size(list) > LW_LIVE_PARTITIONS;
     while (json_array_size(list) > LW_LIVE_PARTITIONS)

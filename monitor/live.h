@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The figures that the page draws: a point every five seconds, of which the last 15 minutes are
- * kept, and what it shows now. Everything comes from the board and from what the exporter asked
- * Redis shortly before, so no page makes work for Redis.
+/* The figures that the page shows: the current state, and a point every five seconds for the
+ * charts, of which the last 15 minutes are kept. All figures come from the board and from the
+ * exporter's last questions to Redis, so a page causes no requests to Redis.
  *
- * Texts are Server-sent events, as GET /api/v1/events sends them. Thread-safe. */
+ * The events are Server-sent events, as GET /api/v1/events sends them. Thread-safe. */
 #ifndef LW_MONITOR_LIVE_H
 #define LW_MONITOR_LIVE_H
 
@@ -11,7 +11,7 @@
 
 enum {
     LW_LIVE_EVERY_MS = 5000,
-    LW_LIVE_POINTS = 181, /* 15 minutes, with both ends */
+    LW_LIVE_POINTS = 181, /* 15 minutes, including both ends */
     LW_LIVE_PARTITIONS = 512,
     LW_LIVE_FAILURES = 20
 };
@@ -20,15 +20,15 @@ struct lw_live;
 
 struct lw_live *lw_live_open(void);
 void lw_live_close(struct lw_live *l);
-/* Adds a point if the last one is LW_LIVE_EVERY_MS old. Called about once a second, by
- * m->now_ms. */
+/* Adds a point if the last point is at least LW_LIVE_EVERY_MS old. Must be called about once a
+ * second. m->now_ms is the time of the point. */
 void lw_live_sample(struct lw_live *l, const struct lw_metrics_source *m);
-/* Returns the last point as JSON, a new reference; null if there is none yet. */
+/* Returns the last point as JSON, a new reference; null if there is no point yet. */
 json_t *lw_live_last(struct lw_live *l);
-/* Appends the event "history": all points that are kept. */
+/* Appends the event "history", which contains all points. */
 void lw_live_history(struct lw_live *l, struct lw_buf *out);
-/* Appends the event "now": the point now, and rows of workers, partitions, keys and failures. Takes
- * over the reference to `hot`, the list of hot keys (hot.h). */
+/* Appends the event "now": the current point, and rows of workers, partitions, keys and failures.
+ * Takes over the reference to `hot`, the list of hot keys (hot.h). */
 void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot,
                  struct lw_buf *out);
 

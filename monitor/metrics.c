@@ -32,27 +32,29 @@ struct writing {
 };
 
 struct series {
-    /* value of the row's label; NULL: the list ends here, or the metric has no label */
+    /* value of the row's label; NULL: end of the list, or a metric without labels */
     const char *value;
     size_t at; /* offset of the counter in struct lw_counts */
 };
 
 struct metric {
-    /* name: the metric's name without "latchwork_"; type: the type as Prometheus calls it */
+    /* `name` is the metric's name without the prefix "latchwork_"; `type` is one of Prometheus's
+     * types */
     const char *name, *type;
-    /* names of the labels, separated by commas; NULL: the metric has no labels */
+    /* names of the labels, separated by commas; NULL: no labels */
     const char *labels;
     const char *help;
-    /* counters to sum over the workers; not used if `bounds` or `write` is set */
+    /* counters that are summed over the workers; unused if `bounds` or `write` is set */
     struct series series[5];
     size_t hist; /* offset of the histogram in struct lw_counts */
     /* bounds of the histogram; NULL: the metric is not a histogram */
     const struct lw_hist_bounds *bounds;
-    /* function that writes the metric; NULL: `series` or `hist` says what to write */
+    /* function that writes the rows of the metric; NULL: they are defined by `series` or `hist` */
     void (*write)(const struct writing *w);
 };
 
-/* Escapes a label's value: backslash, quote and newline, as the format requires. */
+/* Escapes backslash, quote and newline in a label's value, as the text format of Prometheus
+ * requires. */
 static void add_escaped(struct lw_buf *out, const char *s) {
     for (; *s; s++) {
         if (*s == '\\' || *s == '"') lw_buf_add(out, "\\", 1);
@@ -166,9 +168,9 @@ static void write_handlers(const struct writing *w) {
            (uint64_t)w->m->board->n_wanted * (uint64_t)lw_config_at_once(w->m->config));
 }
 
-/* Returns how many lanes of a worker have their lock and wait for a free handler. A worker grants
- * more messages than its handlers can run, so that handlers never wait for Redis. The messages that
- * wait for a handler at one time have different keys. */
+/* Returns the number of messages of a worker that hold their lock but wait for a free handler. A
+ * worker grants more messages than its handlers can run, so that handlers never wait for Redis.
+ * Messages that wait for a handler at the same time have different keys. */
 static uint64_t runnable_lanes(const struct lw_board_worker *k, uint64_t at_once) {
     uint64_t n = atomic_load(&k->in_handler);
     return n > at_once ? n - at_once : 0;
@@ -181,7 +183,7 @@ static void write_runnable(const struct writing *w) {
     sample(w, NULL, NULL, n);
 }
 
-/* Returns whether there is anything to do: records to read, or messages that are not finished. */
+/* Returns true if there is work to do: records to read, or unfinished messages. */
 static bool has_work(const struct lw_board *b) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(b, &at));)
@@ -191,9 +193,9 @@ static bool has_work(const struct lw_board *b) {
     return false;
 }
 
-/* Writes how many workers are needed to run all runnable keys at once. One hot key counts once,
- * however many of its messages wait, so this number does not grow with the lag of a key whose
- * messages must run one after the other. */
+/* Writes how many workers are needed to run all runnable keys at once. A hot key counts once,
+ * regardless of the number of its waiting messages, because more workers cannot speed up a key
+ * whose messages run one after the other. */
 static void write_wanted(const struct writing *w) {
     uint64_t n = in_handlers(w->m->board), at_once = (uint64_t)lw_config_at_once(w->m->config);
     uint64_t workers = at_once ? (n + at_once - 1) / at_once : 0;
@@ -257,8 +259,8 @@ static void write_start_time(const struct writing *w) {
     begin(w, ""), lw_buf_addf(w->out, " %" PRId64 ".%03" PRId64 "\n", ms / 1000, ms % 1000);
 }
 
-/* Writes a row for each partition that a worker of this fleet owns. fn computes the value. If is_ms
- * is true, fn returns a time in ms, which is written in seconds. */
+/* Writes a row for each partition that a worker of this fleet owns. `fn` computes the value. If
+ * `is_ms` is true, `fn` returns ms, and the row has seconds. */
 static void write_partitions(const struct writing *w,
                              int64_t (*fn)(const struct lw_board_partition *p, int64_t now_ms),
                              bool is_ms) {
@@ -294,8 +296,8 @@ static void write_records(const struct writing *w) { write_partitions(w, records
 static void write_lag(const struct writing *w) { write_partitions(w, lag, false); }
 static void write_blocked(const struct writing *w) { write_partitions(w, blocked, true); }
 
-/* Writes a row per shard. A shard that does not answer gets only the row of redis_up, because an
- * old number would look like a current one. */
+/* Writes a row per shard. A shard that does not answer appears only in redis_up, because an old
+ * number would look like a current one. */
 static void write_shards(const struct writing *w, size_t at) {
     for (int s = 0; s < w->m->config->redis.shards; s++) {
         const struct lw_shard_look *k = &w->m->shards[s];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the metrics. One table (metrics.c) defines all metrics; the text for Prometheus, its HELP
- * and TYPE lines, and the reference page are made from this table.
+/* Writes the metrics. One table in metrics.c defines all metrics. The text for Prometheus with its
+ * HELP and TYPE lines, and the reference page, are generated from this table.
  *
- * All values are read from the board, whose counters survive the deaths of workers, and from what
- * the exporter asked Redis shortly before (shard_look.h). Reading takes no lock that a worker could
- * wait for. Labels never hold keys: they hold only outcomes, states, shards, topics and partitions,
- * of which there are few. */
+ * All values come from the board, whose counters survive the deaths of workers, and from the
+ * exporter's last questions to Redis (shard_look.h). Reading takes no lock that a worker could wait
+ * for. Labels are only outcomes, states, shards, topics and partitions, which have few values, and
+ * never keys. */
 #ifndef LW_MONITOR_METRICS_H
 #define LW_MONITOR_METRICS_H
 
@@ -20,27 +20,27 @@ struct lw_metrics_source {
     const struct lw_config *config;
     const struct lw_board *board;
     const struct lw_shard_look *shards; /* an array with one element per shard */
-    int64_t now_ms;                     /* the time now, ms on the boot clock */
+    int64_t now_ms;                     /* current time; boot clock */
 };
 
 #define LW_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 void lw_metrics_text(const struct lw_metrics_source *m, struct lw_buf *out);
 void lw_metrics_reference(struct lw_buf *out); /* writes doc/reference/metrics.md */
-/* Lists the names of the metrics, one per line, as queries use them: a histogram has three names,
+/* Lists the names of all metrics as queries use them, one per line. A histogram has three names,
  * with _bucket, _sum and _count. Tests check the dashboards against this list. */
 void lw_metrics_names(struct lw_buf *out);
 
-/* The functions defined in metrics_api.c return the contents of the metrics as JSON, each as a new
- * reference. */
+/* The functions below are defined in metrics_api.c. The JSON functions return the same figures as
+ * the metrics, each as a new reference. */
 json_t *lw_metrics_workers(const struct lw_metrics_source *m);
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);
-/* returns totals over all workers, and the last answer of each shard */
+/* Returns totals over all workers, and the last answer of each shard. */
 json_t *lw_metrics_stats(const struct lw_metrics_source *m);
-/* The functions for health return true if all is well; otherwise they write to `why` what does not
- * work, in one line per fault. alive: the main loops of the supervisor and of each running worker
- * turn. ready: every worker is connected to all shards, is in the consumer group, and can read its
+/* Both functions return true if all is well. Otherwise they write to `why` one line per fault.
+ * "Alive" means that the main loops of the supervisor and of each running worker turn. "Ready"
+ * means that every worker is connected to all shards, is in the consumer group, and can read its
  * partitions. */
 bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why);
 bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Returns the metrics as JSON for programs, and answers questions about health. */
+/* The metrics as JSON for programs, and the answers to questions about health. */
 #include "monitor/metrics.h"
 #include "kafka/source.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 
-/* STILL_MS is more than the minute for which a main loop may stand still while its worker joins a
- * group. The supervisor ends a worker only after 90 s or more. */
+/* A worker that joins a consumer group may stand still for a minute, so STILL_MS is longer than
+ * that. The supervisor ends a worker only after 90 s or more. */
 enum { STILL_MS = 75000, TICK_MS = 15000, SERVED_MS = 10000 };
 
 static const struct {
@@ -81,8 +81,7 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(m->board, &at));) {
         int owner = atomic_load(&p->owner);
-        /* the partition has lost its owner: the worker gave it up while this function read the
-         * entry */
+        /* the worker gave the partition up while this function read its entry */
         if (!owner) continue;
         bool stands = atomic_load(&p->unfinished) > 0;
         json_array_append_new(
@@ -159,9 +158,9 @@ bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why) {
     return why->n == before;
 }
 
-/* Says why a worker is not ready. A worker's row on the board is as old as the worker's last turn,
- * and a rebalance or an unreachable broker may delay the next turn. So this function checks the age
- * of the row first. */
+/* Writes why a worker is not ready. First checks the age of the worker's row on the board: the row
+ * was written in the worker's last turn, and a rebalance or an unreachable broker may delay the
+ * next turn. */
 static void say_unready(const struct lw_metrics_source *m, int worker, struct lw_buf *why) {
     const struct lw_board_worker *w = &m->board->workers[worker];
     char text[sizeof w->why.text];

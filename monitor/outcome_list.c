@@ -47,11 +47,11 @@ bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *
 
 /* --- the rings -------------------------------------------------------------------------------- */
 
-/* A place in one ring, which moves from the newest record to the oldest. */
+/* A position in one ring, which moves from the newest record to the oldest. */
 struct cursor {
     const struct lw_outcome_rings *rings;
     bool failures, has;
-    uint64_t next, stop; /* records stop … next - 1 are still to be read */
+    uint64_t next, stop; /* the records from `stop` to `next` - 1 are not read yet */
     struct lw_outcome_found found;
 };
 
@@ -73,7 +73,7 @@ static void advance(const struct lw_outcome_query *q, struct cursor *c) {
         c->next--;
         if (!lw_outcome_get(c->rings, c->failures, c->next, &c->found.record)) continue;
         c->has = matches(q, &c->found.record);
-        /* the records before it are older */
+        /* all earlier records are older than after_ms, too */
         if (c->found.record.at_ms <= q->after_ms) c->stop = c->next;
     }
 }
@@ -155,7 +155,7 @@ json_t *lw_outcomes_list(const struct lw_board *b, const struct lw_outcome_query
     return l.rows;
 }
 
-/* Returns the time of the oldest record from which on no ring has lost one. */
+/* Returns the wall time since which every ring still has all its records. */
 static int64_t complete_since(const struct lw_board *b, const struct lw_outcome_query *q,
                               bool *lost) {
     struct walk k = open_walk(b, q);
@@ -166,7 +166,7 @@ static int64_t complete_since(const struct lw_board *b, const struct lw_outcome_
         if (!k.cursor[i].stop) continue;
         *lost = true;
         for (uint64_t at = k.cursor[i].stop; at < k.cursor[i].next; at++) {
-            /* the oldest may be written over meanwhile */
+            /* a worker may overwrite the oldest record during this loop */
             if (!lw_outcome_get(k.cursor[i].rings, k.cursor[i].failures, at, &r)) continue;
             if (r.at_ms > since) since = r.at_ms;
             break;
@@ -205,7 +205,7 @@ struct keys {
 static void collect(void *ctx, const struct lw_outcome_found *f) {
     struct keys *k = ctx;
     struct key *key = &k->key[k->n];
-    if (f->record.end == LW_END_SKIPPED) return; /* it has no key */
+    if (f->record.end == LW_END_SKIPPED) return; /* a skipped record has no key */
     k->n++;
     *key = (struct key){.n = f->record.n_key, .cut = f->record.key_hash, .times = 1};
     memcpy(key->text, f->record.text, key->n);

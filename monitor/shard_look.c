@@ -23,7 +23,7 @@ struct lw_shard_looker {
     const struct lw_config *config;
     int shard;
     struct lw_redis *redis;
-    /* index of the lane at which the next look begins, in the round through all lanes */
+    /* index of the lane at which the next look begins; a round of looks visits all lanes */
     int64_t rank;
     struct old old[LW_LOOK_OLD];
     int n_old;
@@ -70,8 +70,8 @@ static void append_heads(struct lw_shard_looker *k) {
     lw_redis_append_argv(k->redis, 7 + k->n_old, argv, len);
 }
 
-/* Returns the next reply of the pipeline, which must be of this type; otherwise returns NULL with
- * an error. */
+/* Returns the next reply of the pipeline. Returns NULL with an error if the reply is of another
+ * type. */
 static redisReply *next(struct lw_shard_looker *k, int type, struct lw_err *err) {
     redisReply *reply = lw_redis_reply(k->redis);
     if (!reply) {
@@ -92,8 +92,8 @@ static bool take_number(struct lw_shard_looker *k, int64_t *out, struct lw_err *
     return true;
 }
 
-/* Returns when a message first arrived, from the first line of its envelope (queue/envelope.h):
- * 1 TOPIC PARTITION OFFSET REPLAY FIRST_MS … */
+/* Returns when a message first arrived. The time is the sixth word of the first line of the
+ * envelope (queue/envelope.h): 1 TOPIC PARTITION OFFSET REPLAY FIRST_MS … */
 static int64_t first_of(const redisReply *line) {
     long long first = 0;
     if (line->type != REDIS_REPLY_STRING ||
@@ -102,8 +102,8 @@ static int64_t first_of(const redisReply *line) {
     return first;
 }
 
-/* If the lane is among the LW_LOOK_OLD lanes with the oldest heads, keeps the lane; each lane is
- * kept only once. */
+/* Keeps the lane if it is among the LW_LOOK_OLD lanes with the oldest heads and is not kept
+ * already. */
 static void keep(struct lw_shard_looker *k, const redisReply *lane, int64_t first_ms) {
     int worst = 0;
     if (first_ms <= 0 || lane->type != REDIS_REPLY_STRING) return;
@@ -126,7 +126,7 @@ static bool take_heads(struct lw_shard_looker *k, struct lw_shard_look *out, str
     size_t seen = r->elements / 2, named = (size_t)k->n_old;
     forget_old(k);
     for (size_t i = 0; i < seen; i++) keep(k, r->element[2 * i], first_of(r->element[2 * i + 1]));
-    /* if this round is complete, the next round starts; otherwise this round continues */
+    /* if all lanes have been visited, a new round starts */
     k->rank = seen < named + LW_LOOK_LANES ? 0 : k->rank + LW_LOOK_LANES;
     out->oldest_ms = 0;
     for (int i = 0; i < k->n_old; i++)
@@ -168,7 +168,7 @@ static void append_length(struct lw_shard_looker *k, struct lw_bytes lane) {
 bool lw_shard_waiting(struct lw_shard_looker *k, const struct lw_bytes *lanes, size_t n,
                       int64_t *waiting) {
     assert(n <= LW_LOOK_WAITING);
-    if (!k->redis) return false; /* lw_shard_look() connects, and tells why if it cannot */
+    if (!k->redis) return false; /* lw_shard_look() connects and logs failures */
     for (size_t i = 0; i < n; i++) append_length(k, lanes[i]);
     for (size_t i = 0; i < n; i++) {
         redisReply *r = lw_redis_reply(k->redis);
@@ -189,7 +189,7 @@ void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out) {
         k->told = false;
         return;
     }
-    drop(k); /* the connection is closed, because replies may still be under way on it */
+    drop(k); /* replies may still be under way, so the connection is closed */
     if (!k->told) lw_warn("%s: can't be asked for metrics: %s; retrying", k->name, err.text);
     k->told = true;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what the exporter learns about a shard by asking its Redis periodically: a few commands
- * of constant or logarithmic cost, and one look at a limited number of lanes. The exporter never
- * scans, and has at most one request in flight. Because the exporter waits for each answer, with a
- * timeout, it must not be in the process of a worker. */
+/* What the exporter learns about a shard by asking its Redis periodically: a few commands of
+ * constant or logarithmic cost, and one look at a limited number of lanes. The exporter never scans
+ * the database, and has at most one request in flight. It waits for each answer, with a timeout,
+ * and must therefore not run in the process of a worker. */
 #ifndef LW_MONITOR_SHARD_LOOK_H
 #define LW_MONITOR_SHARD_LOOK_H
 
@@ -20,22 +20,23 @@ struct lw_shard_look {
     int64_t ready;  /* number of hints that were not popped yet */
     int64_t dead;   /* number of dead letters kept in Redis */
     int64_t paused; /* number of paused lanes */
-    /* time when the oldest head found so far first arrived, ms since 1970; 0: no message waits */
+    /* when the oldest head found so far first arrived, ms since 1970; 0: no message waits */
     int64_t oldest_ms;
 };
 
-/* holds a connection to a shard, and the position in the round through its lanes */
+/* a connection to a shard, and a position in the round through its lanes */
 struct lw_shard_looker;
 
 /* Opens a looker, which borrows the configuration until the looker is closed. */
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);
 void lw_shard_looker_close(struct lw_shard_looker *k);
-/* Asks the shard, and connects first if necessary. On failure `up` becomes false and all other
- * fields keep their old values; the first of several failures in a row is logged. */
+/* Asks the shard for its figures, and connects first if necessary. After a failure `up` is false
+ * and all other fields keep their old values. Of several failures in a row, only the first is
+ * logged. */
 void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out);
-/* Asks how many messages wait in these lanes of the shard, at most LW_LOOK_WAITING, in one
- * pipeline. waiting[i] becomes -1 if the name of the list holds another type. Returns false if the
- * shard does not answer, or did not when it was last looked at. */
+/* Asks in one pipeline how many messages wait in these lanes of the shard (at most LW_LOOK_WAITING
+ * lanes). waiting[i] becomes -1 if the key of the waiting list has another type. Returns false if
+ * the shard does not answer, or did not answer the last look. */
 enum { LW_LOOK_WAITING = 16 };
 bool lw_shard_waiting(struct lw_shard_looker *k, const struct lw_bytes *lanes, size_t n,
                       int64_t *waiting);

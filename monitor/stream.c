@@ -19,23 +19,22 @@ struct stream {
     struct lw_streams *all;
     struct MHD_Connection *connection;
     struct stream *next;
-    struct text *text; /* what is being sent */
-    /* number of the published text that is being sent, or that was the newest when the stream was
-     * added */
+    struct text *text; /* the text that is being sent */
+    /* number of the text that is being sent, counted from the first published text; before the
+     * first: number of the newest text when the stream was added */
     uint64_t seen;
-    size_t sent; /* number of its bytes that were handed to MHD */
-    /* behind: number of texts published since the stream began to send this one, if it has not
-     * ended */
+    size_t sent; /* number of bytes of `text` that MHD has taken */
+    /* `behind` is the number of texts published since the stream began to send its current text */
     int fd, behind;
     bool suspended;
 };
 
 struct lw_streams {
-    pthread_mutex_t lock; /* guards everything below, and all streams */
+    pthread_mutex_t lock; /* guards the fields below it, and all streams */
     struct stream *first;
     int n;
-    struct text *newest; /* NULL: nothing was published yet */
-    uint64_t published;  /* number of texts that were published; that of the newest */
+    struct text *newest; /* NULL: no text has been published yet */
+    uint64_t published;  /* number of published texts, and so the number of the newest */
     bool ending;
 };
 
@@ -57,8 +56,8 @@ struct lw_streams *lw_streams_open(void) {
     return all;
 }
 
-/* Suspends the stream, or goes on with the newest text. Returns true if there is something to
- * send. */
+/* Continues with the newest text, or suspends the stream if the stream has sent it already. Returns
+ * true if there is something to send. */
 static bool has_more(struct lw_streams *all, struct stream *s) {
     if (s->sent < s->text->n) return true;
     s->behind = 0;
@@ -94,7 +93,7 @@ static ssize_t send_some(void *cls, uint64_t position, char *to, size_t max) {
     return n;
 }
 
-/* MHD calls this when the connection is over. */
+/* MHD calls this function when the connection has ended. */
 static void forget(void *cls) {
     struct stream *s = cls;
     struct lw_streams *all = s->all;
@@ -122,10 +121,10 @@ static struct stream *stream_new(struct lw_streams *all, struct MHD_Connection *
     return s;
 }
 
-/* Bounds what the kernel holds for a client that does not read. */
+/* Limits how many bytes the kernel buffers for a client that does not read. */
 static void bound_socket(int fd) {
     int bytes = LW_STREAM_SEND_BYTES;
-    /* if it fails, the system's bound holds */
+    /* if setsockopt fails, the system's default limit remains */
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers that do not end: each client of a stream gets every text that is published from then on.
+/* Streams: answers that do not end. Each client of a stream gets every text that is published after
+ * it has connected.
  *
- * A text is kept once for all streams, until each has sent it. A stream that is still busy with a
- * text when the next one is published leaves out what was published in between and continues with
- * the newest. A client that reads so slowly that it falls LW_STREAM_BEHIND texts behind is cut off,
- * so that clients cost a bounded amount of memory. Between texts a stream is suspended and costs no
- * time.
+ * Each text is stored once for all streams, until every stream has sent it. A stream that is still
+ * sending a text when newer texts are published skips all of these but the newest. A client that
+ * falls LW_STREAM_BEHIND texts behind is disconnected, so that the memory per client is bounded.
+ * Between texts a stream is suspended and uses no CPU.
  *
  * lw_streams_add() and the sending belong to the thread of libmicrohttpd (MHD). Any thread may call
  * the other functions. */
@@ -21,14 +21,14 @@ enum { LW_STREAMS = 16, LW_STREAM_BEHIND = 10, LW_STREAM_SEND_BYTES = 256 << 10 
 struct lw_streams;
 
 struct lw_streams *lw_streams_open(void);
-/* Returns the answer of a new stream, which begins with these bytes; NULL if LW_STREAMS are open.
- * `fd` is the connection's socket. */
+/* Returns the answer for a new stream, which begins with these bytes, or NULL if LW_STREAMS streams
+ * are already open. `fd` is the connection's socket. */
 struct MHD_Response *lw_streams_add(struct lw_streams *all, struct MHD_Connection *c, int fd,
                                     struct lw_bytes first);
 void lw_streams_publish(struct lw_streams *all, struct lw_bytes text); /* copies the text */
 int lw_streams_count(struct lw_streams *all);
-/* Ends all streams, and those that are added later. Must be called before MHD's daemon is stopped,
- * and lw_streams_close() after it. */
+/* Ends all streams, also those added later. Must be called before MHD's daemon is stopped.
+ * lw_streams_close() must be called after that. */
 void lw_streams_end(struct lw_streams *all);
 void lw_streams_close(struct lw_streams *all);
 

@@ -10,7 +10,8 @@
 
 enum { KIND_CONSUMER = 5, STATUS_ERROR = 2, FLAG_KNOWS_REMOTE = 0x100, FLAG_IS_REMOTE = 0x200 };
 
-/* The version of the semantic conventions that the names of attributes follow. */
+/* The version of OpenTelemetry's semantic conventions from which the names of attributes are
+ * taken. */
 #define SCHEMA "https://opentelemetry.io/schemas/1.36.0"
 
 struct lw_otlp {
@@ -20,8 +21,8 @@ struct lw_otlp {
 
 /* --- attributes ------------------------------------------------------------------------------- */
 
-/* Returns a JSON string of any bytes: a byte that is not part of valid UTF-8 would make the whole
- * request malformed. */
+/* Returns a JSON string for arbitrary bytes. Bytes that are not valid UTF-8 are replaced, because
+ * they would make the whole request malformed. */
 static json_t *text_json(struct lw_bytes text) {
     json_t *v = json_stringn(text.p ? text.p : "", text.n);
     if (v) return v;
@@ -103,7 +104,7 @@ static bool has_parent(const struct lw_span_record *s) {
     return memcmp(s->parent_id, none, LW_SPAN_ID) != 0;
 }
 
-/* Returns true if a tracestate can be passed on: it has printable ASCII only. */
+/* Returns true if a tracestate can be passed on, because it consists of printable ASCII. */
 static bool is_state(struct lw_bytes state) {
     for (size_t i = 0; i < state.n; i++)
         if (state.p[i] < ' ' || state.p[i] > '~') return false;

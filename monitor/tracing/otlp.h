@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes spans as the body of an OTLP request over HTTP with JSON (ExportTraceServiceRequest). Ids
- * are hex and times are strings, as OTLP asks, although JSON of protocol buffers has base64 for
- * bytes. Attributes have the names of OpenTelemetry's semantic conventions for messaging; those
- * that begin with "latchwork." are ours. */
+/* Writes spans as the body of an OTLP/HTTP request in JSON (ExportTraceServiceRequest). Ids are in
+ * hex and times are strings, as OTLP prescribes; the usual JSON of protocol buffers would have
+ * base64 for ids. Attributes have the names of OpenTelemetry's semantic conventions for messaging.
+ * Names that begin with "latchwork." are Latchwork's own. */
 #ifndef LW_MONITOR_TRACING_OTLP_H
 #define LW_MONITOR_TRACING_OTLP_H
 
@@ -13,11 +13,11 @@
 
 struct lw_otlp; /* a request that is being written */
 
-/* Begins a request for spans of this application. `host` names this machine, `instance` this
- * supervisor. */
+/* Begins a request for spans of this application. `host` is the name of this machine, and
+ * `instance` names this supervisor. */
 struct lw_otlp *lw_otlp_open(const struct lw_config *c, const char *host, const char *instance);
 void lw_otlp_add(struct lw_otlp *o, int worker, const struct lw_span_record *s);
-/* Returns the text of the request, which the caller frees, and ends it. */
+/* Ends the request and returns its text, which the caller must free. */
 char *lw_otlp_close(struct lw_otlp *o);
 
 #endif

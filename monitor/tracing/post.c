@@ -21,7 +21,7 @@ struct lw_post {
 
 /* --- the request ------------------------------------------------------------------------------ */
 
-/* Keeps the beginning of the answer, and reads the rest past it. */
+/* Stores the beginning of the answer, and discards the rest. */
 static size_t on_body(char *bytes, size_t size, size_t n, void *ctx) {
     struct lw_post *p = ctx;
     size_t room = ANSWER_MAX - p->answer.n, keep = size * n < room ? size * n : room;
@@ -39,7 +39,8 @@ static void add_header(struct lw_post *p, const char *name, const char *value) {
 
 static void set_headers(struct lw_post *p) {
     add_header(p, "Content-Type", "application/json");
-    /* otherwise libcurl asks before it sends a long body */
+    /* without an empty Expect header, libcurl waits for "100 Continue" before it sends a long
+     * body */
     p->headers = lw_or_abort(curl_slist_append(p->headers, "Expect:"));
     for (size_t i = 0; i < p->c->tracing.n_headers; i++)
         add_header(p, p->c->tracing.headers[i].name, p->c->tracing.headers[i].value);
@@ -84,7 +85,7 @@ static bool may_succeed_later(long status) {
     return status == 429 || (status >= 502 && status <= 504);
 }
 
-/* Writes the beginning of an answer that refuses, in one line of printable characters. */
+/* Writes the beginning of an answer with an error status, as one line of printable characters. */
 static void tell_status(const struct lw_post *p, long status, struct lw_post_answer *out) {
     char body[TOLD_MAX + 1] = "";
     size_t n = p->answer.n < TOLD_MAX ? p->answer.n : TOLD_MAX;
@@ -93,14 +94,14 @@ static void tell_status(const struct lw_post *p, long status, struct lw_post_ans
     snprintf(out->why, sizeof out->why, "status %ld%s%s", status, n ? ": " : "", body);
 }
 
-/* Reads a number that JSON of protocol buffers writes as a string. */
+/* Reads an integer, which the JSON of protocol buffers may write as a string. */
 static int64_t number_of(const json_t *v) {
     if (json_is_string(v)) return strtoll(json_string_value(v), NULL, 10);
     return json_integer_value(v);
 }
 
-/* A collector may take a request and reject some of its spans: {"partialSuccess": {"rejectedSpans":
- * "3", "errorMessage": "…"}}. */
+/* Reads how many spans a collector has rejected although it accepted the request:
+ * {"partialSuccess": {"rejectedSpans": "3", "errorMessage": "…"}}. */
 static void read_partial(const struct lw_post *p, struct lw_post_answer *out) {
     json_t *root = json_loadb(p->answer.p ? p->answer.p : "", p->answer.n, 0, NULL);
     const json_t *partial = json_object_get(root, "partialSuccess");

@@ -23,13 +23,12 @@ enum {
     BACKOFF_MS = 1000,
     BACKOFF_MAX_MS = 30000,
     GIVE_UP_MS = 60000,
-    LAST_MS = 1500,  /* maximum time of a request after SIGTERM */
-    TELL_MS = 60000, /* time between two log lines about trouble */
-    NICENESS = 10,   /* workers go first if CPU is short */
+    LAST_MS = 1500,  /* maximum duration of a request after SIGTERM */
+    TELL_MS = 60000, /* minimum time between two log lines about failures */
+    NICENESS = 10,   /* gives workers the CPU first */
 };
 
-/* Says which spans a request carries: the number of spans that are taken from each ring, oldest
- * first. */
+/* The spans of a request: the number of spans that are taken from each ring, oldest first. */
 struct batch {
     size_t n, of[LW_BOARD_WORKERS];
 };
@@ -40,10 +39,10 @@ struct tracing {
     struct lw_post *post;
     struct lw_tracing_times times;
     char host[LW_HOST_MAX], instance[LW_HOST_MAX + 16];
-    /* time since which spans wait; 0: no span waited when this was last checked */
+    /* time since which spans have been waiting; 0: no span was waiting at the last check */
     int64_t pending_ms;
-    int64_t told_ms; /* time of the last log line about trouble; 0: there is no trouble */
-    uint64_t lost;   /* spans given up since the trouble began */
+    int64_t told_ms; /* time of the last log line about failures; 0: none under way */
+    uint64_t lost;   /* spans given up since the failures began */
 };
 
 static volatile sig_atomic_t stopping;
@@ -53,7 +52,7 @@ static void on_term(int sig) {
     stopping = 1;
 }
 
-/* Waits, but not for long after SIGTERM. */
+/* Waits until this time (boot clock), or until a moment after SIGTERM. */
 static void pause_until(int64_t until_ms) {
     while (!stopping && lw_boot_ms() < until_ms)
         lw_sleep_ms(lw_earlier(LOOK_MS, until_ms - lw_boot_ms() + 1));
@@ -61,7 +60,7 @@ static void pause_until(int64_t until_ms) {
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-/* Returns how many spans wait. */
+/* Returns how many spans wait in the rings. */
 static size_t pending(const struct tracing *t) {
     size_t n = 0;
     for (int i = 0; i < atomic_load(&t->board->n_workers); i++)
@@ -69,9 +68,9 @@ static size_t pending(const struct tracing *t) {
     return n;
 }
 
-/* Takes the oldest spans of each ring, at most an equal share of a request from each. Workers write
- * meanwhile, so each ring is counted only once: shares of an earlier count of rings could add up to
- * more than a request. */
+/* Chooses the oldest spans of each ring, at most an equal share of a request per ring. Workers add
+ * spans meanwhile, so each ring is counted only once: the counts of two passes could add up to more
+ * than a request. */
 static struct batch collect(const struct tracing *t) {
     struct batch b = {0};
     size_t rings = 0;
@@ -107,7 +106,7 @@ static void count_lost(struct tracing *t, enum lw_span_loss why, uint64_t n) {
     t->lost += n;
 }
 
-/* Returns true if trouble may be logged now, which is allowed once per TELL_MS. */
+/* Returns true if a failure may be logged now, which is allowed once per TELL_MS. */
 static bool tells(struct tracing *t) {
     int64_t now = lw_boot_ms();
     if (t->told_ms && now - t->told_ms < TELL_MS) return false;
@@ -147,16 +146,15 @@ static void taken(struct tracing *t, const struct batch *b, const struct lw_post
         tell_well(t);
 }
 
-/* Returns how long to wait before the next post. The wait varies a little, so that many supervisors
- * do not post all at once. */
+/* Returns how long to wait before the next post. The wait has a small random part, so that many
+ * supervisors do not post at the same time. */
 static int64_t wait_of(const struct lw_post_answer *a, int64_t backoff_ms) {
     if (a->retry_after_ms) return a->retry_after_ms;
     return backoff_ms - backoff_ms / 8 + lw_boot_us() % (backoff_ms / 4);
 }
 
 /* Posts a request until the server accepts or refuses it, or the time for retries is over. After
- * SIGTERM it posts only once. Returns false if the server neither accepted nor refused the
- * request. */
+ * SIGTERM posts only once. Returns false if the request was neither accepted nor refused. */
 static bool deliver(struct tracing *t, const struct batch *b, const char *text) {
     struct lw_post_answer a;
     int64_t first_ms = lw_boot_ms(), backoff_ms = t->times.backoff_ms;
@@ -192,7 +190,7 @@ static bool send_batch(struct tracing *t) {
 
 /* --- the process ------------------------------------------------------------------------------ */
 
-/* Returns true if it is time for a request. */
+/* Returns true if a request is due. */
 static bool is_due(struct tracing *t) {
     size_t n = pending(t);
     int64_t now = lw_boot_ms();
@@ -225,7 +223,7 @@ static void watch_signals(void) {
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     sigaction(SIGTERM, &act, NULL);
-    /* whoever forks this process may block SIGTERM until here */
+    /* the parent may have blocked SIGTERM until this handler is in place */
     sigprocmask(SIG_UNBLOCK, &term, NULL);
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
