@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages from the tree in which it stands, on a Debian that it may change: it
-# installs what the build needs. packaging/deb.sh runs it in a clean chroot. usage: build-deb.sh OUT
-# [FOLDER]
+# Builds the Debian packages from the tree that contains this script. Run it on a Debian that it may
+# change, because it installs what the build needs. packaging/deb.sh runs it in a clean chroot.
+# usage: build-deb.sh OUT [FOLDER]
 #
-# OUT gets the packages; FOLDER is where they are built (/build/latchwork). The environment has
-# DISTRIBUTION, SOURCE_DATE_EPOCH, MAINTAINER, and RDKAFKA if a librdkafka is to be built into the
-# program: the folder of its source.
-# exit: 0 the packages are built and lintian finds nothing in them
+# The packages are written to OUT, and built in FOLDER (default /build/latchwork). The environment
+# must have DISTRIBUTION, SOURCE_DATE_EPOCH and MAINTAINER. If librdkafka is to be built into the
+# program, RDKAFKA is the folder of its source.
+# exit: 0 if the packages are built and lintian finds nothing in them
 set -eu
 out=$1 work=${2:-/build/latchwork}
 cd "$(dirname "$0")/.."
@@ -16,16 +16,18 @@ release=$(. /etc/os-release && echo "$VERSION_ID")
 profiles=${RDKAFKA:+pkg.latchwork.rdkafka}
 export DEBIAN_FRONTEND=noninteractive DEB_BUILD_PROFILES="$profiles"
 
-quiet() { # COMMAND…: shows the end of its output only if the command fails
+quiet() { # COMMAND…: runs a command, and prints the end of its output only if it fails
     "$@" >/tmp/quiet.log 2>&1 || { tail -n 40 /tmp/quiet.log >&2; echo "build-deb.sh: failed: $*" >&2; exit 1; }
 }
 
-licence() { # FILE: as a paragraph of debian/copyright; Debian has one copy of the Apache licence for all
+# FILE: prints a licence as a paragraph of debian/copyright; for the Apache licence, a reference to
+# Debian's copy suffices
+licence() {
     printf ' .\n %s:\n .\n' "$(basename "$1")"
     if grep -q 'Apache License' "$1"; then echo ' Apache-2.0, see /usr/share/common-licenses/Apache-2.0'; else sed 's/[[:space:]]*$//; s/^$/./; s/^/ /' "$1"; fi
 }
 
-copy() { # the sources, with debian/ at the top
+copy() { # copies the sources, with debian/ at the top
     rm -rf "$work"
     mkdir -p "$work"
     tar -cf - --exclude=./build . | tar -xf - -C "$work"

@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the tarball for other distributions from the tree in which it stands, on a Debian 12 that
-# it may change. packaging/tarball.sh runs it in a clean chroot. usage: build-tarball.sh OUT
+# Builds the tarball for other distributions from the tree that contains this script. Run it on a
+# Debian 12 that it may change. packaging/tarball.sh runs it in a clean chroot.
+# usage: build-tarball.sh OUT
 #
-# Only the C library is taken from the system on which the program will run. Libraries that Debian
-# has as static ones and that need no others are inside the program, as is librdkafka; the others
-# lie beside it in lib/latchwork, where nothing else looks for them. The environment has
-# SOURCE_DATE_EPOCH and RDKAFKA, the folder of librdkafka's source.
+# At run time the program needs only the C library of the system. librdkafka is linked into the
+# program, as are the libraries that Debian has in static form and that need no other library. The
+# other libraries lie beside the program in lib/latchwork, where no other program looks for them.
+# The environment must have SOURCE_DATE_EPOCH, and RDKAFKA, the folder of librdkafka's source.
 set -eu
 out=$1 work=/build/latchwork prefix=/opt/latchwork
 cd "$(dirname "$0")/.."
@@ -16,11 +17,11 @@ root=/build/root
 export DEBIAN_FRONTEND=noninteractive TZ=UTC LC_ALL=C.UTF-8
 static="libjansson-dev libsqlite3-dev libxxhash-dev libncurses-dev"
 
-quiet() { # COMMAND…: shows the end of its output only if the command fails
+quiet() { # COMMAND…: runs a command, and prints the end of its output only if it fails
     "$@" >/tmp/quiet.log 2>&1 || { tail -n 40 /tmp/quiet.log >&2; echo "build-tarball.sh: failed: $*" >&2; exit 1; }
 }
 
-from_system() { # LIBRARY: succeeds for the parts of the C library
+from_system() { # LIBRARY: succeeds if the library is a part of the C library
     case $1 in linux-vdso.so* | ld-linux* | libc.so* | libm.so* | libpthread.so* | libdl.so* | librt.so* | libresolv.so* | libutil.so*) true ;; *) false ;; esac
 }
 
@@ -30,7 +31,8 @@ compile() {
     tar -cf - --exclude=./build . | tar -xf - -C "$work"
     cp -r "$RDKAFKA" "$work/rdkafka"
     cd "$work"
-    # SASL's Kerberos would need plugins that the system may not have
+    # Kerberos (GSSAPI) is left out, because SASL would need plugins for it that the system may not
+    # have.
     CFLAGS="-O2 -g -ffile-prefix-map=$work=." quiet packaging/rdkafka-static.sh rdkafka "$work/rdkafka/prefix" --disable-gssapi --disable-lz4-ext
     export PKG_CONFIG_PATH=$work/rdkafka/prefix/lib/pkgconfig
     # shellcheck disable=SC2016 # $ORIGIN is for the loader
@@ -42,7 +44,7 @@ compile() {
     strip --strip-unneeded bin/latchwork lib/liblatchwork.so.*
 }
 
-bundle() { # copies the shared libraries and everybody's licences, and prints the parts for sbom.py
+bundle() { # copies the shared libraries and all licences, and prints the list of parts for sbom.py
     mkdir -p lib/latchwork share/doc/latchwork/licenses
     ldd bin/latchwork | awk '$2 == "=>" {print $1, $3}' | sort >/tmp/libraries
     while read -r library path; do
@@ -55,7 +57,7 @@ bundle() { # copies the shared libraries and everybody's licences, and prints th
     echo "source:librdkafka:2.15.1:BSD-2-Clause:https://github.com/confluentinc/librdkafka"
 }
 
-licences() { # of each package in the list of parts
+licences() { # copies the licence of each package in the list of parts
     sed -n 's/^\(shared\|static\):\([^:]*\).*/\2/p' /tmp/parts | sort -u | while read -r package; do
         cp -L "/usr/share/doc/$package/copyright" "share/doc/latchwork/licenses/$package"
     done

@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages of this tree in a clean chroot of DISTRIBUTION, or tests them there.
-# Needs root, for chroot and mount.
+# Builds or tests the Debian packages of this tree in a clean chroot. Needs root.
 # usage: packaging/deb.sh build|twice|test|secured|systemd bookworm|trixie
 #
-#   build   puts the packages into build/deb/DISTRIBUTION, and what lintian says ends the build if
-#           it is a warning
-#   twice   builds them again in another folder, time zone and language, and compares: the same
-#           bytes are expected
-#   test    installs them in a clean chroot and runs debian/tests, as autopkgtest does
-#   secured installs them in a clean chroot, and follows the documents with a secured Kafka and a
-#           Valkey with TLS until messages flow
-#   systemd boots systemd in a clean chroot and runs services of the installed unit
+#   build    writes the packages to build/deb/DISTRIBUTION, and fails at a warning of lintian
+#   twice    builds the packages again in another folder, time zone and language, and fails if their
+#            bytes differ
+#   test     installs the packages in a clean chroot and runs debian/tests, as autopkgtest does
+#   secured  installs the packages in a clean chroot, and follows the documents with a secured Kafka
+#            and a Valkey with TLS until messages are handled
+#   systemd  boots systemd in a clean chroot and runs services of the installed unit
 #
-# Only files that git knows are built. The packages are dated by the newest commit. $MAINTAINER:
-# "NAME <ADDRESS>", who answers for the packages. The chroots are kept in $LW_CLEAN_CHROOTS (default
-# build/clean). $LW_DEBS: test the packages of this folder, and build none.
-# exit: 0 built, equal, or passed; 1 not; 2 usage, or no chroot can be made
+# Only files that git tracks are built. The packages have the date of the newest commit. $MAINTAINER
+# is the maintainer of the packages, as "NAME <ADDRESS>". The chroots are kept in $LW_CLEAN_CHROOTS
+# (default build/clean). If $LW_DEBS is set, the packages in this folder are tested and none are
+# built.
+# exit: 0 built, equal or passed; 1 failed; 2 wrong usage, or a chroot cannot be made
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() {
@@ -34,15 +33,15 @@ epoch=$(git log -1 --format=%ct)
 maintainer=${MAINTAINER:-Latchwork maintainers <maintainers@latchwork.example>}
 rdkafka=
 
-# The librdkafka of Debian 12 can't log in to Kafka 4 by SCRAM, so the program gets a newer one,
-# from its source.
+# The librdkafka of Debian 12 cannot log in to Kafka 4 by SCRAM, so a newer librdkafka is built into
+# the program for bookworm.
 fetch_rdkafka() {
     [ "$distribution" = bookworm ] || return 0
     rdkafka=$source
     packaging/rdkafka-source.sh "$source"
 }
 
-in_chroot() { # FOLDER COMMAND…: runs a command in a clean chroot, in which this folder is shared
+in_chroot() { # FOLDER COMMAND…: runs a command in a clean chroot that shares this folder
     local shared=$1
     shift
     mkdir -p "$shared"
@@ -50,7 +49,7 @@ in_chroot() { # FOLDER COMMAND…: runs a command in a clean chroot, in which th
         tests/matrix/debian.sh "$distribution" "$@"
 }
 
-build() { # OUT [NAME=VALUE…] [-- FOLDER]: builds the packages into OUT
+build() { # OUT FOLDER [NAME=VALUE…]: builds the packages in FOLDER and writes them to OUT
     local to=$1
     shift
     fetch_rdkafka
@@ -70,12 +69,12 @@ compare() {
     echo "$distribution: $count packages, built twice, are the same"
 }
 
-state() { # what the packages were built from
+state() { # prints the commit and the changes from which packages are built
     git rev-parse HEAD
     git diff HEAD | sha256sum
 }
 
-first() { # builds the packages unless they are there and nothing has changed since
+first() { # builds the packages, unless they exist and the tree has not changed since
     local now
     [ -z "${LW_DEBS:-}" ] || return 0
     now=$(state)

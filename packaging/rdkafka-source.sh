@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Fetches, once, the source of the librdkafka that packages carry inside. usage: rdkafka-source.sh
-# FOLDER
+# Fetches the source of the librdkafka that is built into packages, unless FOLDER has it already.
+# usage: rdkafka-source.sh FOLDER
 set -eu
 cd "$(dirname "$0")/.."
 [ ! -e "$1/.complete" ] || exit 0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the librdkafka whose source is in a folder so that pkg-config offers only its static
-# library.
+# Builds librdkafka from its source and installs it in PREFIX, so that pkg-config offers only the
+# static library.
 # usage: rdkafka-static.sh SOURCE PREFIX [OPTION of its configure…]
 set -eu
 source=$1 prefix=$2
@@ -10,9 +10,10 @@ cd "$source"
 ./configure --prefix="$prefix" --enable-static --disable-debug-symbols "$@"
 make -j"$(nproc)" -C src lib
 make -C src install
-# a program that is linked with -lrdkafka would get the shared library, so that goes away
+# Remove the shared library, because -lrdkafka would prefer it to the static library.
 rm -f "$prefix"/lib/librdkafka.so*
-# the description of the static library leaves out the libraries that were found by pkg-config
+# librdkafka's pkg-config file for static linking omits libraries that configure found by
+# pkg-config, so add them to it.
 requires=$(sed -n 's/^Requires.private: *//p' "$prefix/lib/pkgconfig/rdkafka.pc")
 sed "/^Libs:/i Requires: $requires" "$prefix/lib/pkgconfig/rdkafka-static.pc" >"$prefix/lib/pkgconfig/rdkafka.pc"
 rm "$prefix/lib/pkgconfig/rdkafka-static.pc"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes what a release publishes.
 # usage: packaging/release.sh version MAJOR.MINOR.PATCH | check | notes | build
+# Makes what a release publishes.
 #
-#   version writes this version into every file that names it
-#   check   names everything that keeps the newest commit from being released; exit 1 if there is
-#           something
-#   notes   prints the version's part of CHANGELOG.md
-#   build   checks, then builds the packages and the tarball into build/release, with SHA256SUMS and
-#           NOTES.md. Needs root, for the chroots
+#   version  writes the new version into every file that contains it
+#   check    prints everything that keeps the newest commit from being released; exits with 1 if
+#            there is anything
+#   notes    prints the section of this version in CHANGELOG.md
+#   build    checks, then builds the packages and the tarball into build/release, with SHA256SUMS
+#            and NOTES.md; needs root, for the chroots
 #
-# A release is a commit whose version (include/latchwork/lock.h) has a dated part in CHANGELOG.md.
-# Publish it with the two commands that build prints at its end. CONTRIBUTING.md has all steps.
+# A commit can be released if its version (include/latchwork/lock.h) has a section with a date in
+# CHANGELOG.md. `build` prints the two commands that publish it. CONTRIBUTING.md has all steps.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)
@@ -23,8 +23,8 @@ say() {
     wrong=1
 }
 
-# Files that name the version: FILE PATTERN, in which the group is the version. `make reference`
-# writes the manual pages.
+# Prints the files that contain the version, one per line as FILE PATTERN; the group in the pattern
+# matches the version. The manual pages are not in the list, because `make reference` writes them.
 places() {
     cat <<'END'
 README.md latchwork:([0-9.]+)

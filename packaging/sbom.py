@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the bill of materials of an unpacked tarball as SPDX 2.3 in JSON: each file with its
-checksums, and each library inside, with its version and licence as the Debian package says from
-which it was taken. usage: sbom.py FOLDER NAME VERSION PART… >FILE
+"""Writes the bill of materials of an unpacked tarball as SPDX 2.3 in JSON. It lists each file with
+its checksums, and each library with the version and licence of its Debian package.
+usage: sbom.py FOLDER NAME VERSION PART… >FILE
 
-  FOLDER  what the tarball holds
+  FOLDER  the content of the tarball
   NAME    the name of the tarball
-  PART    static:PACKAGE (a Debian package whose library is inside the program), shared:PACKAGE:FILE
-          (a file of FOLDER that is one of its libraries), source:NAME:VERSION:LICENSE:URL (another
-          source that is inside the program)
+  PART    static:PACKAGE                   a Debian package whose library is linked into the program
+          shared:PACKAGE:FILE              a Debian package, and its library FILE in FOLDER
+          source:NAME:VERSION:LICENSE:URL  other software that is linked into the program
 
 SOURCE_DATE_EPOCH is the time of creation. The same input gives the same bytes."""
 
@@ -20,8 +20,8 @@ import re
 import subprocess
 import sys
 
-# the licences of the libraries by their short names in debian/copyright. Only those are translated
-# that leave no doubt: what a package says of most of its files need not hold for its library
+# SPDX names of licences, by their short names in debian/copyright. Only unambiguous licences are
+# translated, because a package's main licence may differ from the licence of its library.
 SPDX = {
     "Apache-2.0": "Apache-2.0",
     "Apache-2": "Apache-2.0",

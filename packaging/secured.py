@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follows the documents as a new user does: installs the package in a clean chroot, connects it to
 a Kafka 4 with TLS, SASL and ACLs and to a Valkey with TLS and users, and handles messages.
-packaging/deb.sh runs it, as root. usage: secured.py DISTRIBUTION PACKAGES
+packaging/deb.sh runs it, as root.
+usage: secured.py DISTRIBUTION PACKAGES
 
   DISTRIBUTION  bookworm or trixie
   PACKAGES      a folder with the packages of that distribution
 
-The servers run here, on the loopback, as if others operated them. What the user does is in
-packaging/test-secured.sh, which runs in the chroot. The oracles of the live tests judge the journal
-that the handler writes: each message is handled once, in order within its key, and no two messages
-of a key at a time. $LW_BUILD: the folder of the build (build). $LW_KAFKA_VERSION chooses another
-Kafka than 4.1.1, and $LW_REDIS_SERVER another server than Valkey 8.1. exit: 0 all is well, 1 not"""
+This script plays the administrators: it runs the servers on the loopback interface. The user's part
+is packaging/test-secured.sh, which runs in the chroot. The oracles of the live tests judge the
+journal that the handler writes: each message is handled once, the messages of a key in order, and
+never two of them at the same time. $LW_BUILD is the folder of the build (default: build).
+$LW_KAFKA_VERSION chooses another Kafka than 4.1.1, and $LW_REDIS_SERVER another server than Valkey
+8.1.
+exit: 0 if all checks pass, otherwise 1"""
 
 import os
 import shlex
@@ -39,14 +42,14 @@ from lib.secure import PASSWORD, SecureKafka  # noqa: E402
 ADMIN, REDIS_ADMIN = (
     "admin",
     "valkey-admin-5",
-)  # the administrator of both servers, and its password for Valkey
+)  # name of the administrator of both servers, and their password for Valkey
 MESSAGES, KEYS, PARTITIONS = 2000, 40, 4
-LIMIT_S = 1200  # of the user's part, most of which is the installation
+LIMIT_S = 1200  # time limit of each wait for the user's part; the installation takes longest
 
 
 class Servers:
-    """A Kafka and a Valkey that let nobody in without TLS and a password. The topics exist; users
-    and rights are what the documents tell."""
+    """A Kafka and a Valkey that require TLS and a password. The topics exist. Users and rights are
+    created by the commands in the documents."""
 
     def __init__(self, directory):
         self.kafka = SecureKafka(
@@ -90,7 +93,7 @@ class Servers:
         self.kafka.kill()
 
     def give_rights(self, page, directory):
-        """Runs the commands for kafka-acls of the page, as the administrator."""
+        """Runs the kafka-acls commands of the page as the administrator."""
         properties = os.path.join(directory, "admin.properties")
         with open(properties, "w") as f:
             f.write(
@@ -102,7 +105,7 @@ class Servers:
             commands = [shlex.split(line) for line in f if line.strip().startswith("kafka-acls ")]
         if not commands:
             raise Failure("no command for kafka-acls in " + page)
-        # Kafka 4 has this tool in another package of Maven. The tool of Kafka 3.9 speaks to both.
+        # In Kafka 4, kafka-acls is in another Maven package. The tool of Kafka 3.9 works with both.
         environment = dict(os.environ, LW_KAFKA_VERSION="3.9.1")
         libs = subprocess.check_output([SCRIPT, "fetch"], env=environment, text=True).strip()
         places = {"localhost:9094": self.kafka.at["SASLTLS"], "admin.properties": properties}
@@ -132,7 +135,7 @@ def write(path, text):
 
 
 def hand_over(servers, shared):
-    """Puts into the shared folder what administrators hand to their users, and the handler."""
+    """Fills the shared folder with the handler and the files that administrators give to users."""
     for name in ("kafka-ca.pem", "redis-ca.pem"):
         shutil.copy(servers.certificates.path("ca.pem"), os.path.join(shared, name))
     shutil.copy(servers.certificates.path("strange-ca.pem"), shared)
@@ -143,7 +146,7 @@ def hand_over(servers, shared):
         os.path.join(shared, "places"),
         "KAFKA=%s\nREDIS_PORT=%d\n" % (servers.kafka.at["SASLTLS"], servers.port),
     )
-    os.chmod(shared, 0o777)  # the handler runs as another user
+    os.chmod(shared, 0o777)  # the handler, which runs as another user, writes its journal here
 
 
 def begin_user(distribution, packages, shared):
@@ -169,7 +172,7 @@ def begin_user(distribution, packages, shared):
 
 
 def signs(user, shared, name):
-    """Waits until the user's part has made the file `name`."""
+    """Waits until the user's part has created the file `name`."""
 
     def there():
         if user.poll() is not None:
@@ -241,7 +244,7 @@ def main():
         sys.exit("usage: secured.py DISTRIBUTION PACKAGES")
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit(1)
-    )  # if SIGTERM ends the test, its servers must end, too
+    )  # sys.exit() also ends the servers when SIGTERM ends the test
     distribution, packages = sys.argv[1], os.path.abspath(sys.argv[2])
     shared = os.path.join(os.path.abspath(TOP), "build/deb/secured-" + distribution)
     shutil.rmtree(shared, ignore_errors=True)

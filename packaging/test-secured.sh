@@ -1,26 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Does what doc/how-to/install.md, secure-kafka.md and redis-tls.md tell a new user, on a clean
-# Debian that it may change. packaging/secured.py runs it in a chroot and operates the servers.
+# Does what doc/how-to/install.md, secure-kafka.md and redis-tls.md tell a new user to do. Run it on
+# a clean Debian that it may change. packaging/secured.py runs it in a chroot and operates the
+# servers.
 # usage: test-secured.sh PACKAGES SHARED
 #
-# No systemd runs in a chroot, so the program is started as the unit starts it: by the user
-# latchwork, stopped by SIGTERM. The unit has a test of its own, `make deb-systemd`. The
-# configuration is put together from the examples of the installed pages, and only addresses are
-# changed in it. SHARED has what administrators hand out (certificates, passwords, addresses). Files
-# in it tell the other side what has been reached.
+# A chroot has no running systemd, so the program is started as the unit starts it: by the user
+# latchwork, and stopped by SIGTERM. `make deb-systemd` tests the unit itself. The configuration is
+# composed of the examples in the installed pages, in which only addresses are changed. The folder
+# SHARED contains what administrators give to users: certificates, passwords, addresses. Further
+# files in it tell packaging/secured.py how far this script has come, and the reverse.
 set -eu
 packages=$1 shared=$2
 # shellcheck source=/dev/null
 . "$shared/places"
-export DEBIAN_FRONTEND=noninteractive KAFKA LW_TEST_JOURNAL="$shared/journal" LW_TEST_WORK_MS=0-4 # the last two are for the handler
+# the handler reads LW_TEST_JOURNAL and LW_TEST_WORK_MS
+export DEBIAN_FRONTEND=noninteractive KAFKA LW_TEST_JOURNAL="$shared/journal" LW_TEST_WORK_MS=0-4
 pages=/usr/share/doc/latchwork/how-to
 config=/etc/latchwork/orders.json
 
 step() { echo "== $*"; }
 die() { echo "test-secured.sh: $*" >&2; exit 1; }
 quiet() { "$@" >/tmp/quiet.log 2>&1 || { tail -n 40 /tmp/quiet.log >&2; die "failed: $*"; }; }
-until_there() { # FILE: waits for the other side, at most two minutes
+until_there() { # FILE: waits at most two minutes for packaging/secured.py to create a file
     for _ in $(seq 1200); do
         if [ -e "$1" ]; then return; fi
         sleep 0.1
@@ -33,13 +35,15 @@ redis_admin() { REDISCLI_AUTH=$(cat "$shared/redis-admin-password") redis-cli -h
 install_package() {
     step 'install.md, step 1: install the package'
     [ ! -e /usr/bin/latchwork ] || die 'this system is not clean: it has a latchwork'
-    printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d # starts no servers of its own
+    # keeps packages from starting their servers
+    printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
     chmod 755 /usr/sbin/policy-rc.d
     cd "$packages"
     sha256sum --quiet --check --ignore-missing SHA256SUMS
     quiet apt-get update -qq
     quiet apt-get install -y -qq ./latchwork_*.deb ./latchwork-doc_*.deb
-    quiet apt-get install -y -qq --no-install-recommends python3 redis-tools # what the handler is written in, and the administrator's tool
+    # for the handler, and for the Redis administrator
+    quiet apt-get install -y -qq --no-install-recommends python3 redis-tools
     latchwork version --verbose
     latchwork version --verbose | grep -q SCRAM || die 'its librdkafka has no SCRAM'
 }
@@ -53,7 +57,7 @@ write_configuration() {
     echo '127.0.0.1 localhost redis.example.com' >>/etc/hosts
     python3 - "$pages" "$REDIS_PORT" <<'END' | install -m 640 -g latchwork /dev/stdin $config
 import json, sys
-def example(page): # the first example of a page
+def example(page): # returns the first JSON example of a page
     with open("%s/%s.md" % (sys.argv[1], page)) as f: return f.read().split("```json\n", 1)[1].split("```", 1)[0]
 c = json.loads(example("secure-kafka"))
 c["redis"] = json.loads(example("redis-tls"))["redis"]
@@ -72,7 +76,8 @@ give_rights() {
     until_there "$shared/has-rights"
 }
 
-mistake() { # WHAT SAYS EDIT: check must fail with the configuration that sed has changed, and say this
+# WHAT PATTERN EDIT: edits the configuration with sed; check must fail and print a text that matches
+mistake() {
     sed "$3" $config | install -m 640 -g latchwork /dev/stdin /etc/latchwork/mistake.json
     if as_service latchwork check -c /etc/latchwork/mistake.json --connect >/tmp/said 2>&1; then die "check accepts $1"; fi
     cat /tmp/said
@@ -94,7 +99,8 @@ check_configuration() {
 
 run_until_done() {
     step 'install.md, step 3: run'
-    # not as_service: in the background, the signal would end the shell of the function
+    # as_service is not used here: in the background, $! would be the pid of a subshell, and SIGTERM
+    # would end only the subshell
     setpriv --reuid latchwork --regid latchwork --init-groups latchwork run -c $config >"$shared/run.log" 2>&1 &
     pid=$!
     touch "$shared/runs"

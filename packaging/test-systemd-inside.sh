@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The part of packaging/test-systemd.sh that runs under systemd: starts, reloads and stops services
-# of latchwork@.service whose handlers are in Python, Node and Java, on a Redis with a password and
-# the broker of `latchwork dev`.
+# The part of packaging/test-systemd.sh that runs under systemd. It starts, reloads and stops
+# services of latchwork@.service with handlers in Python, Node and Java. They use a Redis with a
+# password and the broker of `latchwork dev`.
 set -u
 fail() {
     echo "FAILED: $*"
@@ -11,7 +11,9 @@ fail() {
     exit 1
 }
 ok() { echo "ok: $*"; }
-until_true() { # WHAT COMMAND…: repeats the command until it succeeds, for a minute at most, and says WHAT was tested
+# WHAT COMMAND…: repeats a command for at most a minute until it succeeds, and prints WHAT was
+# tested
+until_true() {
     what=$1
     shift
     for _ in $(seq 600); do
@@ -62,7 +64,9 @@ public class Handler {
     }
 }
 END
-configure() { # NAME COMMAND: configures the service latchwork@NAME; COMMAND is the inside of a JSON array of strings
+# NAME COMMAND: configures the service latchwork@NAME; COMMAND is the inside of a JSON array of
+# strings
+configure() {
     cat >"/etc/latchwork/$1.json" <<END
 { "name": "$1", "workers": 2,
   "kafka": { "topics": ["orders-web"], "properties": { "bootstrap.servers": "$broker", "session.timeout.ms": "6000" } },

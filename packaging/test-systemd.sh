@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the unit of the Debian packages in a folder on a real systemd, on a Debian that it may
-# change: it boots that Debian's systemd in namespaces of its own, where a service follows
+# Tests the unit of the Debian packages in a folder on a real systemd. Run it on a Debian that it
+# may change: it boots that Debian's systemd in separate namespaces, where a service runs
 # packaging/test-systemd-inside.sh. packaging/deb.sh runs it in a clean chroot.
 # usage: test-systemd.sh FOLDER
 set -eu
 packages=$1
 here=$(cd "$(dirname "$0")" && pwd)
 export DEBIAN_FRONTEND=noninteractive
-printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d # starts no servers of its own
+printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d # keeps packages from starting their servers
 chmod 755 /usr/sbin/policy-rc.d
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends systemd dbus procps python3 nodejs default-jdk-headless redis-server "$packages"/latchwork_*.deb >/tmp/install.log 2>&1 ||
@@ -25,7 +25,8 @@ StandardOutput=file:/test/out
 StandardError=inherit
 ExecStopPost=/bin/systemctl --no-block --force exit
 END
-# nothing of the machine below is a matter of this systemd
+# Remove or mask everything through which this systemd could affect the machine outside the
+# namespaces.
 rm -f /etc/machine-id
 touch /etc/machine-id
 systemctl -q mask redis-server.service systemd-udevd.service systemd-modules-load.service systemd-logind.service getty.target

@@ -21,8 +21,8 @@ struct lw_otlp {
 
 /* --- attributes ------------------------------------------------------------------------------- */
 
-/* Returns a JSON string for arbitrary bytes. Bytes that are not valid UTF-8 are replaced, because
- * they would make the whole request malformed. */
+/* Returns a JSON string for arbitrary bytes. If they are not valid UTF-8, which would make the
+ * whole request malformed, every byte beyond ASCII becomes '?'. */
 static json_t *text_json(struct lw_bytes text) {
     json_t *v = json_stringn(text.p ? text.p : "", text.n);
     if (v) return v;
