@@ -28,9 +28,10 @@
 
 /* The lease of a job. Any thread may read it. */
 struct lw_job_lease {
-    /* end of the lease, which moves when the lease is renewed; boot clock */
+    /* time when the lease ends, which a renewal of the lease makes later; boot clock */
     _Atomic int64_t deadline_ms;
-    /* true: the handler must stop, because the lease is lost or about to be lost */
+    /* `cancelled` becomes true when the handler must stop, because the lease is lost or about to be
+     * lost. */
     atomic_bool cancelled;
 };
 
@@ -51,7 +52,7 @@ struct lw_job {
     /* fencing token, which grows with every message of a key, even under the same lease */
     uint64_t fence;
     struct lw_job_lease *lease;
-    /* when to stop the job: handler.timeout_ms after its start, boot clock; set by the pool;
+    /* time when the job must stop, handler.timeout_ms after its start; boot clock, set by the pool;
      * INT64_MAX: no limit */
     int64_t give_up_ms;
     struct lw_job *next;      /* next job in a list of the pool, between submit and reap */
@@ -71,13 +72,13 @@ struct lw_job {
      * A job is always reported before its follower. A suspect (`alone`) has no follower and is no
      * follower. */
     _Atomic(struct lw_job *) then;
-    /* time in the handler in µs, for a job of a batch its share, set by the pool; 0: the job was
-     * not run */
+    /* time that the job spent in the handler, in µs, set by the pool; each job of a batch gets its
+     * share; 0: the job was not run */
     int64_t took_us;
     /* `run` sets the fields from `outcome` on. */
     enum lw_outcome outcome; /* outcome of the job; never LW_DEAD_SENT */
-    /* for RETRY and BACK: wait in ms before the next run; 0 (the value before the run): the worker
-     * decides */
+    /* wait in ms before the next run, for the outcomes RETRY and BACK; 0, the value before the run,
+     * lets the worker decide */
     int64_t wait_ms;
     char reason[LW_REASON_MAX]; /* reason of RETRY and DEAD; otherwise "" */
 };
@@ -142,7 +143,8 @@ static inline size_t lw_job_gather(struct lw_job **chain, size_t max) {
 
 enum lw_health {
     LW_WELL,
-    /* the handler has failed to start: it gets one message at a time until a message is answered */
+    /* LW_ON_TRIAL: the handler has failed to start, and gets one message at a time until one is
+     * answered */
     LW_ON_TRIAL,
     LW_UNABLE, /* the handler fails to start: it gets no messages for a while */
 };
@@ -160,7 +162,8 @@ struct lw_slot;
 
 struct lw_handler_type {
     const char *name;
-    /* true: the handler runs inside the worker's process, so a message may crash the worker */
+    /* `blames_worker` is true if the handler runs inside the worker's process, so that a message
+     * may crash the worker */
     bool blames_worker;
     /* Appends problems of the handler section to `problems`. Contacts no server and has no side
      * effect. The function must accept every key of the section. */

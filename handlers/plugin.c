@@ -28,7 +28,8 @@ struct setting {
 };
 
 struct lw_handler {
-    /* must be the first member, because host_setting() casts its address to struct lw_handler */
+    /* `host` must be the first member, because host_setting() casts its address to struct
+     * lw_handler. */
     struct latchwork_host host;
     void *object;
     const struct latchwork_handler *api;
@@ -44,7 +45,8 @@ struct lw_handler {
 
 /* A job as the plugin sees it, with a pointer to the job itself. */
 struct view {
-    /* must be the first member, because the lease functions cast its address to this structure */
+    /* `lease` must be the first member, because the lease functions cast its address to struct
+     * view. */
     struct latchwork_lease lease;
     const struct lw_job *job;
     struct latchwork_message message;

@@ -28,8 +28,9 @@
 
 enum {
     LW_HTTP_CONNECTIONS = 96,
-    /* larger than LW_HTTP_WAITING + LW_HTTP_LENGTHY + LW_STREAMS, so that there is always a
-     * connection that may be closed */
+    /* number of connections beyond which each new connection closes the oldest one; larger than
+     * LW_HTTP_WAITING + LW_HTTP_LENGTHY + LW_STREAMS, so that there is always a connection that may
+     * be closed */
     LW_HTTP_CROWD = 48,
     LW_HTTP_IDLE_S = 10,
     LW_HTTP_BODY_MAX = 64 << 10,
@@ -72,8 +73,8 @@ struct lw_http_answer {
     /* header Latchwork-Next: the cursor of the next part of the answer; empty: no such header */
     struct lw_buf next;
     struct lw_buf body;
-    /* true: the answer is a stream; after the body, the client gets what lw_http_publish() sends
-     * (monitor/stream.h) */
+    /* `stream` is true if the answer is a stream: after the body, the client gets what
+     * lw_http_publish() sends (monitor/stream.h). */
     bool stream;
 };
 

@@ -49,7 +49,7 @@ struct metric {
     size_t hist; /* offset of the histogram in struct lw_counts */
     /* bounds of the histogram; NULL: the metric is not a histogram */
     const struct lw_hist_bounds *bounds;
-    /* function that writes the rows of the metric; NULL: they are defined by `series` or `hist` */
+    /* function that writes the rows of the metric; NULL: `series` or `hist` defines them */
     void (*write)(const struct writing *w);
 };
 

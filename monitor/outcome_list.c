@@ -73,7 +73,7 @@ static void advance(const struct lw_outcome_query *q, struct cursor *c) {
         c->next--;
         if (!lw_outcome_get(c->rings, c->failures, c->next, &c->found.record)) continue;
         c->has = matches(q, &c->found.record);
-        /* all earlier records are older than after_ms, too */
+        /* records before this record are even older, so none of them can match */
         if (c->found.record.at_ms <= q->after_ms) c->stop = c->next;
     }
 }

@@ -24,7 +24,7 @@ struct lw_shard_look {
     int64_t oldest_ms;
 };
 
-/* a connection to a shard, and a position in the round through its lanes */
+/* A connection to a shard, with a position in the round through the shard's lanes. */
 struct lw_shard_looker;
 
 /* Opens a looker, which borrows the configuration until the looker is closed. */

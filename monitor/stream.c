@@ -20,8 +20,8 @@ struct stream {
     struct MHD_Connection *connection;
     struct stream *next;
     struct text *text; /* the text that is being sent */
-    /* number of the text that is being sent, counted from the first published text; before the
-     * first: number of the newest text when the stream was added */
+    /* number of the published text that the stream is sending; before its first published text, the
+     * number of the newest text when the stream was added */
     uint64_t seen;
     size_t sent; /* number of bytes of `text` that MHD has taken */
     /* `behind` is the number of texts published since the stream began to send its current text */
@@ -153,7 +153,7 @@ void lw_streams_publish(struct lw_streams *all, struct lw_bytes text) {
     all->newest = text_new(text);
     all->published++;
     for (struct stream *s = all->first; s; s = s->next) {
-        /* makes MHD close the connection */
+        /* A shutdown of the socket makes MHD close the connection. */
         if (!s->suspended && ++s->behind > LW_STREAM_BEHIND) shutdown(s->fd, SHUT_RDWR);
         wake(s);
     }

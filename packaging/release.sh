@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: packaging/release.sh version MAJOR.MINOR.PATCH | check | notes | build
-# Makes what a release publishes.
+#
+# Prepares a release: its version, its notes, its packages and its tarball.
 #
 #   version  writes the new version into every file that contains it
 #   check    prints everything that keeps the newest commit from being released; exits with 1 if

@@ -35,14 +35,14 @@ redis_admin() { REDISCLI_AUTH=$(cat "$shared/redis-admin-password") redis-cli -h
 install_package() {
     step 'install.md, step 1: install the package'
     [ ! -e /usr/bin/latchwork ] || die 'this system is not clean: it has a latchwork'
-    # keeps packages from starting their servers
+    # This policy keeps packages from starting their servers.
     printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
     chmod 755 /usr/sbin/policy-rc.d
     cd "$packages"
     sha256sum --quiet --check --ignore-missing SHA256SUMS
     quiet apt-get update -qq
     quiet apt-get install -y -qq ./latchwork_*.deb ./latchwork-doc_*.deb
-    # for the handler, and for the Redis administrator
+    # Python is for the handler, and redis-cli for the administrator of Redis.
     quiet apt-get install -y -qq --no-install-recommends python3 redis-tools
     latchwork version --verbose
     latchwork version --verbose | grep -q SCRAM || die 'its librdkafka has no SCRAM'
@@ -76,7 +76,8 @@ give_rights() {
     until_there "$shared/has-rights"
 }
 
-# WHAT PATTERN EDIT: edits the configuration with sed; check must fail and print a text that matches
+# WHAT PATTERN EDIT: applies the sed script EDIT to the configuration; `check` must then fail, and
+# its output must match PATTERN
 mistake() {
     sed "$3" $config | install -m 640 -g latchwork /dev/stdin /etc/latchwork/mistake.json
     if as_service latchwork check -c /etc/latchwork/mistake.json --connect >/tmp/said 2>&1; then die "check accepts $1"; fi

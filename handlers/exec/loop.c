@@ -23,7 +23,7 @@
 
 enum {
     EVENTS = 64,
-    /* a process with more unsent bytes than this gets no further requests */
+    /* A process with more unsent bytes than UNSENT_MAX gets no further requests. */
     UNSENT_MAX = 1 << 18,
 };
 
@@ -119,7 +119,7 @@ static bool takes(const struct proc *p, int limit) {
     return p == p->h->reserved && p->n_messages < (limit < p->limit ? limit : p->limit);
 }
 
-/* Appends the job to the list of followers. It starts after all answers of this turn have been
+/* Appends the job to the list of followers, which start after all answers of this turn have been
  * taken. */
 static void follow(struct request *r, struct lw_job *job) {
     struct lw_handler *h = r->p->h;

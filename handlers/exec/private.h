@@ -40,9 +40,9 @@ struct lw_handler {
     /* requests whose jobs[0] is a follower, which is sent to the same process if that process has
      * room */
     struct request *followers, **followers_end;
-    /* the process that at present takes only suspects; NULL: none */
+    /* the process that is reserved for suspects; NULL: none */
     struct proc *reserved;
-    /* list of the processes for which unsent bytes exist */
+    /* list of the processes to which bytes must be sent */
     struct proc *dirty;
     struct request *free;
     struct lw_exec_said heard;

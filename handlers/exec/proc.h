@@ -30,11 +30,11 @@ struct request {
     /* time when the first message of this chain of followers started; boot clock */
     int64_t chain_ms;
     int64_t begun_us; /* start of the message at jobs[at]; boot clock, µs */
-    /* if the process was asked to cancel the message at jobs[at]: time until which it may answer,
-     * boot clock; 0: the process was not asked */
+    /* If the process was asked to cancel the message at jobs[at], `grace_ms` is the time (boot
+     * clock) until which it may still answer. 0: it was not asked. */
     int64_t grace_ms;
-    /* true: the message at jobs[at] has timed out; false after a cancellation: its lease was about
-     * to end */
+    /* `late`: the message at jobs[at] has timed out. If a cancelled message is not late, its lease
+     * was about to end. */
     bool late;
     uint64_t place; /* position of this line in the bytes sent to the process since its start */
     /* `n` is the number of jobs, `at` the index of the job to be answered next, and `upto` the
@@ -75,7 +75,8 @@ struct proc {
     struct lw_last_words *out_words;
     struct channel channels[3];
     struct said said, side;
-    /* the process has said hello: it answers on its descriptor 4, and its stdout goes to the log */
+    /* true after the process has said hello; it then answers on its descriptor 4, and its stdout
+     * goes to the log */
     bool hello;
     bool answered;    /* the process has answered at least one request */
     bool deaf;        /* the process closed its stdin */
@@ -92,7 +93,8 @@ struct proc {
     /* the process's requests: a list, oldest first, and a hash table by identity */
     struct request *first, *last, **table;
     int n_requests, n_messages;
-    /* maximum number of messages that the process may have now; small if it has a suspect */
+    /* maximum number of messages that the process may have now; small if one of its messages is a
+     * suspect */
     int limit;
     _Atomic uint32_t load; /* copy of n_requests, for other threads */
 
@@ -101,7 +103,8 @@ struct proc {
     bool innocent;          /* the command is at fault, not a message */
     /* number of bytes of requests that the process had read when it was ended */
     uint64_t has_read;
-    /* if `why` is END_DIED: true if the process exited, false if it only closed its pipe */
+    /* `itself` is set if `why` is END_DIED: true if the process has exited, false if it has only
+     * closed the pipe of its answers */
     bool itself;
     int64_t end_by_ms;
     char reason[LW_REASON_MAX], how[128], last_words[256];

@@ -47,7 +47,8 @@ struct stream {
 
 struct lw_stderr_log {
     pthread_t thread;
-    /* guards the list; the other members of a stream belong to the reading thread */
+    /* `lock` guards the list of streams; the other members of a stream belong to the reading
+     * thread */
     pthread_mutex_t lock;
     struct stream *streams;
     int epoll, wake;

@@ -16,8 +16,8 @@
 
 struct trouble {
     int doubt; /* number of processes in a row that ended without an answer */
-    /* number of such ends in a row that are blamed on messages; further ends are blamed on the
-     * command */
+    /* number of processes in a row whose end without an answer is blamed on a message; further ends
+     * are blamed on the command */
     int doubt_max;
     /* True from when the command is found at fault until a process answers. The lock guards the
      * fields from `unable` on. */

@@ -42,7 +42,7 @@ struct breaker {
     int row_max;     /* failed requests in a row that open the breaker */
     int refused_max; /* failed connections in a row that open the breaker */
     const char *service;
-    /* counts of the handler, to which openings are added; NULL: not counted */
+    /* counts of the http handler, to which openings of the breaker are added; NULL: not counted */
     struct lw_http_counts *counts;
     /* number of connections, and number of requests, that have failed in a row */
     int refused, row;
@@ -59,7 +59,8 @@ struct breaker {
 };
 
 enum breaker_failure {
-    /* no connection could be made, so the request did not reach the service */
+    /* BREAKER_REFUSED_CONNECTION: no connection could be made, so the request did not reach the
+     * service */
     BREAKER_REFUSED_CONNECTION,
     BREAKER_FAILED, /* a 5xx, no answer in time, or an incomplete answer */
 };

@@ -28,7 +28,7 @@ struct call {
     struct lw_bytes content;   /* body of the request, borrowed from the job or from `body` */
     size_t sent;               /* number of bytes of headers and body sent over `conn` */
     bool trial;                /* the request is the trial of a half-open breaker */
-    /* the messages of this batch are sent one by one, because the service refused the whole
+    /* true: the messages of the batch are sent one by one, because the service refused the whole
      * batch */
     bool singly;
     char error[CURL_ERROR_SIZE];

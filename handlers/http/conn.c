@@ -15,7 +15,8 @@
 
 enum {
     PIECE = 16 << 10, /* maximum number of bytes per recv */
-    /* a connection that was idle for longer is closed, because a firewall may have forgotten it */
+    /* A connection that was idle for longer than IDLE_MAX_MS is closed, because a firewall may have
+     * forgotten it. */
     IDLE_MAX_MS = 118000,
 };
 

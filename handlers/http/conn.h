@@ -29,10 +29,12 @@ struct http_conn {
     struct call *call; /* the call that the connection carries; NULL: idle */
     bool used;         /* the connection has carried a complete answer before */
     bool spoiled;      /* the connection cannot be used again */
-    /* the socket's send buffer is full, so epoll must report when the rest can be sent */
+    /* `full`: the socket's send buffer is full, so epoll must report when the rest of the request
+     * can be sent */
     bool full;
     int64_t idle_ms; /* time when the connection became idle; boot clock */
-    /* next in the list of idle connections (latest first), or in the list of unused entries */
+    /* next entry in the list of idle connections (latest first), or in the list of unused
+     * entries */
     struct http_conn *next;
 };
 

@@ -33,7 +33,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
     struct lw_handler *h = ctx;
     (void)easy;
     if (what == CURL_POLL_REMOVE) {
-        /* this epoll_ctl fails if the socket is already closed, which does no harm */
+        /* EPOLL_CTL_DEL fails if the socket is already closed, which does no harm. */
         epoll_ctl(h->epoll, EPOLL_CTL_DEL, fd, NULL);
         return 0;
     }
@@ -43,7 +43,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
     if (epoll_ctl(h->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) &&
         epoll_ctl(h->epoll, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &ev))
         lw_error("handler: epoll: %s", strerror(errno));
-    /* the next time, libcurl passes a `known` that is not NULL for this socket */
+    /* After curl_multi_assign(), libcurl passes a `known` that is not NULL for this socket. */
     if (!known) curl_multi_assign(h->multi, fd, h);
     return 0;
 }

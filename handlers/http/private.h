@@ -26,7 +26,7 @@ struct lw_handler {
     /* The fields below belong to the thread that runs serve(). */
     CURLM *multi;
     int epoll;
-    /* when libcurl wants to be called again, boot clock; INT64_MAX: libcurl has no timer */
+    /* time when libcurl wants to be called again, boot clock; INT64_MAX: libcurl has no timer */
     int64_t timer_ms;
     struct lw_feed *feed;
     struct lw_http_counts *counts; /* counts of this worker; NULL: not counted */
@@ -34,9 +34,11 @@ struct lw_handler {
     struct call *first, *last;     /* calls under way, oldest first */
     struct call *free;
     struct http_conn *conns; /* in_flight entries for connections of conn.c */
-    /* the idle connections, latest first, and the unused entries of `conns` */
+    /* `idle` lists the idle connections, latest first; `closed` lists the unused entries of
+     * `conns` */
     struct http_conn *idle, *closed;
-    /* number of requests since the last request whose connection was to be closed afterwards */
+    /* number of TLS requests sent since a connection was last marked to be closed after its
+     * request */
     int n_shared;
     int n_calls;            /* number of calls under way */
     int64_t now_us, now_ms; /* time of this turn of the loop; boot clock */

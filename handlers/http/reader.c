@@ -189,7 +189,8 @@ static void take_head_line(struct http_reader *r, struct lw_bytes line) {
         end_head(r);
     else if (!is_blank(*line.p))
         take_header(r, line);
-    /* a continuation line is an error only after a header that decides the body's length */
+    /* A continuation line is an error only after a header that decides the body's length or what
+     * becomes of the connection. */
     else if (r->framing)
         fail(r, "a header of the answer is folded");
 }

@@ -59,7 +59,8 @@ struct http_reader {
     /* whether the answer has the headers Transfer-Encoding, Content-Length and "Connection:
      * close" */
     bool chunked, sized, closes;
-    /* the last header decides how long the body is, or whether the connection stays open */
+    /* `framing`: the last header decides how long the body is, or whether the connection stays
+     * open */
     bool framing;
     int status; /* status of the answer; 0: not read yet */
     /* number of bytes of the body, or of the current chunk, that have not arrived */

@@ -18,11 +18,11 @@ struct http_settings {
     char *port;
     /* the URL for libcurl, in which tls.server_name, if it is set, replaces the host */
     char *target_url;
-    /* the host to which libcurl connects, in libcurl's form; NULL: tls.server_name is not set */
+    /* the host to which libcurl connects, in libcurl's format; NULL: tls.server_name is not set */
     struct curl_slist *connect_to;
     /* the header Host for handler.url; NULL: the header that libcurl makes is right */
     char *host_line;
-    /* without TLS: the first line of a request and the header Host; NULL: libcurl sends the
+    /* the first line of a request without TLS, and the header Host; NULL: libcurl sends the
      * requests */
     char *opening;
     bool names_agent, names_types; /* whether `fixed` has the headers User-Agent and Accept */

@@ -126,7 +126,7 @@ void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partitio
                        int64_t watermark) {
     char name[288];
     int n = snprintf(name, sizeof name, "%d %s", (int)partition, topic);
-    if (n < 0 || (size_t)n >= sizeof name) return; /* Kafka's topic names are shorter */
+    if (n < 0 || (size_t)n >= sizeof name) return; /* no topic name in Kafka is so long */
     pthread_mutex_lock(&c->lock);
     struct passed *p;
     HASH_FIND(hh, c->passed, name, (size_t)n, p);

@@ -55,9 +55,9 @@ struct lw_insert {
 /* --- kinds of store --------------------------------------------------------------------------- */
 
 /* Each kind of store defines these three structures for itself. */
-struct lw_store;   /* shared by all slots and the cleaner of a worker */
-struct lw_writer;  /* belongs to one slot; contains for example its connection */
-struct lw_sweeper; /* belongs to the cleaner */
+struct lw_store;   /* the state that all slots and the cleaner of a worker share */
+struct lw_writer;  /* the state of one slot, such as its connection */
+struct lw_sweeper; /* the state of the cleaner */
 
 /* An order to delete identities of one partition. */
 struct lw_sweep {
@@ -76,8 +76,8 @@ enum lw_swept {
 
 struct lw_store_kind {
     const char *const *schemes; /* prefixes of handler.store, with NULL after the last */
-    /* true: the address is the rest of handler.store after the prefix; false: it is all of
-     * handler.store */
+    /* The part of handler.store that is passed to the kind as the address: if `prefix` is true, the
+     * text after the scheme, otherwise all of it. */
     bool prefix;
     /* Reports what is wrong with handler.store and with the name of the table. Contacts no server.
      * `table` may be NULL. */
@@ -140,7 +140,7 @@ int64_t lw_insert_end_ms(const struct lw_job *job);
  * the time of Redis in µs. */
 int64_t lw_insert_fence_before(int64_t age_s);
 
-/* ages at which fences and identities of replays are deleted */
+/* ages, in seconds, at which fences and identities of replays are deleted */
 enum { LW_FENCE_AGE_S = 24 * 3600, LW_REPLAY_AGE_S = 7 * 24 * 3600 };
 
 /* Counts of this process since its start. The first three are also in the table latchwork_count,

@@ -7,8 +7,8 @@
 
 enum lw_post_end {
     LW_POST_TAKEN, /* the endpoint has accepted the spans, except the rejected ones */
-    /* no connection, no answer in time, or status 429, 502, 503 or 504: the same request may
-     * succeed later */
+    /* LW_POST_LATER: no connection, no answer in time, or status 429, 502, 503 or 504. The same
+     * request may succeed later. */
     LW_POST_LATER,
     LW_POST_REFUSED, /* any other status: the same request would be refused again */
 };

@@ -21,7 +21,7 @@ struct lw_tracing_times {
     /* first and maximum wait before a request is posted again; the wait doubles each time [1 s, 30
      * s] */
     int64_t backoff_ms, backoff_max_ms;
-    /* time after the first post of a request when its spans are given up [60 s] */
+    /* time after the first post of a request at which its spans are given up [60 s] */
     int64_t give_up_ms;
 };
 

@@ -63,12 +63,12 @@ enum lw_pg_class {
     LW_PG_ROW,   /* a row is at fault: its message becomes a dead letter */
     LW_PG_AGAIN, /* deadlock or serialization failure: repeating the statement may help */
     LW_PG_BUSY,  /* a lock was not granted in time */
-    /* the server does not work: no connection, shutdown, out of resources, read-only, or a missing
-     * table */
+    /* LW_PG_AWAY: the server does not work (no connection, shutdown, out of resources, read-only,
+     * or a missing table) */
     LW_PG_AWAY,
     LW_PG_UNKNOWN, /* any other error: one more attempt may help */
-    /* no error: the leases of all jobs have ended, so the answer is no longer needed; the
-     * connection is closed */
+    /* LW_PG_OVER is no error: the leases of all jobs have ended, so the answer is no longer needed.
+     * The connection is closed. */
     LW_PG_OVER,
 };
 
@@ -92,8 +92,8 @@ struct lw_pg {
 /* When to stop waiting for the server. */
 struct lw_pg_wait {
     int64_t until_ms; /* end of the wait; boot clock */
-    /* called every LW_PG_LOOK_MS; returns true if the answer is no longer needed. NULL: the answer
-     * is always needed */
+    /* `over` is called every LW_PG_LOOK_MS and returns true if the answer is no longer needed.
+     * NULL: the answer is always needed. */
     bool (*over)(void *ctx);
     void *ctx;
 };
@@ -122,8 +122,8 @@ void lw_pg_name(const char *url, char *out, size_t size);
 
 enum lw_pg_form {
     LW_PG_VALUE, /* the value as text; the parameter is an array of the column's type */
-    /* the value as text; the parameter is an array of texts, which the statement casts (for columns
-     * that are arrays) */
+    /* LW_PG_TEXT: the value as text; the parameter is an array of texts, which the statement casts
+     * to the column's type (for columns that are arrays) */
     LW_PG_TEXT,
     LW_PG_JSON, /* the value as JSON text */
 };
@@ -173,7 +173,8 @@ enum lw_pg_fate {
     LW_PG_KNOWN = 'k', /* an earlier transaction has done the message */
     LW_PG_STALE = 's', /* the key was written with a larger fence */
     LW_PG_BAD = 'b',   /* the message is neither known nor stale, and has no valid row */
-    /* neither known nor stale, but the table already has its primary key (on_conflict "dead") */
+    /* the message is neither known nor stale, but the table already has its primary key
+     * (on_conflict "dead") */
     LW_PG_DUPLICATE = 'd',
     LW_PG_WRITTEN = 'w',
 };
@@ -197,7 +198,7 @@ void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json
 
 /* Remembers whether the server works. Any thread may call these functions. */
 struct lw_outage {
-    /* guards `pause_ms`, `since_ms`, `why` and all changes of the other fields */
+    /* guards `pause_ms`, `since_ms`, `why` and all changes of the other fields of the structure */
     pthread_mutex_t lock;
     atomic_bool away;
     _Atomic int64_t until_ms; /* end of the current pause; boot clock */

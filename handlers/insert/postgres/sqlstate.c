@@ -33,7 +33,8 @@ static const struct meaning meanings[] = {
 };
 
 enum lw_pg_class lw_pg_class_of(const char *state, bool in_function) {
-    /* a name or right is missing in a trigger's function, which other rows may not call */
+    /* A name or right is missing inside a function or trigger. This row is blamed, because the
+     * function may work for other rows. */
     if (in_function && strncmp(state, "42", 2) == 0) return LW_PG_ROW;
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (strncmp(state, meanings[i].prefix, strlen(meanings[i].prefix)) == 0)

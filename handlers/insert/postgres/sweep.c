@@ -83,7 +83,8 @@ enum lw_swept lw_pg_sweep_seen(struct lw_sweeper *w, const struct lw_sweep *what
     bool more = result && number_at(result, 0) == SLICE;
     snprintf(w->topic, sizeof w->topic, "%s", what->topic);
     w->partition = what->partition;
-    /* the next slice begins after this one, so that it skips the index entries of deleted rows */
+    /* The next slice begins after the last deleted identity, so that it skips the index entries of
+     * deleted rows. */
     w->from = more ? number_at(result, 1) + 1 : -1;
     PQclear(result);
     return more ? LW_SWEPT_SLICE : result ? LW_SWEPT_ALL : LW_SWEPT_LATER;

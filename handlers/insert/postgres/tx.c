@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    /* maximum total size of the payloads of a statement; a larger message runs alone */
+    /* maximum total size in bytes of the payloads of a statement; a larger message runs alone */
     SET_BYTES = 8 << 20,
     /* maximum number of repetitions after a deadlock or a serialization failure */
     AGAIN_TIMES = 10,
@@ -322,7 +322,7 @@ static bool blame_row(struct lw_writer *w, struct item **set, size_t n,
     bool duplicate = strcmp(error->state, "23505") == 0;
     snprintf(why, sizeof why, "%s: %s",
              duplicate ? "duplicate primary key" : "the table refuses the row", error->text);
-    if (set[0]->bad) { /* the row is already left out */
+    if (set[0]->bad) { /* the statement fails even without a row */
         settle(set[0], LW_RETRY, why);
         return false;
     }

@@ -109,8 +109,8 @@ int lw_sqlite_step(sqlite3_stmt *st);
 enum lw_known {
     LW_UNKNOWN,
     LW_KNOWN, /* an earlier transaction has done the message */
-    /* an earlier job of this transaction has the same message, which is done if the transaction
-     * commits */
+    /* LW_KNOWN_HERE: an earlier job of this transaction has the same message, which is done if the
+     * transaction commits */
     LW_KNOWN_HERE,
 };
 int lw_seen_get(struct lw_sqlite *s, const struct lw_job *job, enum lw_known *known);

@@ -11,8 +11,8 @@
 
 enum {
     SLICE = 1000, /* maximum number of rows per transaction */
-    /* maximum wait for writers in other processes; short, because the slots of this process wait
-     * for the cleaner meanwhile */
+    /* maximum wait for writers in other processes, in ms; short, because the slots of this process
+     * cannot write while the cleaner waits */
     BUSY_MS = 250,
     CLOSING_BUSY_MS = 1000, /* replaces BUSY_MS in the last round, before the worker ends */
     REPLAY_ROUNDS = 60,     /* number of rounds between two searches for old replays */
@@ -118,7 +118,7 @@ static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t pa
 static bool clean_slice(struct lw_sweeper *c, const char *topic, int32_t partition,
                         int64_t watermark, bool *ok) {
     int64_t end = watermark / LW_SEEN_OFFSETS;
-    /* if there is nothing to delete, do not wait for the mutex */
+    /* Without anything to delete, do not wait for the mutex. */
     if (segment_below(c, topic, partition, end, 0) < 0) return true;
     int64_t below = segment_below(c, topic, partition, end, SLICE);
     bind_partition(c, c->remove, topic, partition);
@@ -205,7 +205,7 @@ static void sweep_fences(struct lw_sweeper *c) {
         sqlite3_bind_int64(st, 3, before);
         change(c, st);
     }
-    /* after the last key, start again at the first */
+    /* after the last key, the next slice starts at the first key */
     c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1;
 }
 

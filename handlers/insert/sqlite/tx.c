@@ -23,7 +23,8 @@ enum { LEASES_ENDED = -1 }; /* no result code of SQLite is negative */
 enum stand {
     OPEN,    /* the transaction has not processed the job yet */
     WRITTEN, /* the job is done if the commit succeeds */
-    /* the job has its outcome (done earlier, dead or given back), which the commit cannot change */
+    /* SETTLED: the job has its outcome (done earlier, dead or given back), which the commit cannot
+     * change */
     SETTLED,
 };
 
