@@ -44,7 +44,7 @@ enum {
 struct lw_http;
 
 struct lw_http_arg {
-    char *name, *value; /* both with %XX decoded */
+    char *name, *value; /* name and value, with every %XX decoded */
 };
 
 /* A request. It is valid only during the call to which it is passed. */

@@ -9,7 +9,7 @@
 
 struct lw_page_file {
     const char *path; /* URL path: "/" for index.html, or "/NAME" */
-    const char *type; /* content type */
+    const char *type; /* content type for HTTP */
     struct lw_page_form {
         const unsigned char *bytes;
         size_t n;

@@ -20,8 +20,8 @@ quiet() { # COMMAND…: runs a command, and prints the end of its output only if
     "$@" >/tmp/quiet.log 2>&1 || { tail -n 40 /tmp/quiet.log >&2; echo "build-deb.sh: failed: $*" >&2; exit 1; }
 }
 
-# FILE: prints a licence as a paragraph of debian/copyright; for the Apache licence, a reference to
-# Debian's copy suffices
+# FILE: prints a licence as a paragraph of debian/copyright; for the Apache licence, prints only
+# where Debian keeps it
 licence() {
     printf ' .\n %s:\n .\n' "$(basename "$1")"
     if grep -q 'Apache License' "$1"; then echo ' Apache-2.0, see /usr/share/common-licenses/Apache-2.0'; else sed 's/[[:space:]]*$//; s/^$/./; s/^/ /' "$1"; fi

@@ -64,8 +64,8 @@ public class Handler {
     }
 }
 END
-# NAME COMMAND: configures the service latchwork@NAME; COMMAND is the inside of a JSON array of
-# strings
+# NAME COMMAND: configures the service latchwork@NAME; COMMAND is the command of its handler, as
+# JSON strings separated by commas
 configure() {
     cat >"/etc/latchwork/$1.json" <<END
 { "name": "$1", "workers": 2,

@@ -182,7 +182,7 @@ static bool wait_ended(const struct lw_child *c, int64_t until_ms, char *text, s
     }
 }
 
-/* Returns true if this process belongs to the group and is not a zombie. */
+/* Returns true if the process with the id `pid` belongs to the group and is not a zombie. */
 static bool lives_in(const char *pid, pid_t group) {
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);

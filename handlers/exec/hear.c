@@ -92,7 +92,7 @@ static void greet(struct proc *p, int version) {
                  "handler speaks version %d of the protocol, this Latchwork version %d", version,
                  VERSION);
         exec_wrong(p, NULL, text);
-        p->innocent = true; /* the command is at fault, not a message */
+        p->innocent = true; /* a wrong version is the command's fault */
         return;
     }
     if (p->hello) return;

@@ -16,7 +16,8 @@ static void add_number(struct lw_buf *out, int64_t v) {
     lw_buf_add(out, digits, lw_decimal(v, digits));
 }
 
-/* Appends `,"name":"text"`, or `,"name_base64":"…"` if it is not UTF-8, or `,"name":null`. */
+/* Appends `,"name":"text"`, or `,"name_base64":"…"` if the text is not UTF-8, or `,"name":null` if
+ * the pointer of the text is NULL. */
 static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
     bool text = !v.p || lw_utf8_ok(v);
     ADD(out, ",\"");

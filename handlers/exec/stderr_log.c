@@ -147,8 +147,8 @@ static void drop(struct lw_stderr_log *l, struct stream *s) {
     free(s);
 }
 
-/* Reads a bounded amount, so that one noisy subprocess does not delay the others. Returns false at
- * the end of the stream. */
+/* Reads a bounded number of bytes, so that one noisy subprocess does not delay the others. Returns
+ * false at the end of the stream. */
 static bool read_some(struct stream *s) {
     char chunk[4096];
     for (int i = 0; i < READS_A_TURN; i++) {

@@ -47,7 +47,7 @@ struct lw_bytes event_content_type(const struct lw_job *job, const char *usual) 
     return lw_bytes_of(usual);
 }
 
-/* Writes "/TOPIC/PARTITION". */
+/* Writes the attribute "source" of an event, which is "/TOPIC/PARTITION". */
 static struct lw_bytes source(const struct lw_job *job, char out[SOURCE]) {
     size_t n = strnlen(job->topic, SOURCE - PARTITION_TEXT);
     out[0] = '/';

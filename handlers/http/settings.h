@@ -14,7 +14,7 @@ enum { HTTP_HEADERS_MAX = 32, HTTP_URL_MAX = 2048 };
 struct http_settings {
     char *url;
     char *service; /* scheme, host and port, as the log names the service */
-    char *host;    /* host of the URL; an IPv6 address without brackets */
+    char *host;    /* host of the URL, without the brackets of an IPv6 address */
     char *port;
     /* the URL for libcurl, in which tls.server_name, if it is set, replaces the host */
     char *target_url;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* count: counts messages and distinct keys, and does nothing else. It is a plugin to copy from, and
- * it serves to measure Latchwork itself. A message takes no lock: the counters are atomics in a
- * table of fixed size, found by a hash of the key. The plugin logs its figures at the end. */
+/* count: counts messages and distinct keys, and does nothing else. The plugin is an example to copy
+ * from, and is used to measure Latchwork itself. Counting takes no lock: the counters are atomics
+ * in a table of fixed size, and a hash of the key chooses the counter. The plugin logs its figures
+ * at the end. */
 #include <latchwork/handler.h>
 
 #include <stdatomic.h>

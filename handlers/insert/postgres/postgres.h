@@ -156,7 +156,7 @@ enum {
     LW_PG_P_APP,
     LW_PG_P_LOCK_MS, /* time limit of each wait for a lock, ms */
     LW_PG_P_PART,    /* part of latchwork_count to which the statement adds */
-    LW_PG_P_KEYS,    /* hashes of keys, all different */
+    LW_PG_P_KEYS,    /* hashes of the messages' keys, all different */
     LW_PG_P_FENCES,
     LW_PG_P_TOPICS,
     LW_PG_P_PARTITIONS,
