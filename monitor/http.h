@@ -80,8 +80,8 @@ struct lw_http_answer {
 
 struct lw_http_handler {
     void *ctx;
-    /* Fills *a. Returns false if the answer must wait for Redis; then the server calls `slow` for
-     * it. All calls of `quick` and `lengthy` come from the same thread. */
+    /* Fills *a. Returns false if the answer must wait for Redis; then the server asks `slow` for
+     * the answer. All calls of `quick` and `lengthy` come from the same thread. */
     bool (*quick)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a);
     /* Returns true if the answer of `slow` to this request may take seconds. NULL: all answers are
      * short. */

@@ -168,7 +168,7 @@ static void append_length(struct lw_shard_looker *k, struct lw_bytes lane) {
 bool lw_shard_waiting(struct lw_shard_looker *k, const struct lw_bytes *lanes, size_t n,
                       int64_t *waiting) {
     assert(n <= LW_LOOK_WAITING);
-    if (!k->redis) return false; /* lw_shard_look() connects and logs failures */
+    if (!k->redis) return false; /* only lw_shard_look() connects */
     for (size_t i = 0; i < n; i++) append_length(k, lanes[i]);
     for (size_t i = 0; i < n; i++) {
         redisReply *r = lw_redis_reply(k->redis);

@@ -3,8 +3,8 @@
  *
  *     wait for events
  *     read answers, and take note of processes that have ended
- *     give jobs to processes with room
  *     check leases and timeouts
+ *     give jobs to processes with room
  *     write to the processes
  *     publish the ended jobs
  *

@@ -79,7 +79,8 @@ static void retry(struct http_verdict *out, const char *reason) {
     lw_reason_copy(out->reason, reason);
 }
 
-/* Converts the word of an outcome. Returns false for any word that a service may not answer. */
+/* Converts the name of an outcome to its value. Returns false for a name that a service may not
+ * use. */
 static bool outcome_word(const char *word, enum lw_outcome *out) {
     return lw_outcome_of(word, out) && (*out == LW_DONE || *out == LW_RETRY || *out == LW_DEAD);
 }

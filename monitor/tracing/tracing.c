@@ -223,7 +223,8 @@ static void watch_signals(void) {
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     sigaction(SIGTERM, &act, NULL);
-    /* the parent may have blocked SIGTERM until this handler is in place */
+    /* The parent may have blocked SIGTERM, so that the signal does not arrive before its handler is
+     * installed. */
     sigprocmask(SIG_UNBLOCK, &term, NULL);
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);

@@ -75,7 +75,7 @@ enum lw_pg_class {
 struct lw_pg_error {
     enum lw_pg_class class;
     char state[6];  /* SQLSTATE; "" if the error is not from the server */
-    char text[400]; /* message of the server with the SQLSTATE, for the log; no password */
+    char text[400]; /* the server's message and the SQLSTATE, for logs and reasons; no password */
 };
 
 /* Returns what an SQLSTATE means. `in_function` is true if the error was raised inside a function

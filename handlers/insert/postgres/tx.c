@@ -322,7 +322,7 @@ static bool blame_row(struct lw_writer *w, struct item **set, size_t n,
     bool duplicate = strcmp(error->state, "23505") == 0;
     snprintf(why, sizeof why, "%s: %s",
              duplicate ? "duplicate primary key" : "the table refuses the row", error->text);
-    if (set[0]->bad) { /* the statement fails even without a row */
+    if (set[0]->bad) { /* the row was not the cause */
         settle(set[0], LW_RETRY, why);
         return false;
     }
