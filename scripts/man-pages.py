@@ -112,10 +112,21 @@ def configuration():
 
 
 def prose(comment):
-    """Converts a comment to roff: sentences become paragraphs, and indented lines become
-    examples."""
-    out, par, code = "", [], []
+    """Converts a comment to roff: sentences become paragraphs, a word and its meaning, two columns
+    in, an item of a list, and other indented lines examples."""
+    out, par, code, items = "", [], [], False
     for line in comment + [""]:
+        item = re.match(r" {2}(\w+) {2,}(\S.*)", line)
+        if item and par:
+            out += ".PP\n" + text("\n".join(par)) + "\n"
+            par = []
+        if item:
+            out += ".TP\n.B " + text(item[1]) + "\n" + text(item[2]) + "\n"
+        items = bool(item) or (items and line.startswith("      "))
+        if items:
+            if not item:
+                out += text(line.strip()) + "\n"
+            continue
         indented = line.startswith("    ")
         if code and not indented and line.strip():
             out += example(code)

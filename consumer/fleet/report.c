@@ -55,7 +55,7 @@ static void compose(char *out, size_t size, const struct lw_sup *s, uint64_t per
                      per_s, t.done, t.dead, t.waiting);
     int64_t left = s->o->drain ? remaining(s->board) : -1;
     if (left >= 0 && n > 0 && (size_t)n < size)
-        snprintf(out + n, size - (size_t)n, ", remaining %" PRId64, left);
+        snprintf(out + n, size - (size_t)n, ", uncommitted %" PRId64, left);
 }
 
 static uint64_t rate(uint64_t count, int64_t ms) {

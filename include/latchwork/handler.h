@@ -100,8 +100,8 @@ enum latchwork_outcome {
     LATCHWORK_DONE = 0,
     LATCHWORK_RETRY = 1, /* try the message again after a backoff, and count an attempt */
     LATCHWORK_DEAD = 2,  /* never try the message again, and keep it as a dead letter */
-    /* nothing was done, because the lease ended: the next holder of the key runs the message, and
-     * no attempt is counted */
+    /* nothing was done, because the lease ended or the store refused the fence: the next holder of
+     * the key runs the message, and no attempt is counted */
     LATCHWORK_BACK = 3
 };
 

@@ -114,8 +114,9 @@
  *
  * Interface. The interface only grows: structures that you fill in contain their size, and members
  * are added at their ends. Fill them in like `struct latchwork_lock_options o =
- * {LATCHWORK_LOCK_INIT, .ttl_ms = 5000};`, or zero them and set `size` yourself. Zero always means
- * the default. Times are in ms. If an option allows a time without limit, -1 stands for it. */
+ * {LATCHWORK_LOCK_INIT, .ttl_ms = 5000};`, or zero them and set `size` yourself, as C++ before C++20
+ * must: `latchwork_lock_options o{}; o.size = sizeof o; o.ttl_ms = 5000;`. Zero always means the
+ * default. Times are in ms. If an option allows a time without limit, -1 stands for it. */
 #ifndef LATCHWORK_LOCK_H
 #define LATCHWORK_LOCK_H
 
