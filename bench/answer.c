@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An exec handler that only answers "done". It shows what it costs to hand a message to another
- * process and back. It reads all requests that have come, and answers them with one write. */
+ * process and back. The program reads all requests that have come, and answers them with one
+ * write. */
 #include <string.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@ static char in[ROOM], out[ROOM];
 static size_t answer(const char *line, size_t n, char *to) {
     static const char before[] = "{\"id\":\"", after[] = "\",\"outcome\":\"done\"}\n";
     const char *id = line + sizeof before - 1, *end;
-    /* the line is a cancellation, which needs no answer */
+    /* A line that does not begin like a request is a cancellation, which needs no answer. */
     if (n < sizeof before || memcmp(line, before, sizeof before - 1) != 0) return 0;
     end = memchr(id, '"', n - (sizeof before - 1));
     size_t size = sizeof before - 1 + (size_t)(end - id);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contenders of the benchmark, and how each is started. All but Latchwork are programs with one
-interface: --brokers --topic --group --redis (Java: --redis-port) --messages --work-us --threads
-[--journal DIR]; they end by themselves and print a line of JSON with messages, first_us,
-last_us."""
+"""The contenders of the benchmark, and how each is started. Every contender except Latchwork is a
+program with the options --brokers --topic --group --redis (Java: --redis-port) --messages --work-us
+--threads [--journal DIR]. Such a program ends without a signal when all messages are handled, and
+prints a line of JSON with messages, first_us and last_us."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ import subprocess
 
 TTL_MS = 5000
 AT_A_TIME = 100  # number of coroutines per process
-HTTP_AT_A_TIME = 128  # number of requests at once: two workers with 64 each
+HTTP_AT_A_TIME = 128  # number of HTTP requests at once: two workers with 64 each
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = os.path.join(HERE, "python")
 SDKS = os.path.join(HERE, "../sdk")
@@ -27,7 +27,7 @@ def has_kafka(interpreter):
     )
 
 
-# All contenders in Python run with this python3. The first one in PATH may lack the package
+# All contenders in Python run with the same python3. The first python3 in PATH may lack the package
 # confluent_kafka, which /usr/bin/python3 may have.
 INTERPRETER = next(
     (p for p in ("python3", "/usr/bin/python3") if shutil.which(p) and has_kafka(p)), None
@@ -35,8 +35,8 @@ INTERPRETER = next(
 
 
 def digest(*paths):
-    """Returns one hash of the given files and of all files in the given folders. A result with the
-    same hash was measured with the same programs."""
+    """Returns one hash of the given files and of all files in the given folders. Two results with
+    the same hash were measured with the same programs."""
     h = hashlib.sha256()
     for path in paths:
         for file in (
@@ -50,7 +50,8 @@ def digest(*paths):
 
 
 def can_start(command):
-    """Tells whether the last word of a command is a file, and its first word a program."""
+    """Returns true if the last word of a command is an existing file and the first word is a
+    program in PATH."""
     return os.path.exists(command[-1]) and shutil.which(command[0]) is not None
 
 
@@ -69,7 +70,8 @@ class Run:
         )
 
     def store(self, scheme=""):
-        """Returns the database of kind insert: an empty one of PostgreSQL, or a file for SQLite."""
+        """Returns the address of the database for a workload of kind insert: an empty PostgreSQL
+        database, or a file for SQLite."""
         return (
             self.rig.postgres.url
             if self.workload.postgres
@@ -77,12 +79,12 @@ class Run:
         )
 
     def prefix(self, name):
-        """Returns the full name of a key of the only shard of this run."""
+        """Returns the full name of a Redis key of this run, which has only one shard."""
         return "lw:{%s.0}:%s" % (self.name, name)
 
 
 class Program:
-    """A contender that is a program of its own, not Latchwork."""
+    """A contender that is a program other than Latchwork."""
 
     ours, link = False, None
 
@@ -137,7 +139,7 @@ class Program:
 
 
 class Loop(Program):
-    """A plain loop in Python, which needs a package of its own."""
+    """A plain consumer loop in Python, which needs the package confluent_kafka."""
 
     def built(self):
         return INTERPRETER is not None
@@ -158,7 +160,7 @@ class Loop(Program):
 
 
 class Bare(Program):
-    """Bare coroutines, without Kafka and Redis."""
+    """Coroutines in Python that only sleep, without Kafka and Redis."""
 
     def command(self, run):
         return [
@@ -174,8 +176,9 @@ class Bare(Program):
 
 
 class Driver(Program):
-    """A client of the web server of bench/web.c, without Kafka and Redis: a load driver, or the
-    http handler by itself. `words` is its command, and `needs` a program that must be there."""
+    """A client of the web server of bench/web.c, without Kafka and Redis: either a load driver, or
+    Latchwork's http handler alone. `words` is the client's command, and `needs` names a program
+    that must be installed."""
 
     def __init__(self, name, label, web, words, needs=None):
         super().__init__(name, label, web[-1], 0)
@@ -203,8 +206,8 @@ class Driver(Program):
 
 
 class Java(Program):
-    """A Java contender of bench/parallel: its run.sh builds it and then becomes the java
-    process."""
+    """A Java contender of bench/parallel. The script run.sh builds the contender, and then becomes
+    the java process."""
 
     def built(self):
         return os.path.exists(self.path) and os.path.exists(os.path.join(self.out, ".complete"))
@@ -217,7 +220,7 @@ class Java(Program):
 
 
 class Limit(Program):
-    """A bare client of Redis or Kafka, without handler or threads, which shows a limit. Some
+    """A bare client of Redis or Kafka, without handler or threads, which shows a limit. Some limits
     use no topic."""
 
     def __init__(self, name, label, path, words):
@@ -247,7 +250,7 @@ class Writer(Program):
 
 
 class Latchwork:
-    """Latchwork, known only by its program, its configuration and its handlers."""
+    """Latchwork as a black box: its program, its configuration and its handlers."""
 
     ours = True
 
@@ -274,7 +277,7 @@ class Latchwork:
         self.answer = os.path.join(
             build, "bench/answer"
         )  # an exec handler that answers "done" to each request
-        # a web server that answers 204 to each request, beside the program
+        # a web server that answers 204 to each request and runs beside Latchwork
         self.web = web or [os.path.join(build, "bench/web")]
 
     def built(self):
@@ -375,9 +378,9 @@ class Latchwork:
         return [*self.web, *delay] if self.handler == "http" else []
 
     def warm_command(self, run):
-        """Returns the command with which Latchwork joins the epoch. Its TTL is short, because the
-        quarantine that a fresh Redis costs once is as long as the TTL; a longer TTL later does not
-        change the epoch."""
+        """Returns the command with which Latchwork joins the epoch before the measurement. The
+        command has a short TTL, because the quarantine that a fresh Redis costs once is as long as
+        the TTL. A longer TTL in the measured run does not change the epoch."""
         return self.beside() + [
             self.path,
             "run",

@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The first measurement: no-op messages through a real Kafka and one Redis, by Latchwork and by a
-loop that locks one message at a time.
+"""Measures no-op messages through a real Kafka and one Redis, by Latchwork and by a loop that locks
+one message at a time. This was the project's first measurement.
 
 Rounds alternate (ours, naive, ours, naive, ...), each on an empty Redis (FLUSHALL, CONFIG
-RESETSTAT) with a consumer group of its own. Latchwork joins its epoch before the clock counts: it
-drains a topic of 1,000 messages under the same name first, so that the quarantine of one TTL, which
-a fresh Redis costs once, is in no figure.
+RESETSTAT) with a consumer group of its own. Latchwork joins its epoch before a measurement begins:
+it first drains a topic of 1,000 messages under the same application name. The quarantine of one
+TTL, which a fresh Redis costs once, is therefore in no figure.
 
-What is measured, and by what:
+How each figure is measured:
   rate        messages / the time in which Redis saw the lock's SETs (INFO commandstats, sampled
-              every 50 ms): without start, joining, leaving
+              every 50 ms). The time excludes starting, joining and leaving.
   whole       messages / the time from the start of the process to its exit
-  sent        commands that a client sent: more than the round trips if several commands share a
-              pipeline (as Latchwork's settle, gate and claim do)
+  sent        commands that a client sent. There are more commands than round trips if several
+              commands share a pipeline, as Latchwork's settle, gate and claim do.
   inside      commands that scripts called
-  redis CPU   used_cpu_user + used_cpu_sys; worker CPU: wait4() of the process and all its children,
-              start and end included
+  redis CPU   used_cpu_user + used_cpu_sys
+  worker CPU  wait4() of the process and all its children, start and end included
   VmHWM       the largest of the worker processes
 
-Servers are private, on a unix socket and free loopback ports; only processes started here are
-ended. Standard library only."""
+Servers are private, on a unix socket and free loopback ports. The program ends only processes that
+it started. It uses only the standard library."""
 
 import argparse
 import json
@@ -45,9 +45,9 @@ EXEC = [
     "-u",
     r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/',
 ]  # a handler that answers "done" to each request
-# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are missing
-# here, because most calls of them come from scripts; a client sends one of each whenever it sends
-# INFO.
+# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are not in
+# this list, because scripts make most calls of these three commands. A client sends one of each
+# whenever it sends INFO.
 SENT = (
     "evalsha",
     "eval",
@@ -69,7 +69,7 @@ def say(text):
 
 
 class Redis:
-    """A private redis-server, asked over a raw socket."""
+    """A private redis-server, and a raw socket over which it is asked."""
 
     def __init__(self, folder):
         self.path = os.path.join(folder, "redis.sock")
@@ -127,8 +127,8 @@ class Redis:
 
 
 class Sampler(threading.Thread):
-    """Counts SETs over time on its own connection, and records the memory of the process and its
-    children."""
+    """Samples the number of SETs on a Redis connection of its own, and the memory of the process
+    and its children."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)
@@ -303,7 +303,8 @@ class Rig:
         try:
             usage = self.wait(p)
         finally:
-            if p.returncode is None:  # the process still runs, because the run is abandoned
+            # This is true if the run failed while the process was running.
+            if p.returncode is None:
                 os.killpg(p.pid, signal.SIGKILL)
                 p.wait()
             sampler.over.set()
@@ -321,8 +322,8 @@ class Rig:
         return self.figures(how, text, whole_s, sampler, calls, redis_s, usage)
 
     def wait(self, p):
-        """Waits for the process with a time limit; returns the usage of the process and of its
-        children."""
+        """Waits for the process with a time limit. Returns the CPU time and memory that the process
+        and its children have used."""
         for _ in range(self.o.limit_s * 50):
             pid, status, usage = os.wait4(p.pid, os.WNOHANG)
             if pid:
@@ -380,9 +381,8 @@ def label(how):
 
 def parse(text):
     """A configuration is ours:WORKERSxTHREADS[@BUILD], exec:WORKERSxPROCESSES[@BUILD],
-    naive:THREADS or naive:THREADS/DRAIN_EVERY.
-    BUILD: another build folder, to
-    compare two versions in one run"""
+    naive:THREADS or naive:THREADS/DRAIN_EVERY. BUILD is another build folder, to compare two
+    versions in one run."""
     m = re.fullmatch(r"(ours|exec):(\d+)x(\d+)(?:@(.+))?", text)
     if m:
         how = {"who": "ours", "workers": int(m.group(2)), "threads": int(m.group(3))}

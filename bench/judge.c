@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* judge: what a journal (bench/journal.h) says about exclusion, order and time.
+/* judge: counts in a journal (bench/journal.h) the runs that overlap or are out of order, and
+ * computes times.
  *
  *     judge FOLDER [--produced FILE]
  *
- * Reads all files of FOLDER except *.progress, and prints one JSON object:
- *   handled, distinct    number of handlings, and of different (partition, offset) among them;
- *                        duplicates is the difference
- *   keys                 different keys
- *   overlaps             handlings that began while another of the same key was still running
- *   misordered           handlings that began after one of the same key and partition with a larger
- *                        offset had begun; handling a message again counts as a duplicate, not here
+ * Reads all files of FOLDER except *.progress, and prints one JSON object. A handling is one line
+ * of the journal.
+ *   handled, distinct    number of handlings, and of different (partition, offset) among them
+ *   duplicates           handled − distinct
+ *   keys                 number of different keys
+ *   overlaps             handlings that began while another handling of the same key was running
+ *   misordered           handlings that began after a handling of the same key and partition with a
+ *                        larger offset had begun. A message that is handled again counts as a
+ *                        duplicate, not as misordered.
  *   first_us, last_us    first start, last end
- *   mean_us              mean time of a handling; busiest: the key with the most handlings, their
- *                        count and mean duration (count × mean is the shortest time in which one
- *                        handler per key can finish)
+ *   mean_us              mean time of a handling
+ *   busiest              the key with the most handlings, their count and mean duration. The
+ *                        product of both numbers is the shortest time in which one handler per
+ *                        key can finish.
  *   latency_us           with --produced, a file of lines `PARTITION OFFSET PRODUCED_US`: the time
  *                        from PRODUCED_US to the start and to the end of the first handling of each
- *                        of these messages; n, p50, p90, p99, max. missing: number of messages
- *                        never handled
+ *                        of these messages, as n, p50, p90, p99 and max
+ *   missing              with --produced: number of messages that were never handled
  * Exit status 1 if a line has another form or a file cannot be read. */
 #include <dirent.h>
 #include <errno.h>
@@ -172,7 +176,8 @@ static int by_source_start(const void *x, const void *y) {
     if (!c) c = by_key(a, b);
     if (!c) c = order(a->start_us, b->start_us);
     if (!c) c = order(a->end_us, b->end_us);
-    /* equal times do not prove a wrong order, so the offset decides */
+    /* If two handlings have equal times, their order is unknown, so they count as ordered by
+     * offset. */
     return c ? c : order(a->offset, b->offset);
 }
 
@@ -225,7 +230,8 @@ static bool again(const struct handling *a, const struct handling *b) {
     return a->partition == b->partition && a->offset == b->offset;
 }
 
-/* Keeps only the first handling of each message, because only that one counts for the order. */
+/* Keeps only the first handling of each message, because repeated handlings do not count for the
+ * order. */
 static size_t keep_firsts(void) {
     qsort(all.p, all.n, sizeof *all.p, by_identity);
     size_t n = 0;
@@ -256,8 +262,8 @@ static void print_spread(const char *name, int64_t *us, size_t n) {
            name, us[n / 2], us[n * 9 / 10], us[n * 99 / 100], us[n - 1]);
 }
 
-/* Computes and prints the latencies. `all` must be sorted by identity; `made` is sorted in the same
- * way here, so that one pass matches the two. */
+/* Computes and prints the latencies. `all` must be sorted by identity. This function sorts `made`
+ * in the same way, so that one pass can match the two arrays. */
 static void judge_latency(void) {
     qsort(made.p, made.n, sizeof *made.p, by_produced);
     int64_t *to_start = calloc(made.n + 1, sizeof *to_start),

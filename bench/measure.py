@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures one run of one contender: Redis' counters, CPU time and memory of the process, and the
-contents of its journal. bench/README.md says what each figure means."""
+"""Measures one run of one contender: the counters of Redis, CPU time and memory of the process, and
+the contents of the journal. bench/README.md explains each figure."""
 
 import collections
 import contextlib
@@ -20,12 +20,12 @@ from contenders import Run
 from workloads import PARTITIONS, SIZE, WARM, Data
 
 SAMPLE_S = 0.05
-# ms that a producer waits to fill a batch: the default of librdkafka, and of Kafka's own producer
-# since 4.0
+# Time in ms that a producer waits to fill a batch. This is the default of librdkafka, and of
+# Kafka's own producer since 4.0.
 LINGER_MS = 5
-# Commands that only Latchwork sends; all others in INFO commandstats come from scripts, except for
-# one TIME, one ZADD and one ZREMRANGEBYSCORE that Latchwork sends with each INFO. These three are
-# added per INFO.
+# Commands that only Latchwork sends. Scripts call all other commands that INFO commandstats counts,
+# except for one TIME, one ZADD and one ZREMRANGEBYSCORE that Latchwork sends with each INFO. These
+# three are added per INFO.
 SENT = (
     "evalsha",
     "eval",
@@ -43,8 +43,8 @@ SENT = (
 
 
 class Sampler(threading.Thread):
-    """Counts SETs over time on its own connection, and records the memory of the process and its
-    children."""
+    """Samples the number of SETs on a Redis connection of its own, and the memory of the process
+    and its children."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)
@@ -78,7 +78,7 @@ class Sampler(threading.Thread):
 
     def active_s(self):
         """Returns the seconds from the last sample before the first SET to the first sample that
-        counts all SETs; None if there were no SETs."""
+        counts all SETs. Returns None if there were no SETs."""
         if not self.marks or self.marks[0][1] == self.marks[-1][1]:
             return None
         begin = max(t for t, n in self.marks if n == self.marks[0][1])
@@ -96,8 +96,8 @@ def end_group(p, sig=signal.SIGKILL):
 
 
 def wait_usage(p, limit_s, tick=None):
-    """Waits for the process with a time limit, and calls tick meanwhile. Returns the usage of the
-    process and of its children."""
+    """Waits for the process with a time limit, and calls tick() meanwhile. Returns the CPU time and
+    memory that the process and its children have used."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         pid, status, usage = os.wait4(p.pid, os.WNOHANG)
@@ -111,8 +111,8 @@ def wait_usage(p, limit_s, tick=None):
 
 
 def progress(folder):
-    """Reads the *.progress files. Returns the number handled, the first start and the last end
-    over all processes; zeros if there are no files."""
+    """Reads the *.progress files of the journal. Returns the number of messages handled, and the
+    first start and the last end over all processes. All three are 0 if there are no such files."""
     handled, firsts, lasts = 0, [], []
     for name in os.listdir(folder):
         if name.endswith(".progress"):
@@ -135,7 +135,7 @@ class Measure:
         )
 
     def run(self, workload, contender, w1_rate=None):
-        """Measures one run. Returns a dict of figures; raises Failure if there are none."""
+        """Measures one run. Returns a dict of figures. Raises Failure if there are no figures."""
         self.runs += 1
         run = Run(self.rig, workload, contender, self.runs)
         try:
@@ -166,8 +166,8 @@ class Measure:
     # ----------------------------------------------------------------------------------
 
     def observe(self, run, contender, command, during=None):
-        """Runs the command. during(process) is called while it runs, and must make it end. Returns
-        the figures that do not depend on the number of messages."""
+        """Runs the command. While the command runs, calls during(process), which must make the
+        process end. Returns the figures that do not depend on the number of messages."""
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(tempfile.TemporaryFile("w+"))
             clients = [stack.enter_context(Client(r.path)) for r in run.redises]
@@ -207,7 +207,7 @@ class Measure:
             raise Failure(f"{contender.label}: exit status {p.returncode}: {text[-300:]}")
         lines = [line for line in text.splitlines() if line.startswith("{")]
         line = json.loads(lines[-1]) if lines else {}
-        if "answers" in line and len(lines) > 1:  # the last line is the web server's
+        if "answers" in line and len(lines) > 1:  # the last line comes from the web server
             line |= json.loads(lines[-2])
         calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2 * len(clients))
         return {
@@ -233,7 +233,7 @@ class Measure:
             sent = o["line"]["commands"]
         elif calls.get("evalsha", 0) + calls.get(
             "eval", 0
-        ):  # count only the commands that scripts do not call
+        ):  # scripts were called, so count only commands that scripts do not call
             sent = sum(
                 calls.get(k, 0)
                 for k in ("evalsha", "eval", "publish", "ping", "hello", "script|load")
@@ -274,12 +274,13 @@ class Measure:
         return json.loads(p.stdout)
 
     def span(self, run, contender, o):
-        """Returns the number handled, and the seconds from the first start to the last end."""
+        """Returns the number of messages handled, and the seconds from the first start to the last
+        end."""
         if contender.ours and contender.handler in ("plugin", "batch"):
             handled, first, last = progress(run.journal)
         elif (
             contender.ours
-        ):  # the handler keeps no journal, so count from the first to the last lock that Redis saw
+        ):  # without a journal, count from the first to the last lock that Redis saw
             return o["line"].get("done", 0) + o["line"].get("dropped", 0), o["active_s"] or o[
                 "whole_s"
             ]
@@ -308,8 +309,8 @@ class Measure:
                 raise Failure(
                     f"{contender.label}: {j['distinct']:,} of {run.messages:,} messages are in the journal"
                 )
-            # the journal divides the time of a batch among its messages, but the bound is for
-            # messages that are handled one by one, so each counts with at least work_us
+            # The journal divides the time of a batch among its messages. The bound is for messages
+            # that are handled one by one, so each message counts with at least work_us.
             bound_s = (
                 j["busiest"]["count"] * max(j["busiest"]["mean_us"], run.workload.work_us) / 1e6
             )
@@ -340,7 +341,7 @@ class Measure:
         )
 
     def stop(self, p):
-        """Sends SIGTERM to the supervisor alone, so that it ends its workers in good order."""
+        """Sends SIGTERM to the supervisor only, so that the supervisor stops its workers."""
         if p.poll() is None:
             p.send_signal(signal.SIGTERM)
         try:
@@ -351,8 +352,8 @@ class Measure:
                 p.wait()
 
     def park(self, run, contender, data, paused):
-        """Makes a worker park all messages of a topic: in paused lanes, or behind locks that
-        another client holds. Measures the memory of Redis per waiting message once all messages
+        """Makes a worker park all messages of a topic, either in paused lanes or behind locks that
+        another client holds. Measures the memory of Redis per waiting message when all messages
         wait and the worker is idle."""
         prefix = run.prefix("")
         with Client(self.rig.redis.path) as c:
@@ -409,8 +410,8 @@ class Measure:
             c(command, name, *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys))))
 
     def waiting_figures(self, c, prefix, data, used):
-        """Returns bytes per waiting message: of all of Redis' memory, and of the envelope alone.
-        The figures whose names end with "beyond" leave out the payload."""
+        """Returns the bytes per waiting message: all memory of Redis, and the envelope alone. The
+        figures whose names end with "beyond" exclude the payload."""
         sizes = []
         for k in range(0, data.keys, max(1, data.keys // 200)):
             element = c("LINDEX", prefix + f"wait:{data.prefix}{k}", 0)
@@ -427,8 +428,8 @@ class Measure:
         }
 
     def run_parked(self, run, contender, _):
-        """Lets all messages wait in paused lanes, then resumes all lanes at once, with hints as
-        `queue resume` makes them."""
+        """Parks all messages in paused lanes, then resumes all lanes at once, by the same hints as
+        `queue resume`."""
         data, prefix = run.workload.data, run.prefix("")
         parker, memory = self.park(run, contender, data, paused=True)
         try:
@@ -472,7 +473,7 @@ class Measure:
 
     def run_latency(self, run, contender, w1_rate):
         """Offers messages at a fixed rate to a contender that is already running. Measures two
-        latencies of each message: the time from when it was due until its handler starts, and until
+        latencies of each message: the time from its due time until its handler starts, and until
         its handler ends."""
         w, kafka = run.workload, self.rig.kafka
         rate = int(w.rate if w.rate > 0 else -w.rate * (w1_rate or 0))
@@ -481,7 +482,7 @@ class Measure:
         n = min(run.messages, rate * 10)
         heavy = (
             rate > 2000
-        )  # warm up first, because the broker's JIT compiler takes a core when load begins
+        )  # the first messages only warm up the broker, whose JIT compiler needs a core at first
         ahead, linger_ms = (3 * rate, LINGER_MS) if heavy else (0, 0)
         run.topic, run.messages = f"{w.name}-{run.name}", n + ahead + WARM
         kafka.create(run.topic, PARTITIONS)

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop that Latchwork is compared with: it locks one message at a time. For a fair comparison
- * it uses the same librdkafka and hiredis, one consumer and one Redis connection per thread, and
- * allocates nothing per message.
- *     poll one ── SET lock TOKEN NX PX ── yes ── handle ── EVALSHA compare and delete ── commit
+/* A naive loop that locks one message at a time, to compare Latchwork with. For a fair comparison
+ * the loop uses the same librdkafka and hiredis, one consumer and one Redis connection per thread,
+ * and allocates no memory per message.
+ *
+ *     poll one ── SET lock TOKEN NX PX ── yes ── handle ── EVALSHA compare-and-delete ── commit
  *              │                        └─ no ── LPUSH waiting (Kafka may forget the message)
  *              └─ after every --drain-every messages: RPOPLPUSH waiting taken, then the
  *                 same lock; done: LREM taken; busy: put back
+ *
  * Latchwork also keeps the order, renews leases, counts fences, recognizes messages that are
- * already done, and survives crashes; this loop does none of these. It prints one line of JSON:
- * messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a handler), and its
- * counts. The handler sleeps for --work-us; with --journal DIR each thread records what it handles
- * (bench/journal.h). The program ends after --messages are handled, and with exit status 1 if
- * nothing moves for 30 s. */
+ * already done, and survives crashes. The naive loop does none of these.
+ *
+ * The handler sleeps for --work-us. With --journal DIR each thread records the messages that it
+ * handles (bench/journal.h). The program ends when --messages messages are handled, and prints one
+ * line of JSON: messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a
+ * handler), and its counts. The exit status is 1 if no message was handled for 30 s. */
 #include "bench/journal.h"
 
 #include <errno.h>
@@ -83,7 +86,8 @@ static redisReply *ask(struct thread *t, int argc, const char **argv, const size
 
 static void make_token(struct thread *t, char out[33]) {
     uint64_t half[2];
-    for (int i = 0; i < 2; i++) { /* the generator is splitmix64 */
+    /* The two halves of a token come from the generator splitmix64. */
+    for (int i = 0; i < 2; i++) {
         uint64_t z = t->random += 0x9e3779b97f4a7c15ULL;
         z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
         z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
@@ -116,7 +120,7 @@ static void push(struct thread *t, const char *list, const char *p, size_t n) {
     freeReplyObject(ask(t, 3, argv, len));
 }
 
-/* A message of the list "waiting", whose text is "KEYLENGTH PARTITION OFFSET KEY PAYLOAD". */
+/* A message of the list "waiting". Its text is "KEYLENGTH PARTITION OFFSET KEY PAYLOAD". */
 struct item {
     const char *key;
     size_t n_key;
@@ -124,7 +128,7 @@ struct item {
     int64_t offset;
 };
 
-/* Runs the message under its key's lock. Returns false if another thread holds the lock. */
+/* Runs the message under the lock of its key. Returns false if another thread holds the lock. */
 static bool guarded(struct thread *t, const struct item *m) {
     char name[LOCK_MAX], token[33];
     if (m->n_key > KEY_MAX) die("a key of %zu bytes", m->n_key);
@@ -189,7 +193,7 @@ static rd_kafka_t *join(void) {
     set(conf, "group.id", opt.group);
     set(conf, "auto.offset.reset", "earliest");
     set(conf, "enable.auto.offset.store", "false");
-    set(conf, "auto.commit.interval.ms", "200"); /* the interval at which Latchwork commits */
+    set(conf, "auto.commit.interval.ms", "200"); /* Latchwork commits at the same interval */
     char why[256];
     rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
     if (!rk) die("%s", why);

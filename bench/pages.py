@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what open web pages cost a fleet that works: in one run, windows of time without an open
-page and windows with several open overviews follow each other in pairs, in turn the one and the
-other first.
+"""Measures what open web pages cost a busy fleet. In one run, periods without an open page
+alternate with periods in which several pages of the overview are open. The order within each pair
+of periods is reversed every time.
 
 usage: bench/pages.py [BUILD]        (make bench-pages; options: --help)
 
-A page is a client that reads the stream of the overview, /api/v1/events, as a browser does; it
-draws nothing. The handler does nothing, so the fleet spends all its time on what a page could
-disturb. Two things are told: the throughput with pages over that without, pair by pair, with a
-confidence interval; and the CPU time that the process uses which serves the pages, of each second
-and of the CPU time of the fleet. The second hardly depends on what else the machine does. It fails
-if no page gets an event, or if the messages do not last for three pairs."""
+Each page is a client that reads the stream of the overview, /api/v1/events, as a browser does, but
+draws nothing. The handler does nothing, so the fleet spends all its time on work that a page could
+disturb.
+
+The program reports two results. The first is the throughput with pages divided by the throughput
+without pages, for each pair, with a confidence interval. The second is the CPU time of the process
+that serves the pages, per second and as a share of the fleet's CPU time. The second result hardly
+depends on the other load of the machine. The program fails if no page gets an event, or if there
+are not enough messages for three pairs."""
 
 import argparse
 import http.client
@@ -31,12 +34,14 @@ from lib.ports import free_port  # noqa: E402
 from lib.process import descendants, listens, wait_until  # noqa: E402
 
 SETTLE_S = (
-    0.3  # what a page gets when it opens, the last 15 minutes, is not counted: it is sent once
+    # A page gets the last 15 minutes once, when it opens. The measurement starts SETTLE_S later, so
+    # that this cost is not counted.
+    0.3
 )
 
 
 class Page(threading.Thread):
-    """Reads the stream of events until it is closed, and counts the events."""
+    """Reads the stream of events until it is closed, and counts the events and their bytes."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -54,7 +59,7 @@ class Page(threading.Thread):
                 self.bytes += len(part)
                 self.events += part.count(b"event: now")
         except OSError:
-            pass  # close() ends the connection
+            pass  # close() has ended the connection
 
     def close(self):
         self.socket.shutdown(socket.SHUT_RDWR)
@@ -63,7 +68,7 @@ class Page(threading.Thread):
 
 
 def cpu_s(pids):
-    """Returns the CPU time that these processes have used so far, in seconds."""
+    """Returns the CPU time that the given processes have used so far, in seconds."""
     total = 0
     for pid in pids:
         try:
@@ -96,7 +101,7 @@ class Fleet:
             connection.request("GET", "/api/v1/counters")
             return json.loads(connection.getresponse().read())["done"]
         except OSError:
-            return 0  # it does not listen yet
+            return 0  # the web server does not listen yet
         finally:
             connection.close()
 
@@ -105,8 +110,8 @@ class Fleet:
         return time.monotonic(), self.done(), cpu_s([self.server]), cpu_s(pids)
 
     def window(self, pages, seconds):
-        """Returns messages per second, and the CPU seconds per second of the server and of the
-        fleet, while so many pages are open."""
+        """Keeps `pages` pages open for `seconds` seconds. Returns the messages per second, and the
+        CPU seconds per second of the server and of the fleet."""
         opened = [Page(self.port) for _ in range(pages)]
         time.sleep(SETTLE_S)
         before = [p.events for p in opened]
@@ -121,8 +126,8 @@ class Fleet:
 
 
 def pairs(fleet, total, pages, seconds, most):
-    """Yields (window without, window with) until the messages no longer suffice for a whole
-    pair."""
+    """Yields the results of a pair of periods (without pages, with pages). Ends when there are too
+    few messages for another pair."""
     rate = 0
     for i in range(most):
         if total - fleet.done() < 3 * rate * (seconds + SETTLE_S):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots as SVG, made without a library. Each function returns the text of a file."""
+"""Plots in SVG, drawn without a library. Each function returns the text of an SVG file."""
 
 import math
 from html import escape
@@ -128,7 +128,7 @@ def throughput(rows, plan, contenders):
 
 
 def curves(title, x_name, y_name, series, log_x=False, log_y=False):
-    """Draws one curve per label; series maps a label to its points [(x, y)]."""
+    """Draws one curve for each label. `series` maps a label to its points [(x, y)]."""
     series = {k: sorted(v) for k, v in series.items() if v}
     if not series:
         return None

@@ -3,13 +3,14 @@
 """The benchmark: Latchwork, what people would use instead, and the limits, on the same data in one
 run.
 
-Starts a private Kafka and a private Redis, fills the topics once, and runs the contenders in turn,
-round by round: each on an empty Redis with a consumer group of its own. Writes each figure to a
-file of JSON lines as soon as it is measured, then a table and plots.
+The program starts a private Kafka and a private Redis, and fills the topics once. In each round, it
+runs the contenders one after the other, each on an empty Redis with a consumer group of its own. It
+writes each figure to a file of JSON lines as soon as the figure is measured, and at the end a table
+and plots.
 
-Without --full it runs as many rounds as fit into --budget-s. With --full it measures everything,
-except what an earlier run has measured with the same programs. Standard library only; only
-processes started here are ended."""
+Without --full the program runs as many rounds as fit into --budget-s. With --full it measures
+everything, except what an earlier run has measured with the same programs. It uses only the
+standard library, and ends only processes that it started."""
 
 import argparse
 import dataclasses
@@ -39,15 +40,15 @@ def say(text):
 
 
 class Rig:
-    """The servers and the folder of a benchmark."""
+    """The servers of a benchmark, and the folder for its files."""
 
     def __init__(self, build, folder, tls):
         self.folder = folder
         self.redis = Redis(os.path.join(folder, "redis"), tls)
-        self.started_postgres = None  # the first workload that needs PostgreSQL starts it
-        # masters of a Redis Cluster, started by the first workload that needs them
+        self.started_postgres = None  # set by the first workload that needs PostgreSQL
+        # Masters of a Redis Cluster. The first workload that needs the cluster starts them.
         self.cluster = []
-        # Redis servers for further shards, started by the first workload that needs them
+        # Redis servers for more shards. The first workload that needs these servers starts them.
         self.more = []
         try:
             self.kafka = Kafka(
@@ -66,13 +67,14 @@ class Rig:
 
     def cluster_redises(self):
         """Returns a list of one Redis: the master of the cluster that has the slot of the only
-        shard, and so all the work."""
+        shard, and therefore does all the work."""
         self.cluster = self.cluster or make_cluster(os.path.join(self.folder, "cluster"))
         return self.cluster[:1]
 
     @property
     def postgres(self):
-        """Returns a PostgreSQL that waits for the disk at each commit, as it does by default."""
+        """Returns a PostgreSQL that waits for the disk at each commit, as PostgreSQL does by
+        default."""
         if not self.started_postgres:
             self.started_postgres = Postgres("-c", "fsync=on")
             self.started_postgres.start()
@@ -87,7 +89,8 @@ class Rig:
 
 
 class Results:
-    """A file of JSON lines, one per finished run, written as soon as it ends."""
+    """A file of JSON lines. Each line is the result of a run, and is written as soon as the run
+    ends."""
 
     def __init__(self, path, keep):
         self.path, self.rows = path, []
@@ -96,11 +99,11 @@ class Results:
             with open(path) as f:
                 for line in f:
                     if not line.endswith("\n"):
-                        # the line is incomplete, because the benchmark ended while it wrote this
-                        # line
+                        # The line is incomplete, because the benchmark was ended while it wrote the
+                        # line.
                         break
                     self.rows.append(json.loads(line))
-        with open(path, "w") as f:  # write the file again without the incomplete line
+        with open(path, "w") as f:  # write all complete lines to the file again
             for row in self.rows:
                 f.write(json.dumps(row) + "\n")
 
@@ -149,7 +152,7 @@ class Bench:
         }
 
     def turns(self):
-        """Returns all that is to be measured, in order. The order of contenders differs from
+        """Returns all runs that are to be measured, in order. The order of contenders differs from
         round to round."""
         for number in range(1, self.o.rounds + 1):
             for w in (w for w in self.plan if number <= w.most_rounds):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Private servers of a benchmark: one real Kafka (tests/live/kafka/kafka.sh) and one Redis on a
-unix socket. Only processes started here are ended, by their ids."""
+unix socket. This module ends only processes that it started, by their process ids."""
 
 import os
 import re
@@ -14,12 +14,11 @@ REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 
 
 class Failure(Exception):
-    """Raised if a measurement gave no figure; carries the reason."""
+    """Raised if a measurement gives no figure. The exception's text is the reason."""
 
 
 class Client:
-    """A connection to Redis that implements only the part of the protocol that the benchmark
-    needs."""
+    """A connection to Redis, with only the parts of the protocol that the benchmark needs."""
 
     def __init__(self, path):
         self.sock = socket.socket(socket.AF_UNIX)
@@ -90,9 +89,9 @@ def free_port():
 
 
 class Redis:
-    """A private redis-server on a unix socket, and also on a free loopback port for Java clients,
-    which cannot use a unix socket; with tls, on another port for TLS, too. With cluster, it is a
-    node that knows no other yet."""
+    """A private redis-server on a unix socket. It also listens on a free loopback port for Java
+    clients, which cannot use a unix socket, and with `tls` on another port for TLS. With `cluster`,
+    the server is a cluster node that does not know any other node yet."""
 
     def __init__(self, folder, tls=False, cluster=False):
         os.makedirs(folder)
@@ -169,8 +168,8 @@ class Redis:
 
 
 def make_cluster(folder):
-    """Starts a cluster of three masters. Returns them; the first has slot 96, where shard 0 is, and
-    with one shard it has all the work."""
+    """Starts a cluster of three masters, and returns them. The first master has slot 96, the slot
+    of shard 0. If there is only one shard, this master does all the work."""
     nodes = [Redis(os.path.join(folder, f"node-{i}"), cluster=True) for i in range(3)]
     for i, n in enumerate(nodes):
         n("CLUSTER", "ADDSLOTSRANGE", i * 16384 // 3, (i + 1) * 16384 // 3 - 1)
@@ -221,7 +220,7 @@ class Kafka:
         return True
 
     def committed(self, group, topic):
-        """Returns the number of records below the group's committed offsets."""
+        """Returns the number of records that the group has committed, over all partitions."""
         lines = self.tool("committed", group, topic).splitlines()
         return sum(max(0, int(line.split()[2])) for line in lines)
 

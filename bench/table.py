@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the table: Markdown from the rows of results, with medians, minimums, maximums, and ratios
+"""Makes the table of results in Markdown, with medians, minimums, maximums, and ratios that are
 computed round by round."""
 
 import os
@@ -38,8 +38,8 @@ def cell(v):
 
 
 def ratios(rows, a, b, figure="rate"):
-    """Returns the ratio of a figure between two (workload, contender) pairs, for each round
-    that has both."""
+    """Returns the ratio of a figure between two (workload, contender) pairs, for each round that
+    has results of both pairs."""
     of = {
         r["round"]: r[figure]
         for r in rows
@@ -53,7 +53,7 @@ def ratios(rows, a, b, figure="rate"):
 
 
 def short(r):
-    """Returns a line of progress about one result."""
+    """Returns a line that tells a user the result of one run."""
     parts = [f"{r['rate']:>9,.0f} msg/s", f"Redis {r['redis_us']:.2f} µs"]
     if "p50_ms" in r:
         parts.append(f"p50 {r['p50_ms']:.2f} ms, p99 {r['p99_ms']:.2f} ms")
@@ -132,8 +132,8 @@ class Goals:
         )
 
     def limit(self, what, goal, v, most=None, least=None):
-        """Adds a row with the values v, and with whether their median is within the bounds of the
-        goal."""
+        """Adds a row with the values v. The row also says whether the median of v is within the
+        bounds of the goal."""
         if not v:
             return self.add(what, goal, "not measured", None)
         m = statistics.median(v)

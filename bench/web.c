@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A web server that answers 204 to everything, on one thread, and a command that runs beside it.
+/* A web server that answers 204 to every request, on one thread, and a command that runs beside the
+ * server.
  *
  *     web [--delay-us N] COMMAND [ARGUMENT…]
  *
- * The server listens on a free port of the loopback and names it in the environment of the command:
- * LW_WEB_URL=http://127.0.0.1:PORT/. It ends with the command, and with its exit status. A request
- * may arrive in pieces; its body ends by Content-Length. With a delay,
- * each answer is sent N µs after its request, as by a service that works that long. The last line of the output is {"answers":
- * N, "web_us": N}: the number of answers, and the CPU time of the server alone, in us per
- * answer. */
+ * The server listens on a free port of the loopback, and sets LW_WEB_URL=http://127.0.0.1:PORT/ in
+ * the environment of the command. The server ends when the command ends, with the command's exit
+ * status. A request may arrive in pieces; the end of its body is found by Content-Length. With a
+ * delay, each answer is sent N µs after its request, as by a service that works for this time.
+ *
+ * The last line of the output is {"answers": N, "web_us": N}: the number of answers, and the CPU
+ * time of the server alone, in µs per answer. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -27,14 +29,17 @@
 
 enum { FDS = 4096, ROOM = 1 << 16, EVENTS = 256, LATE = 1 << 13 };
 
-/* The bytes of a request that a connection has sent and that are not answered yet. */
+/* For each connection, the bytes of a request that was not answered yet. */
 static struct {
-    size_t have, skip; /* bytes in `text`; bytes of a body that are still to come */
+    /* `have` is the number of bytes in `text`. `skip` is the number of bytes of a body that have
+     * not arrived yet. */
+    size_t have, skip;
     char *text;
-    unsigned life; /* number of connections that have ended on this descriptor */
+    unsigned life; /* number of earlier connections that had this file descriptor */
 } at[FDS];
 
-/* Answers that wait for their time, oldest first: all wait equally long. */
+/* Delayed answers, oldest first. The oldest answer is always due first, because all answers have
+ * the same delay. */
 static struct late {
     long long due_us;
     int fd, answers;
@@ -47,7 +52,7 @@ static long long n_answers;
 
 static const char answer[] = "HTTP/1.1 204 No Content\r\n\r\n";
 
-/* Returns the length of the body that these headers announce. */
+/* Returns the length of the body according to the Content-Length header; 0 if there is none. */
 static size_t body_length(const char *head, const char *end) {
     static const char name[] = "content-length:";
     for (const char *line = head; line < end; line++) {
@@ -59,8 +64,8 @@ static size_t body_length(const char *head, const char *end) {
     return 0;
 }
 
-/* Takes the bytes of one whole request, or of a body. Returns how many were taken; 0: more must
- * come first. */
+/* Consumes the bytes of one whole request, or of a body. Returns the number of bytes consumed; 0
+ * means that more bytes must arrive first. */
 static size_t take(int fd, const char *p, size_t n, int *answers) {
     if (at[fd].skip) {
         size_t some = n < at[fd].skip ? n : at[fd].skip;
@@ -101,7 +106,8 @@ static bool send_later(int fd, int answers) {
     return true;
 }
 
-/* Reads what has come and answers what is complete. Returns false if the connection is over. */
+/* Reads the bytes that have arrived, and answers all complete requests. Returns false if the
+ * connection has ended. */
 static bool serve(int fd) {
     if (!at[fd].text) at[fd].text = malloc(ROOM);
     if (!at[fd].text || at[fd].have == ROOM) return false;
@@ -121,7 +127,8 @@ static void hang_up(int fd) {
     close(fd);
 }
 
-/* Sends the answers whose time has come. Returns the time until the next one; -1 if none waits. */
+/* Sends the answers that are due. Returns the time until the next answer is due, or -1 if there is
+ * none. */
 static long long send_due(void) {
     for (; first_late != end_late; first_late++) {
         const struct late *l = &late[first_late % LATE];

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workloads: what the topics contain, what a handler does with each message, and which
-contenders take part. Each has a size for the quick run and one for the full run."""
+"""The workloads: the contents of the topics, what a handler does with each message, and which
+contenders take part. Each workload has a size for the quick run and a size for the full run."""
 
 from dataclasses import dataclass, field, replace
 
 PARTITIONS = 8
-SIZE = 200  # bytes per message, which is JSON
-QUICK_LIMIT_S = 120  # maximum seconds of one run in the quick benchmark
-WARM = 200  # number of messages with which Latchwork joins its epoch before the clock starts
+SIZE = 200  # bytes per message; each message is JSON
+QUICK_LIMIT_S = 120  # maximum time of one run in the quick benchmark
+WARM = 200  # number of messages that Latchwork drains to join its epoch before the measurement
 
 
 @dataclass(frozen=True)
 class Data:
-    """Describes the contents of a topic: the same fields always make the same messages."""
+    """Describes the contents of a topic. Equal descriptions always produce equal messages."""
 
     messages: int
     keys: int
@@ -63,28 +63,29 @@ class Data:
 class Workload:
     name: str
     title: str
-    kind: str  # plain, insert, parked, waiting or latency: names the procedure in bench/measure.py
+    kind: str  # plain, insert, parked, waiting or latency: the procedure in bench/measure.py
     data: Data
     contenders: tuple  # names of the contenders, as in bench/contenders.py
     work_us: int = 0
-    journal: bool = False  # the handler writes one line per message, which bench/judge reads
+    # true if the handler writes one line per message, which bench/judge reads
+    journal: bool = False
     waiting: int = 0  # for kind waiting: number of messages that wait behind held locks beforehand
     shards: int = 1  # each shard has a Redis process of its own
-    # for kind latency: messages/s offered; below 0: a share of our own median rate in W1 (-0.5:
-    # half)
+    # For kind latency, the number of messages offered per second. A negative number is a share of
+    # our own median rate in W1; for example, -0.5 means half of the rate.
     rate: float = 0
     limit_s: int = 300
     most_rounds: int = 1000
-    postgres: bool = False  # for kind insert: into PostgreSQL, not SQLite
-    tls: bool = False  # Redis also listens for TLS
-    rare: bool = False  # a quick run skips the workload unless it is named
+    postgres: bool = False  # for kind insert: true for PostgreSQL, false for SQLite
+    tls: bool = False  # true if Redis also listens for TLS
+    rare: bool = False  # true if a quick run skips the workload unless the workload is named
     shape: dict = field(
         default_factory=dict, compare=False
-    )  # threads per contender: {"ours": (workers, threads), "naive": threads …}
+    )  # number of threads of each contender: {"ours": (workers, threads), "naive": threads …}
 
     @property
     def spec(self):
-        """Everything that a result depends on, besides the programs."""
+        """All settings that a result depends on, except for the programs."""
         return repr(
             (
                 self.kind,
@@ -114,8 +115,8 @@ def load(rate, most_rounds):
 
 
 def plan(full):
-    """Returns the workloads in the order in which a round runs them, so that a quick run that ends
-    early lacks only the last ones."""
+    """Returns the workloads in the order in which a round runs them. If a quick run ends early,
+    only the last workloads lack results."""
     n = 500_000 if full else 300_000
     w1 = Data(n, 100_000)
     java = ("parallel", "parallel-lock") if full else ()

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bare writer: what the store itself allows. One thread reads a topic and inserts its rows, in
- * transactions as large as Latchwork's (256 messages), and the primary key ignores duplicates. It
- * has no locks, and no protection against crashes. Into SQLite it writes rows only; into PostgreSQL
- * it sends the statement that Latchwork sends, with fences and identities that nobody needs.
+/* The bare writer, which shows what the store allows. One thread reads a topic and inserts its
+ * rows, in transactions as large as Latchwork's (256 messages). Duplicates are ignored because of
+ * the primary key. There are no locks, and no protection against crashes. Into SQLite the writer
+ * inserts rows only. To PostgreSQL it sends the same statement as Latchwork, including fences and
+ * identities, although the writer does not need them.
  *
  *     writer --brokers H:P --topic T --group G --messages N --store FILE|postgres://… [--batch N]
  *

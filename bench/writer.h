@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store of the bare writer. Each function ends the program if it fails. */
+/* A store of the bare writer. Each function ends the program after an error. */
 #ifndef LW_BENCH_WRITER_H
 #define LW_BENCH_WRITER_H
 
@@ -7,9 +7,10 @@
 #include <stdint.h>
 
 struct writer_store {
-    void (*open)(const char *store);          /* connects, and makes the table */
-    void (*begin)(void);                      /* begins a transaction */
-    void (*add)(const rd_kafka_message_t *m); /* the message must stay until commit */
+    void (*open)(const char *store); /* connects, and creates the table */
+    void (*begin)(void);             /* begins a transaction */
+    /* adds a row; the message must stay valid until commit() */
+    void (*add)(const rd_kafka_message_t *m);
     void (*commit)(void);
     int64_t (*count)(void); /* returns the number of rows in the table */
     void (*close)(void);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bare writer's PostgreSQL: the statement that the insert handler sends, on one connection. */
+/* The bare writer's store PostgreSQL. It sends the same statement as the insert handler, on one
+ * connection. */
 #include "bench/writer.h"
 
 #include "base/clock.h"
@@ -19,7 +20,7 @@ static struct lw_pg pg = {.in = &in};
 static struct lw_pg_table table;
 static struct lw_buf arrays[PARAMS];
 static int64_t fence;
-static uint64_t keys[4096]; /* hashes of the keys in the present transaction */
+static uint64_t keys[4096]; /* hashes of the keys in the current transaction */
 static size_t n_keys;
 
 static void open_postgres(const char *url) {
@@ -34,7 +35,7 @@ static void begin_postgres(void) {
 }
 
 /* Returns the hash of the message's key. If an earlier message of the transaction has the same
- * hash, returns a larger number, because a statement must not contain a key twice. */
+ * hash, returns a larger number, because a statement must not contain a hash twice. */
 static uint64_t new_key(const rd_kafka_message_t *m) {
     uint64_t key = lw_fence_key("writer", lw_bytes(m->key, m->key_len));
     for (size_t i = 0; i < n_keys; i++)

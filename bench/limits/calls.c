@@ -14,7 +14,7 @@
 
 #define TAG "lw:{bench.0}:"
 #define EPOCH "00112233445566778899aabbccddeeff"
-/* as long as a real worker's id, because the length of the id costs time */
+/* WORKER must be as long as a real worker's id, because Redis needs more time for a longer id. */
 #define WORKER "bench-1-00000000"
 enum {
     NAME_MAX_BYTES = 350,
@@ -173,7 +173,7 @@ void calls_close(struct calls *c) {
     free(c);
 }
 
-/* Counts the done states of a reply. Ends the program if one is waiting or dead. */
+/* Counts the done states in a reply. Ends the program if any state is waiting or dead. */
 static int64_t done_in(const redisReply *r) {
     int64_t n = 0;
     if (r->type != REDIS_REPLY_STRING) tool_die("Redis: GETRANGE of a state answered no text");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bare client that calls gate and settle on one shard. Each message has a lane of its own, and no
- * other client uses these lanes. So gate lets each message run at once, settle records it as done,
- * and its lane is free again. No envelopes are sent, because a worker sends none for a lane that
- * nobody holds.
+ * other client uses these lanes. Therefore gate lets each message run at once, settle records the
+ * message as done, and the lane is free again. No envelopes are sent, because a worker sends none
+ * for a lane that is free.
  *
- * The scripts' arguments are made by queue/calls.h, as the worker's are.
+ * The arguments of the scripts are made by queue/calls.h, as in a worker.
  *
  *     calls_open → (calls_gate → its answer: calls_gate_check → calls_settle → its answer:
  *         calls_settle_check)… → calls_close */
@@ -16,7 +16,7 @@
 
 enum { CALLS_BATCH_MAX = 1024 };
 
-struct calls; /* defined in calls.c */
+struct calls;
 
 struct call_msg {
     int32_t partition;
@@ -35,7 +35,7 @@ struct call_batch {
 };
 
 struct calls_setup {
-    redisContext *redis; /* a borrowed connection */
+    redisContext *redis; /* connection to Redis, borrowed from the caller */
     const char *topic;
     int32_t partitions;
     int64_t ttl_ms;
@@ -46,11 +46,11 @@ struct calls_setup {
 struct calls *calls_open(const struct calls_setup *setup, int64_t last);
 void calls_close(struct calls *c);
 
-/* Each of these functions appends one call to the pipeline. */
+/* Each of the next two functions appends one call to the pipeline. */
 void calls_gate(struct calls *c, struct call_batch *b);
 void calls_settle(struct calls *c, const struct call_batch *b);
-/* These functions end the program after an unexpected reply: calls_gate_check() unless all messages
- * of the batch may run, calls_settle_check() unless all n leases were released. */
+/* The next two functions end the program after an unexpected reply. calls_gate_check() expects that
+ * all messages of the batch may run, and calls_settle_check() that all n leases were released. */
 void calls_gate_check(struct call_batch *b, const redisReply *r);
 void calls_settle_check(int n, const redisReply *r);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the cost of a row in the insert handler alone: batches of jobs go straight into its
- * `run`, without Kafka or Redis. */
+/* Measures the cost of a row in the insert handler alone. Batches of jobs are passed directly to
+ * the handler's function `run`, without Kafka or Redis. */
 #include "bench/limits/tool.h"
 
 #include "base/clock.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The replies to one take or give that are still to come. */
+/* The replies to one take or give that have not arrived yet. */
 struct due {
     int slot, messages, n;
     bool give;
@@ -19,11 +19,12 @@ struct state {
     const struct loop *l;
     const struct loop_work *work;
     struct loop_batch *batches;
-    bool *taken; /* which keys are taken and not yet given back */
+    bool *taken; /* taken[KEY] is true while a message of this key is taken */
     uint64_t random;
     int64_t next; /* number of the next message to take */
     int64_t round_trips;
-    /* a ring; each slot of the loop has at most two entries: a give and the next take */
+    /* A ring of the expected replies. Each slot of the loop has at most two entries: a give and the
+     * next take. */
     struct due due[2 * LOOP_DEPTH_MAX];
     int first_due, n_due;
 };
@@ -55,8 +56,8 @@ static bool take(struct state *s, int slot) {
     return true;
 }
 
-/* Marks the keys as free before Redis has answered. Later commands may use these keys, because
- * Redis executes commands in the order in which they were sent. */
+/* Marks the keys of a batch as free before Redis has answered. Later commands may use these keys,
+ * because Redis executes commands in the order in which they were sent. */
 static void give(struct state *s, int slot) {
     const struct loop_batch *b = &s->batches[slot];
     expect(s, slot, s->work->give(s->work->ctx, b), true);

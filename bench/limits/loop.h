@@ -4,10 +4,10 @@
  *     take 1 ──answered──> give 1, take 2 ──answered──> give 2, take 3 …
  *     (`depth` of these sequences side by side)
  *
- * "give" and the next "take" are sent together, so a batch costs one round trip, as a turn of the
- * worker does. The keys of a batch are drawn anew, uniformly, and are distinct among all that are
- * taken and not yet given, so nothing ever waits. With a depth above 1 Redis works while the client
- * prepares the next batch. */
+ * A give and the next take are sent together, so a batch costs one round trip, like a turn of a
+ * worker. The keys of each batch are drawn at random, uniformly. No two messages that are taken at
+ * the same time have the same key, so no message ever waits. If `depth` is above 1, Redis works
+ * while the client prepares the next batch. */
 #ifndef LW_BENCH_LIMITS_LOOP_H
 #define LW_BENCH_LIMITS_LOOP_H
 
@@ -19,15 +19,16 @@ enum { LOOP_BATCH_MAX = 1024, LOOP_DEPTH_MAX = 64 };
 struct loop_batch {
     int slot; /* number of the slot, from 0 to depth - 1 */
     int n;
-    /* number of the batch's first message; the others have the numbers that follow */
+    /* number of the batch's first message; the other messages have the numbers that follow */
     int64_t first;
-    int64_t keys[LOOP_BATCH_MAX]; /* key of each message, 0 … keys - 1 */
+    /* key of each message, a number from 0 to the number of keys - 1 */
+    int64_t keys[LOOP_BATCH_MAX];
 };
 
-/* take and give append commands to the connection's pipeline and return how many replies these will
- * have. took and gave check the i-th reply (never an error) for a batch of n messages, and end the
- * program if that reply is wrong. When gave is called, the slot's next take may already be in
- * flight. */
+/* The functions take() and give() append commands to the connection's pipeline, and return the
+ * number of replies to expect. The functions took() and gave() check reply number i, which is never
+ * an error, for a batch of n messages. They end the program if the reply is wrong. When gave() is
+ * called, the slot's next take may already be in flight. */
 struct loop_work {
     int (*take)(void *ctx, const struct loop_batch *b);
     void (*took)(void *ctx, int slot, int n, int i, const redisReply *r);
@@ -43,13 +44,14 @@ struct loop {
 };
 
 struct loop_figures {
-    int64_t first_us, last_us; /* time before the first command, and after the last reply */
+    /* first_us is taken before the first command, and last_us after the last reply. */
+    int64_t first_us, last_us;
     int64_t round_trips, redis_cpu_us, own_cpu_us;
 };
 
 void loop_run(const struct loop *l, const struct loop_work *work, struct loop_figures *out);
-/* Prints the results as one line of JSON; `more` (may be "") is inserted before its closing
- * brace. */
+/* Prints the results as one line of JSON. The text `more`, which may be "", is inserted before the
+ * closing brace. */
 void loop_print(const struct loop *l, const struct loop_figures *f, const char *more);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Produces messages at a fixed rate, so that latency can be measured. Message i is due i / rate
- * seconds after the first one, and carries that time. Latency is counted from the due time, so a
- * delay of this program or of the broker counts for each message that it makes late. */
+ * seconds after the first message, and contains its due time. Latency is counted from the due time,
+ * so any delay of this program or of the broker is part of the latency. */
 #include "bench/limits/tool.h"
 
 #include "base/bytes.h"
@@ -122,7 +122,8 @@ int main(int argc, char **argv) {
         .rk = producer(brokers), .keys = keys, .size = size, .random = (uint64_t)seed};
     o.topic = rd_kafka_topic_new(o.rk, topic, NULL);
     o.partitions = count_partitions(o.rk, o.topic);
-    prctl(PR_SET_TIMERSLACK, 1L, 0L, 0L, 0L); /* wake up on time: the default slack is 50 µs */
+    /* The kernel's default timer slack would wake this process up to 50 µs late. */
+    prctl(PR_SET_TIMERSLACK, 1L, 0L, 0L, 0L);
     int64_t first_us = tool_now_us() + LEAD_US, due_us = first_us, late_us = 0, late_max_us = 0;
     for (int64_t i = 0; i < messages; i++) {
         due_us = first_us + i * 1000000 / rate;

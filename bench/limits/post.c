@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the http handler by itself, without Kafka and Redis: the limit of a worker whose handler
- * is http, and what a request costs beside a request of a load driver. */
+/* Measures the http handler alone, without Kafka and Redis. The result is the limit of a worker
+ * with this handler, and shows what a request costs compared with a request of a load driver. */
 #include "bench/limits/tool.h"
 
 #include "cli/check/check.h"
@@ -28,7 +28,7 @@ static struct lw_job_lease lease = {.deadline_ms = INT64_MAX / 2};
 struct post {
     struct lw_handler *handler;
     struct lw_feed *feed;
-    int notify; /* an eventfd, written when messages have ended */
+    int notify; /* an eventfd that is written when messages have ended */
     char body[BODY + 1];
     int64_t messages, begun, ended;
     struct lw_job *jobs;
@@ -58,8 +58,8 @@ static void *serve(void *arg) {
     return NULL;
 }
 
-/* Makes the next message, in place of one that is over. The key is drawn from as many as the
- * benchmark's topic has. */
+/* Makes a new message in place of a message that has ended. Its key is drawn from the same number
+ * of keys as in the benchmark's topic. */
 static void begin(struct post *p, struct lw_job *job) {
     static char keys[AT_ONCE_MAX * 2][24];
     char *key = keys[job - p->jobs];
@@ -83,7 +83,7 @@ static void submit(struct post *p, struct lw_job **jobs, size_t n) {
     if (k) lw_feed_submit(p->feed, jobs, k);
 }
 
-/* Takes what has ended and submits as many again. */
+/* Reaps the messages that have ended, and submits the same number of new messages. */
 static void exchange(struct post *p) {
     struct lw_job *jobs[AT_ONCE_MAX];
     size_t n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the upper limit of gate and settle: calls the project's two scripts in batches, without
- * Kafka, handlers, renewal or commits. --run sets how many messages in a row come from the same
- * partition, because one fetch from Kafka brings thousands of messages of a partition. */
+/* Measures the upper limit of gate and settle. The program calls these two scripts in batches,
+ * without Kafka, handlers, renewal or commits. --run sets how many messages in a row come from the
+ * same partition, because one fetch from Kafka brings thousands of messages of a partition. */
 #include "bench/limits/calls.h"
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"
@@ -30,7 +30,7 @@ struct scripts {
 };
 
 /* Returns the partition and the offset of message i if the topic is read in runs: `run` messages of
- * partition 0, then as many of partition 1, and so on through all partitions, again and again. */
+ * partition 0, then `run` messages of partition 1, and so on through all partitions, repeatedly. */
 static struct call_msg place(const struct scripts *s, int64_t i, int64_t key) {
     int64_t run = i / s->run;
     return (struct call_msg){.partition = (int32_t)(run % s->partitions),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the upper limit for any lock in Redis: sends only SET key token NX PX ttl and later
- * DEL key, in pipelines. */
+/* Measures the upper limit for any lock in Redis. The program only sends SET KEY TOKEN NX PX TTL,
+ * and later DEL KEY, in pipelines. */
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the upper limit of the deduplicated insert: one thread writes rows in transactions
- * into a database that is opened as the insert handler opens it. */
+/* Measures the upper limit of an insert that ignores duplicates: one thread writes rows in
+ * transactions into a database that is opened in the same way as by the insert handler. */
 #include "bench/limits/tool.h"
 
 #include "base/bytes.h"
@@ -41,7 +41,7 @@ static struct row *add(struct rows *rows) {
     return &rows->row[rows->n++];
 }
 
-/* Generates rows. A duplicate repeats the id of any earlier row, chosen uniformly. */
+/* Generates rows. A duplicate repeats the id of an earlier row, chosen uniformly. */
 static void generate(struct rows *rows, int64_t messages, int64_t duplicates, uint64_t random) {
     for (int64_t i = 0, fresh = 0; i < messages; i++) {
         bool again = fresh && tool_draw(&random) % 100 < (uint64_t)duplicates;
@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
     struct lw_sqlite store;
     struct lw_err err = {0};
     if (lw_sqlite_connect(&store, path, &err)) tool_die("%s", err.text);
-    /* the same table that handler.create makes */
+    /* The table is the same as the table that handler.create makes. */
     run(store.db, "CREATE TABLE orders(id NOT NULL, amount, PRIMARY KEY(id))");
     int64_t cpu_us = tool_own_cpu_us(), first_us = tool_now_us();
     write_all(store.db, &rows, batch);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures what the lock library costs. PATH is the unix socket of a Redis.
+ *
  * usage:
  *     locks pairs PATH PAIRS
  *         uncontended acquire and release, by the library and by a bare loop in turn: ns per pair,
- *         CPU ns of this process and of Redis
+ *         CPU time of this process and of Redis in ns
  *     locks handover PATH TIMES PAUSE_US
- *         one process releases the lock and another one, which waits for it, gets it: ns of each
- *         hand-over, and of the same number of PINGs
+ *         one process releases the lock, and another process, which waits for the lock, acquires
+ *         it: ns of each hand-over, and of the same number of PINGs
  * Prints figures as lines of `NAME VALUE…`, for bench/locks/locks.py. */
 #include "base/clock.h"
 #include "include/latchwork/lock.h"
@@ -78,7 +79,7 @@ static void give(struct latchwork_hold *h) {
 
 /* --- uncontended pairs ------------------------------------------------------------------------ */
 
-/* The shortest lock with a fence that grows, as one would write it by hand. */
+/* The shortest lock with a growing fence, as one would write it by hand. */
 static const char bare_take[] =
     "local t = redis.call('TIME')\n"
     "local fence = string.format('%.0f', math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, "
@@ -140,7 +141,8 @@ static int pairs(const char *path, int n) {
     uint64_t last = bare_pair(c, take_sha, drop_sha);
     give(take(l, 0));
     for (int block = 0; block < 2 * BLOCKS; block++) {
-        /* the sides alternate as ABBA, so that a machine that becomes slower favours neither */
+        /* The library and the bare loop alternate as ABBA, so that neither gains if the machine
+         * becomes slower. */
         bool ours = block % 2 == (block / 2) % 2;
         struct used u = {-now_ns(), -cpu_here(), -cpu_of_redis(c)};
         for (int i = 0; i < n / BLOCKS; i++) {
@@ -167,15 +169,15 @@ static int pairs(const char *path, int n) {
 /* --- hand-over -------------------------------------------------------------------------------- */
 
 struct shared {
-    /* the last round in which the first process took the lock; the last in which the other process
-     * got it */
+    /* held is the last round in which the first process took the lock. has_it is the last round in
+     * which the other process took the lock. */
     _Atomic int held, has_it;
     _Atomic int64_t released_ns;
 };
 static struct shared *shared;
 
-/* Runs in the other process: waits for the lock, prints the time since the first process released
- * it, and releases the lock again. */
+/* Runs in the other process. In each round, waits for the lock, prints the time since the first
+ * process released it, and releases it again. */
 static int other(const char *path, int times) {
     struct latchwork_client *client;
     struct latchwork_lock *l = open_lock(&client, path);
@@ -209,7 +211,7 @@ static int handover(const char *path, int times, int pause_us) {
         struct latchwork_hold *h = take(l, 30000);
         shared->held = i;
         while (ask(c, "ZCARD lwl:{bench}:wait") < 1) usleep(100);
-        /* give the other process time to fall asleep */
+        /* The other process waits for the lock, and gets time to fall asleep. */
         usleep((useconds_t)(1000 + rand() % (pause_us + 1)));
         int64_t ping_ns = now_ns();
         ask(c, "PING");

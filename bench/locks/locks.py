@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the lock library on a private Redis: acquire and release against a bare loop, and
-hand-over against redis-py's Lock.
+"""Figures of the lock library on a private Redis: acquire and release compared with a bare loop,
+and hand-over compared with redis-py's Lock.
 
-Both sides of a comparison take turns, round by round, in one run. usage: locks.py [--build DIR]
-[--rounds N]; writes BUILD/bench/locks.json"""
+The two sides of a comparison take turns, round by round, in one run. The results are written to
+BUILD/bench/locks.json.
+
+usage: locks.py [--build DIR] [--rounds N]"""
 
 import argparse, importlib.util, json, multiprocessing, os, random, shutil, statistics, subprocess, sys, tempfile, time
 
@@ -36,8 +38,9 @@ def theirs_waits(path, name, sleep, turns, pipe):
 
 
 def theirs(path, sleep, turns):
-    """Measures hand-over with redis-py's Lock as bench/locks/locks.c measures ours: returns the ns
-    from before release() in one process until after acquire() in another, per turn."""
+    """Measures hand-over with redis-py's Lock, as bench/locks/locks.c does with our library.
+    Returns for each turn the time in ns from before release() in one process until after acquire()
+    in the other."""
     import redis
 
     r = redis.Redis(unix_socket_path=path)
@@ -167,7 +170,8 @@ def main():
 if __name__ == "__main__":
     if not importlib.util.find_spec(
         "redis"
-    ):  # only Debian's own python3 finds Debian's python3-redis, and another may come first in PATH
+        # Only Debian's own python3 finds Debian's python3-redis. PATH may name another one first.
+    ):
         if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3"):
             os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
         sys.exit("locks.py: the Python package redis is missing: make deps-test")

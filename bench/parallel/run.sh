@@ -1,16 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds and runs the Java contenders of the benchmark; bench/parallel/README says what they are and
-# what their options mean.
+# Builds and runs the Java contenders of the benchmark. bench/parallel/README describes the
+# contenders and their options.
 #
 # run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT
-# (default:
-#                      build/bench/parallel)
-# run.sh OPTION ...    builds if necessary, then becomes the java process, so that its pid is the
-# pid of this
+#                      (default: build/bench/parallel)
+# run.sh OPTION ...    builds if necessary, then becomes the java process with the pid of this
 #                      script
 #
-# LW_PARALLEL_JAVA: more arguments for java, inserted before the class
+# The variable LW_PARALLEL_JAVA contains more arguments for java, which are inserted before the
+# class.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -33,7 +32,7 @@ built() {
 build() {
     if built; then return; fi
     mkdir -p "$out"
-    # a lock, so that only one of several scripts that start together builds
+    # If several scripts start together, the lock lets only one of them build.
     exec 9> "$out/.lock"
     flock 9
     if ! built; then

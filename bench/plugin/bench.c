@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handler of the benchmark: sleeps, and keeps a journal (bench/journal.h).
+/* The plugin with which the benchmark measures Latchwork. The handler sleeps, and writes a journal
+ * (bench/journal.h).
  *
  *     "handler": {"type": "plugin", "path": "bench.so", "threads": 8,
  *                 "config": {"work_us": 1000, "journal": "FOLDER", "lines": 1}}
  *
- * work_us: sleep per message; 0 (default): none. journal: a folder for `PID.progress` and, if
- * `lines` is 1, for one line per message.
+ * `work_us` is the sleep per message; 0 (default) means no sleep. `journal` is a folder for
+ * `PID.progress` and, if `lines` is 1, for one line per message.
  *
- * Compiled with BENCH_BATCH_MAX, it takes batches of up to that many messages of one key, and
- * sleeps once per batch. Each message of a batch is recorded with an equal share of the time, in
- * order, since the judge looks for runs that overlap. */
+ * Compiled with BENCH_BATCH_MAX, the handler takes batches of up to BENCH_BATCH_MAX messages of one
+ * key, and sleeps once per batch. Each message of a batch is recorded with an equal share of the
+ * time, in order, because the judge reports runs of a key that overlap. */
 #include "bench/journal.h"
 
 #include <latchwork/handler.h>

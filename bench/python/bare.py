@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how many messages coroutines that sleep can handle on this CPU. Each of several
-processes has a number of coroutines. Each coroutine parses the JSON of a request, sleeps, and
-writes the JSON of an answer. There is no Kafka, no Redis and no pipe. The program prints the same
-line as the other programs of this benchmark."""
+"""Measures how many messages per second sleeping coroutines can handle on this CPU. There are
+several processes with a number of coroutines each. Each coroutine parses the JSON of a request,
+sleeps, and writes the JSON of an answer. There is no Kafka, no Redis and no pipe. The program
+prints the same line as the other programs of this benchmark."""
 
 import argparse
 import asyncio

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Drives the web server at LW_WEB_URL with h2load or wrk, with requests that are as long as those
-of the http handler: the same body, and the same headers. The program prints the same line as the
-other programs of this benchmark. wrk ends after a time, not after a number of requests, so its line
-says how long the wanted number would have taken.
+"""Drives the web server at LW_WEB_URL with h2load or wrk. The requests have the same body, the same
+headers and therefore the same length as the requests of the http handler. The program prints the
+same line as the other programs of this benchmark. wrk ends after a time, not after a number of
+requests, so for wrk the line says how long the wanted number of requests would have taken.
+
 usage: drive.py --tool h2load|wrk --messages N [--in-flight N]"""
 
 import argparse
@@ -13,7 +14,7 @@ import re
 import subprocess
 import tempfile
 
-BODY = b"x" * 200  # as long as a message of the workloads
+BODY = b"x" * 200  # the body is as long as a message of the workloads
 HEADERS = {
     "content-type": "application/json",
     "ce-specversion": "1.0",

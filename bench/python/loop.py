@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A plain consumer loop with confluent-kafka, which promises nothing: it locks no key, does no work
-for a message, and leaves commits to the library. The program prints the same line as the other
-programs of this benchmark."""
+"""A plain consumer loop with confluent-kafka, which promises nothing. The loop locks no key, does
+no work for a message, and leaves commits to the library. The program prints the same line as the
+other programs of this benchmark."""
 
 import argparse
 import json

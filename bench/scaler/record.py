@@ -5,10 +5,11 @@ bench/scaler/simulate.py --recorded.
 
 usage: bench/scaler/record.py [BUILD] [--load NAME…] [--out FOLDER]
 
-Each load runs `latchwork run` by itself, on a Kafka and a Redis of its own: few messages at first,
-then a rise, a time at the peak, then none. Once per second a row of /metrics is noted, until all
-messages are done and ten quiet seconds have passed. The number of workers is fixed: nothing scales
-here. The handler sleeps, so that the speed of the machine hardly matters."""
+Each load has a run of `latchwork run` with its own Kafka and its own Redis. The load begins with
+few messages, rises, stays at its peak for a time, and ends. Once per second the program records a
+row of values from /metrics, until all messages are done and ten more seconds have passed. The
+number of workers is fixed, so no autoscaler is involved. The handler sleeps, so that the speed of
+the machine hardly matters."""
 
 import argparse
 import os
@@ -26,7 +27,7 @@ from lib import latchwork, scenario  # noqa: E402
 from lib.ports import free_port  # noqa: E402
 from lib.process import Failure, end_popen, wait_until  # noqa: E402
 
-# Two workers are a pod in simulate.py, too.
+# WORKERS is 2 because a pod in bench/scaler/simulate.py also has two workers.
 WORKERS, HANDLERS, SERVICE_MS, PARTITIONS = 2, 4, 20, 8
 SLOW_S, RISE_S, PEAK_S, QUIET_S = 30, 20, 50, 10
 TICKS = 20  # number of times per second that messages are sent
@@ -35,8 +36,8 @@ COLUMNS = ("second", "arrived", "lag", "wanted_workers", "runnable_lanes", "in_h
 
 
 class Load:
-    """A load: messages per second at first and at the peak, and the share of them that has one and
-    the same key."""
+    """A load: the number of messages per second at first and at the peak, and the share of messages
+    that have the key "hot"."""
 
     def __init__(self, hot_share, slow, peak):
         self.hot_share, self.slow, self.peak = hot_share, slow, peak
@@ -52,7 +53,7 @@ class Load:
         return b"hot" if rng.random() < self.hot_share else b"k-%d" % rng.randrange(20000)
 
 
-# All handlers together manage 400 messages per second, and one key at most 50.
+# All handlers together can handle at most 400 messages per second, and at most 50 of one key.
 LOADS = {
     "many-keys": Load(0, 40, 600),
     "one-hot-key": Load(1, 8, 90),
@@ -61,7 +62,7 @@ LOADS = {
 
 
 class Arrivals(threading.Thread):
-    """Sends the messages of a load at their times."""
+    """Sends each message of a load at its time."""
 
     def __init__(self, kafka, topic, load):
         super().__init__(daemon=True)
@@ -88,7 +89,7 @@ class Arrivals(threading.Thread):
         self.tool.stdin.close()
 
     def ended(self):
-        """Returns whether all messages are in Kafka."""
+        """Returns true if all messages are in Kafka."""
         if self.tool.poll():
             raise Failure("kafkatool produce ended with status %d" % self.tool.returncode)
         return not self.is_alive() and self.tool.poll() == 0
@@ -98,8 +99,8 @@ class Arrivals(threading.Thread):
 
 
 def metrics(port):
-    """Returns the metrics of the supervisor: {name: sum over its series}, without the prefix
-    latchwork_."""
+    """Returns the metrics of the supervisor as {name: sum over all series}. The names lack the
+    prefix latchwork_."""
     with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as r:
         lines = [line for line in r.read().decode().splitlines() if line.startswith("latchwork_")]
     seen = {}
@@ -128,7 +129,7 @@ def row(second, arrived, seen):
 
 
 def record(t, load):
-    """Runs a load, and returns the rows."""
+    """Runs a load, and returns the recorded rows."""
     t.start_redis()
     t.make_topics(1, PARTITIONS)
     port = free_port()
@@ -183,7 +184,6 @@ def save(path, name, load, rows):
         f.write(
             "# %d workers of %d handlers, %d ms per message, %d partitions; %d, then up to %d messages per second, %d %% of them with one key\n"
             % (
-                # Two workers are a pod in simulate.py, too.
                 WORKERS,
                 HANDLERS,
                 SERVICE_MS,

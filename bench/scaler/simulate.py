@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates how KEDA scales a fleet by latchwork_wanted_workers, and by Kafka's lag for comparison,
-and draws it.
+"""Simulates how KEDA scales a fleet by latchwork_wanted_workers and, for comparison, by Kafka's
+lag. Draws the results.
 
 usage: bench/scaler/simulate.py [--svg FILE] [--recorded]
 
-The load is a function of time: messages per second, and how they spread over keys. Messages of one
-key run one after the other, those of different keys at once, as many as the fleet has handlers.
-What a supervisor writes as latchwork_wanted_workers is computed as in monitor/metrics.c; the
-autoscaler is that of Kubernetes with the values of the chart: it looks every 15 s, takes the
-average of a minute, and goes down only after five quiet minutes, by one pod per minute.
-tests/cli/test_scaler.py holds the results to what doc/how-to/kubernetes.md says.
+The load is a function of time: the number of messages per second, and their distribution over keys.
+Messages of one key run one after the other. Messages of different keys run in parallel, at most as
+many as the fleet has handlers. latchwork_wanted_workers is computed as in monitor/metrics.c. The
+simulated autoscaler works like that of Kubernetes with the values of the chart: every 15 s it takes
+the average of the last minute. It removes pods only after five quiet minutes, one pod per minute.
+tests/cli/test_scaler.py compares the results with doc/how-to/kubernetes.md.
 
 With --recorded, the autoscaler gets the metrics that bench/scaler/record.py recorded of a real
-fleet, second by second, instead of those of the simulated one. Such a run shows what the autoscaler
-does with real values. It cannot show what its pods do to the load, because the number of workers
-was fixed: in the recording, the lag stays as it was when more pods would have ended it sooner."""
+fleet, second by second, instead of metrics of the simulated fleet. Such a run shows what the
+autoscaler does with real values. It cannot show how more pods would change these values, because
+the number of workers was fixed in the recording. With more pods, the lag would have ended
+sooner."""
 
 import argparse
 import collections
@@ -26,22 +27,22 @@ import random
 
 AT_ONCE = 8  # number of handlers per worker
 WORKERS = 2  # number of workers per pod
-# maximum number of messages that a worker with slow handlers is granted beyond those that its
-# handlers run
+# Maximum number of messages that a worker with slow handlers is granted in addition to the running
+# messages.
 GRANTED = AT_ONCE
 SERVICE_S = 0.1  # time that a handler needs for a message
 MAX_PODS = 8
 LOOK_S, AVERAGE_S, QUIET_S = 15, 60, 300
-DOWN_S = 60  # minimum time between two pods that are taken away
-LAG_PER_POD = 500  # lag per pod that the autoscaler by lag aims at
+DOWN_S = 60  # minimum time between the removal of two pods
+LAG_PER_POD = 500  # lag per pod, in messages, at which the autoscaler by lag aims
 END_S = 3600
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recorded")
 RECORDINGS = ["many-keys", "one-hot-key", "a-hot-key-among-many"]
-AFTER_S = 1200  # time after the end of a recording, in which its last row holds
+AFTER_S = 1200  # time for which the last row of a recording is repeated after its end
 
 
 class Load:
-    """A load: the arrivals per second over an hour. They are few at first, then many for twenty
+    """A load: the arrivals per second over an hour. There are few at first, then many for twenty
     minutes, then none."""
 
     def __init__(self, name, hot_share, per_s):
@@ -63,7 +64,7 @@ LOADS = [
 
 class Fleet:
     def __init__(self, seed=1):
-        self.waiting = collections.defaultdict(int)  # number of messages per key that wait
+        self.waiting = collections.defaultdict(int)  # number of waiting messages of each key
         self.running = {}  # time at which the running message of each key ends
         self.rng = random.Random(seed)
 
@@ -111,7 +112,7 @@ class Autoscaler:
         )
 
     def see(self, t, wanted, lag):
-        """Takes the metrics of a second, and every 15 seconds decides on the number of pods."""
+        """Takes the metrics of one second. Decides on the number of pods every 15 seconds."""
         self.wanted.append(wanted)
         if t % LOOK_S:
             return
@@ -120,9 +121,7 @@ class Autoscaler:
             if self.by == "wanted"
             else math.ceil(lag / LAG_PER_POD)
         )
-        active = (
-            lag > 0
-        )  # KEDA starts the first pod, and stops the last one, by its trigger on Kafka
+        active = lag > 0  # KEDA starts the first pod, and stops the last one, by its Kafka trigger
         want = min(MAX_PODS, max(want, 1 if active else self.min_pods))
         self.proposals = [(at, n) for at, n in self.proposals + [(t, want)] if at > t - QUIET_S]
         self.quiet_since = t if active else self.quiet_since
@@ -136,8 +135,7 @@ class Autoscaler:
 
 
 def simulate(load, by, min_pods=0):
-    """Returns a row for each second: (time, pods, lag, wanted workers). `by` is "wanted" or
-    "lag"."""
+    """Returns a row per second: (time, pods, lag, wanted workers). `by` is "wanted" or "lag"."""
     fleet, scaler, rows = Fleet(), Autoscaler(by, min_pods), []
     for t in range(END_S):
         fleet.arrive(load, t)
@@ -149,7 +147,7 @@ def simulate(load, by, min_pods=0):
 
 
 def recorded(name):
-    """Returns the rows of a recording: [{column: value}]."""
+    """Returns the rows of a recording, each as {column: value}."""
     with open(os.path.join(RECORDED, name + ".csv"), newline="") as f:
         return [
             {k: int(v) for k, v in row.items()}
@@ -158,8 +156,8 @@ def recorded(name):
 
 
 def replay(recording, by):
-    """Feeds the autoscaler with a recording, then with its last row for AFTER_S seconds. Returns
-    rows as simulate() does."""
+    """Gives a recording to the autoscaler, and then its last row for AFTER_S seconds. Returns rows
+    as simulate() does."""
     scaler, rows = Autoscaler(by), []
     for t, seen in enumerate(recording + recording[-1:] * AFTER_S):
         rows.append((t, scaler.pods, seen["lag"], seen["wanted_workers"]))
@@ -179,7 +177,7 @@ def summary(rows):
 
 
 def draw(results):
-    """Draws a panel for each load: pods by each scaler, and the lag."""
+    """Draws a panel for each load, with the lag and the number of pods under each autoscaler."""
     width, height, left, gap = 760, 150, 60, 60
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {len(results) * (height + gap) + 40}" font-family="sans-serif" font-size="12">',
