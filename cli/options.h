@@ -114,6 +114,9 @@ struct cli_command {
     int max_words;
     const struct cli_verb *verbs;
     size_t n_verbs;
+    /* a command with verbs that people look for here, and these verbs, ended by NULL; NULL: none */
+    const char *sibling;
+    const char *const *sibling_verbs;
     /* the options, ended by a row without a name; every command also has --help */
     const struct cli_option *options;
     /* example command lines without "latchwork NAME", ended by NULL */

@@ -397,12 +397,19 @@ static void progress(struct ops_job *j, bool last) {
     fputs(last ? "\033[K\n" : "\033[K", stderr);
 }
 
+/* Returns whether a line about one more message is printed. There is a limit, beyond which only
+ * --json tells of each. */
+static bool has_line(struct ops_job *j) {
+    if (j->lines == LINES_MAX) return false;
+    if (++j->lines == LINES_MAX && !j->o->args.json && !j->o->watch)
+        puts("... (--json tells of each)");
+    return j->lines < LINES_MAX;
+}
+
 static int count(struct ops_job *j, const struct ops_item *it, char letter) {
     j->count[(unsigned char)letter & 127]++;
-    bool line =
-        j->dry ? j->lines < LINES_MAX : letter != 'P' && letter != 'X' && j->lines < LINES_MAX;
-    if (line && ++j->lines == LINES_MAX && !j->o->args.json) puts("... (--json tells of each)");
-    tell(j, it->identity, word(j, letter), line && j->lines < LINES_MAX, is_problem(letter));
+    bool line = (j->dry || (letter != 'P' && letter != 'X')) && has_line(j);
+    tell(j, it->identity, word(j, letter), line, is_problem(letter));
     if (!is_problem(letter)) return 0;
     j->problems++;
     if (j->o->args.stop_on_error) j->stopped = true;
@@ -422,7 +429,7 @@ int ops_job_done(struct ops_job *j, const char *identity, char letter, const cha
     char text[800];
     snprintf(text, sizeof text, "%s%s%s", word(j, letter), more[0] ? ": " : "", more);
     j->count[(unsigned char)letter & 127]++;
-    tell(j, identity, text, true, false);
+    tell(j, identity, text, letter != 'T' || has_line(j), false);
     progress(j, false);
     return j->stopped || is_interrupted(j);
 }

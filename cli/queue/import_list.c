@@ -39,7 +39,8 @@ struct import {
     const char *list;
     char importing[NAME_MAX_BYTES + 16], refused[NAME_MAX_BYTES + 16];
     int64_t n; /* number of messages that were read; the report names each message by its number */
-    bool unsent; /* Kafka refused a message that it may accept later, so the import stops */
+    int64_t n_refused; /* number of messages that were put into the list `refused` */
+    bool unsent;       /* Kafka refused a message that it may accept later, so the import stops */
 };
 
 /* The state of one message that is being produced. */
@@ -164,6 +165,7 @@ static int settle(struct import *im, const struct sent *s) {
                      lw_redis_ask(im->redis, "RPOPLPUSH %s %s", im->importing, im->refused))
               : good(im, "LTRIM", lw_redis_ask(im->redis, "LTRIM %s 0 -2", im->importing));
     if (!r) return -1;
+    im->n_refused += never;
     freeReplyObject(r);
     return 0;
 }
@@ -292,6 +294,8 @@ int queue_import_list(struct ops *o) {
         if (im.sink) stop = import_pages(&im);
         if (im.sink) lw_sink_close(im.sink, CLOSE_MS);
         status = ops_job_end(&im.job, stop);
+        if (im.n_refused && !o->args.json)
+            printf("%" PRId64 " refused, in %s\n", im.n_refused, im.refused);
     }
     lw_redis_close(im.redis);
     return status;

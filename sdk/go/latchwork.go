@@ -19,7 +19,7 @@
 // Latchwork starts this program (handler.type "exec"), gives it messages of different keys, up to `handler.in_flight` at a time, and
 // takes an answer for each. Each message has a goroutine. A handler that returns nil is done, Retry("why") asks for another attempt,
 // Dead("why") makes a dead letter, and any other error, or a panic, is a retry. The context ends when Latchwork takes the message back, and
-// when its time is over.
+// when its time is over. A process with no other message is killed at that time, so use Message.Deadline to stop earlier.
 //
 // Once this package is imported, answers go over a descriptor of their own, so that whatever is printed goes to the log and harms
 // nothing. The protocol is described in doc/reference/exec-protocol.md.

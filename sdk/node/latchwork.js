@@ -115,7 +115,8 @@ class Message {
     return ms === undefined ? null : new Date(ms);
   }
 
-  /** Aborted once Latchwork has taken the message back: its lease is lost, or its time is over. */
+  /** Aborted once Latchwork has taken the message back: its lease is lost, or its time is over while the process has other messages. A
+   * message that is alone gets no sign when its time is over, because the process is killed at once: use `deadline` to stop earlier. */
   get signal() {
     this.#controller ??= new AbortController();
     return this.#controller.signal;

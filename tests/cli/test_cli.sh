@@ -164,6 +164,7 @@ t "near option"                2 "" "unknown option --sett; did you mean --set\?
 t "nothing near"               2 "" "unknown option --zzzzzz; see" run -c good.json --zzzzzz
 t "unknown letter"             2 "" "unknown option -q; see" run -q
 t "value for a flag"           2 "" "--drain takes no value" run -c good.json --drain=yes
+t "verb of queue"              2 "" "stats is a verb of another command: latchwork queue stats" dead stats
 t "near verb"                  2 "" "unknown verb shwo .did you mean show" queue shwo
 t "option of another verb"     2 "" "queue ls: unknown option --again: it belongs to replay and import" queue ls -c good.json --again
 t "option of another command"  2 "" "dead ls: unknown option --sort; see" dead ls -c good.json --sort age

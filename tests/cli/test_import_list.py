@@ -116,6 +116,8 @@ class Import(unittest.TestCase):
         self.fill(1000)
         done = self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count(": sent\n"), 19)
+        self.assertIn("... (--json tells of each)\n1000 messages; 1000 sent; job ", done.stdout)
         self.assertEqual(self.old.call("EXISTS", LIST, LIST + ":importing", LIST + ":refused"), 0)
         self.assertEqual(self.sequences(), {"c-%d" % k: list(range(k, 1000, 7)) for k in range(7)})
         self.assertEqual({h[0] for r in self.produced() for h in r["headers"]}, {"latchwork-list"})
@@ -128,6 +130,7 @@ class Import(unittest.TestCase):
         done = self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")
         self.assertEqual(done.returncode, 1)
         self.assertIn(LIST + "#4", done.stdout + done.stderr)
+        self.assertIn("2 refused, in %s:refused\n" % LIST, done.stdout)
         self.assertEqual(
             self.old.call("LRANGE", LIST + ":refused", 0, -1), [b"no json", b'{"seq":7}']
         )

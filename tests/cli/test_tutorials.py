@@ -95,6 +95,7 @@ class Tutorials(unittest.TestCase):
             timeout=LIMIT_S,
         )
         self.assertEqual(p.returncode, 0, "%s\n%s\n%s" % (code, p.stdout[-3000:], p.stderr[-3000:]))
+        self.assertNotIn("AUTOCREATE", p.stderr)
         with open(state) as f:
             folder, env = f.read().split("\n", 1)
         self.here = folder
