@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extends lanes_sim.py by what happens on the wire and on several shards. The model has shards with
-an epoch each, pipelines whose calls execute one by one, lost replies and resends, ghost calls
+"""Extends the model lanes_sim.py with the network and with several shards. The model has shards
+with an epoch each, pipelines whose calls execute one by one, lost replies and resends, ghost calls
 (calls of a broken connection that execute after the resend), several messages of one key per call,
-settle and gate in one pipeline, floors and segments, workers that learn late of what they lost,
-handlers that outlive a lost epoch, dead letters, a store that checks fence and identity, split
-brain after a failover, clock jumps, and running ahead: several messages are granted to a hold at
-once. RULES holds the rules of the protocol; each rule can be switched off to see what breaks
-without the rule. usage: lanes_full.py SEEDS [mode,mode] [rule=value ...]"""
+settle and gate in one pipeline, floors and segments, workers that learn late that they lost a
+partition, handlers that outlive a lost epoch, dead letters, a store that checks fence and identity,
+split brain after a failover, clock jumps, and running ahead: several messages are granted to a hold
+at once. RULES holds the rules of the protocol. Each rule can be switched off to see which promise
+then breaks. Usage: lanes_full.py SEEDS [mode,mode] [rule=value ...]"""
 
 import copy, random, sys, time
 from collections import deque, defaultdict
@@ -17,31 +17,35 @@ class Bad(Exception):
 
 
 RULES = dict(
-    # if gate finds the lock with its own token, it answers RUN again and extends the lease
+    # If gate finds its caller's token in the lock, the same call was executed before. Then gate
+    # answers RUN again and extends the lease.
     gate_idem=1,
-    claim_idem=1,  # if claim finds the lock with its own token, it hands the head over again
-    # how a settle is sent again after a lost reply. 'more': in mode more without asking for
-    # messages, if the hold has other messages, otherwise in mode drop
+    claim_idem=1,  # if claim finds its caller's token in the lock, it hands the head over again
+    # `resend` says how a settle is sent again after a lost reply. With 'more', it is sent in mode
+    # more without asking for messages if the hold has other messages, and in mode drop otherwise.
     resend='more',
-    # other values of `resend`: 'drop': always in mode drop; 'same': the same bytes; 'rebuild': made
-    # again from the states of the runs
-    ghost=1,  # fault: calls of a broken connection may still execute later
-    # a key is named by at most one unanswered call, and only once in it; this one item may have up
-    # to `ahead` messages
+    # The other values of `resend`: 'drop' always uses mode drop, 'same' sends the same bytes again,
+    # and 'rebuild' builds the settle anew from the states of the runs.
+    ghost=1,  # if 1, calls of a broken connection may still execute later (a fault)
+    # A key is named by at most one unanswered call, and by only one item of that call. The item may
+    # have up to `ahead` messages.
     hold=1,
-    # if 0, a newer message is sent to gate in the same pipeline as the settle of its key
+    # If 0, a newer message of a key is sent to gate in the same pipeline as the settle of that key.
     hold_pipe=1,
-    floor_prune=1,  # every check for finished messages looks at the floor, as gate does
+    floor_prune=1,  # every check for finished messages also looks at the floor, as gate does
     floor_settle=1,  # settle writes no state below the floor
     floor_repair=1,  # enter writes back the committed offset as the floor
     repair=1,
-    # repair and rewind keep a done message only if all earlier messages of its key and partition
-    # are finished
+    # Repair and rewind keep a done message only if all earlier messages of its key and partition
+    # are finished.
     closure=1,
-    # a settle in mode keep names the next message; if that message is finished, the answer is SKIP
+    # A settle in mode keep names the next message of the chain. If that message is finished, the
+    # answer is SKIP.
     chain_check=1,
-    per_shard=1,  # if 1, only the lost shard's leases are forgotten, and all partitions are rewound
-    ident=1,  # with per_shard: a message whose identity runs in this worker is not admitted again
+    # If 1, a lost epoch ends only the leases of its own shard. All partitions are rewound.
+    per_shard=1,
+    # with per_shard, a rewound message that still runs in this worker is not sent to gate again
+    ident=1,
     stale_outcome=1,  # a run whose fence the store refuses is not reported as done
     stale_local=1,  # a handler that outlived its epoch still blocks its key in its worker
     late_grant=1,  # a grant whose deadline has passed when it arrives is not started
@@ -49,53 +53,54 @@ RULES = dict(
     retry_guard=1,
     dead_pop=0,
     retry_first=0,
-    # after an epoch loss, the worker gates again only when Kafka has accepted a commit of the
-    # watermark
+    # After an epoch was lost, the worker sends messages to gate only when Kafka has accepted a
+    # commit of the watermark.
     confirm=1,
     grace=0,
     jump=1,
     tries_repair=0,
     late_repair=1,
-    # meta: how commit metadata is used; 0: not at all, 1: believed as it is, 2: only if Redis
-    # agrees, or to repair in a quarantine
+    # `meta` says how commit metadata is used. 0: it is ignored. 1: it is always believed. 2: a
+    # message is taken as done only if Redis agrees, or if a repair in a quarantine writes it back to
+    # Redis.
     meta=2,
     assign_read=1,
     repair_quar=1,
     tries_seg=1,
-    # the rules of running ahead
+    # The rules from `ahead` on are those of running ahead (see README.md in this folder).
     ahead=3,  # how many messages of a hold may be granted or running; with 1, no message runs ahead
-    # if the lease has ended, settle records only the first done of its list; after STALE the worker
-    # counts none of these dones
+    # If the lease has ended, settle records only the first done of its list, and answers STALE.
+    # Then the worker counts only the first of these runs as done.
     stale_first=1,
-    # messages whose done does not count after STALE are sent to gate again, before the message that
-    # was still running
+    # Messages whose done does not count after STALE are sent to gate again, before the message that
+    # was still running.
     redo_first=1,
-    # a gate that is sent again also grants what was parked meanwhile (if 0, that message waits, and
-    # those behind it stay in the chain)
+    # A gate that is sent again also grants messages that were parked in the meantime. If 0, such a
+    # message waits in Redis, and the messages behind it stay in the chain.
     gate_mine=1,
-    # after the first outcome that is not done, messages that are granted and not started are taken
-    # back
+    # After the first outcome that is not done, granted messages that have not started are taken
+    # back.
     take_back=1,
     take_front=1,  # messages that are taken back go to the front of the chain
     ahead_live=1,  # the next message of a grant starts only under a live lease
-    # the next message of a grant starts only when the handler of the message before it has ended
+    # The next message of a grant starts only when the handler of the message before it has ended.
     ahead_wait=1,
-    # settle removes finished heads before it checks that the message to retry is the head
+    # Settle removes finished heads before it checks that the message to retry is the head.
     retry_prune=1,
     distinct=1,  # heads that are handed over differ from each other and from heads granted before
-    # further heads come only from behind the last granted head; if the list does not have this
-    # head, none come
+    # Further heads are taken only from behind the last granted head. If that head is not in the
+    # waiting list, no further heads are handed over.
     in_place=1,
     more_extend=1,  # a settle in mode more extends the lease
-    over=1,  # after MAXRUN messages a hold of the fast path ends if other messages wait
-    # when messages are taken back, later messages that the unanswered settle grants are taken back,
-    # too
+    over=1,  # after MAXRUN messages, a hold of the fast path ends if other messages of its key wait
+    # When granted messages are taken back, later messages that the unanswered settle grants are
+    # taken back as well.
     more_late=1,
-    # what becomes of a granted message that has not started when its partition is revoked: 'keep':
-    # it runs under the lease; 'drop': it does not start
+    # `orphan` says what happens to a granted message that has not started when its partition is
+    # revoked. 'keep': the message runs under the lease. 'drop': the message does not start.
     orphan='keep',
-    # if a revoked partition comes back while a hold has a message of it, that message waits until
-    # the hold has ended
+    # If a revoked partition comes back while a hold still has a message of it, the new delivery of
+    # this message waits until the hold has ended.
     orphan_hold=1,
 )
 TTL, HANDOFF, BACKOFF, NPART, NKEY, MAXRUN, SH, SEG, B, MAXTRY = 20, 15, 7, 3, 4, 3, 2, 4, 4, 4
@@ -144,7 +149,7 @@ class Redis:
     def fence(s, t, k):
         f = max(s.last + 1, t * 1000)
         s.last = f + k - 1
-        return f  # reserves k fences; message i of a grant has the fence f + i
+        return f  # k fences are reserved, and message i of the grant gets the fence f + i
 
     def fin(s, p, o, use_floor=1):
         return s.state.get((p, o), 0) >= 2 or (use_floor and o < s.floor.get(p, 0))
@@ -203,7 +208,7 @@ class Redis:
             for k in [k for k in s.tries if k[1] == p and k[2] < low]:
                 del s.tries[k]
 
-    def gate1(s, ms, tok, t):  # ms: the messages of one key, in order
+    def gate1(s, ms, tok, t):  # `ms` holds messages of one key, in order
         pk = ms[0][0]
         l = s.alive(pk, t)
         mine = l and l[0] == tok and R.gate_idem
@@ -245,9 +250,9 @@ class Redis:
             return None
         return w[-1]
 
-    def heads(
-        s, pk, k, t, after=None
-    ):  # returns up to k waiting heads; if `after` is given, heads behind that message
+    # Returns up to k waiting heads. If `after` is given, only heads behind that message are
+    # returned.
+    def heads(s, pk, k, t, after=None):
         out = []
         seen = set()
         ahead = after is not None
@@ -266,7 +271,7 @@ class Redis:
         base = s.fence(t, k) if k else 0
         return [(m, base + i, s.tries.get(m, 0)) for i, m in enumerate(out)]
 
-    def chained(s, ms, t):  # grants the named messages of the local chain
+    def chained(s, ms, t):  # grants messages of the local chain
         base = s.fence(t, len(ms)) if ms else 0
         return [
             ('SKIP',)
@@ -276,9 +281,9 @@ class Redis:
         ]
 
     def settle1(s, pk, fs, tok, mode, nxt, over, t):
-        """fs: the finished runs in order, as pairs (message, outcome). nxt: in modes keep and more,
-        the messages of the chain that the call names, or a pair (the last granted head, the number
-        of further heads wanted)."""
+        """`fs` holds the finished runs in order, as pairs (message, outcome). In modes keep and
+        more, `nxt` is either the list of chain messages that the call names, or a pair (the last
+        granted head, the number of further heads wanted)."""
         l = s.alive(pk, t)
         mine = l and l[0] == tok
         fins = [s.fin(m[1], m[2]) for m, _ in fs]
@@ -395,7 +400,7 @@ sh = lambda pk: pk % SH
 SIM = None
 
 
-class Hold:  # describes one acquisition of a lane
+class Hold:  # one acquisition of a lane
     def __init__(h, w, pk, tok, kind, dl):
         h.w = w
         h.pk = pk
@@ -405,22 +410,20 @@ class Hold:  # describes one acquisition of a lane
         h.n = 0
         h.busy = False
         h.sent = []
-        # sent: the runs in the unanswered settle; items: the runs behind them, in this order:
-        # finished, running, granted
+        # `sent` holds the runs in the unanswered settle. `items` holds the runs behind them: first
+        # the finished runs, then the running run, and then the granted runs.
         h.items = []
         h.chain = deque()
-        # chain: messages in memory behind the granted messages; asked: the messages that the
-        # unanswered settle names
+        # `chain` holds the messages in memory behind the granted messages. `asked` holds the
+        # messages that the unanswered settle names.
         h.asked = []
-        # messages whose done does not count after STALE; they are sent to gate again before all
-        # other messages
+        # `redo` holds messages whose done does not count after STALE. They are sent to gate again
+        # before all other messages.
         h.redo = []
+        # `last` is the message settled last, with its outcome. `lost` is true after the answer STALE.
+        # `void` is true if grants of the unanswered settle do not count.
         h.last = None
-        h.lost = h.void = (
-            # last: the message settled last, and its outcome; lost: true after the answer STALE;
-            # void: true if grants of the unanswered settle do not count
-            False
-        )
+        h.lost = h.void = False
 
     def grant(h, gs):
         for m, f, tries in gs:
@@ -431,7 +434,7 @@ class Hold:  # describes one acquisition of a lane
         return next((r for r in h.sent + h.items if r.m == m), None)
 
 
-class Run:  # describes one message of a hold, whose state is granted, run or fin
+class Run:  # one message of a hold, in the state 'granted', 'run' or 'fin'
     def __init__(r, h, m, fence, tries):
         r.hold = h
         r.m = m
@@ -590,9 +593,9 @@ class Sim:
         r.verdict = 'BACK'
         h.items.append(r)
 
-    def takeback(
-        s, h
-    ):  # takes back messages that are granted and not started, so that they do not run under this hold
+    # Takes back the messages that are granted and not started, so that they do not run under this
+    # hold.
+    def takeback(s, h):
         back = [r for r in h.items if r.state == 'granted']
         h.items = [r for r in h.items if r.state != 'granted']
         ms = [r.m for r in back if r.own and h.kind == 'fast' and s.tracked(h.w, r.m)]
@@ -605,7 +608,7 @@ class Sim:
         else:
             h.chain.extend(ms)
 
-    def ahead(s, w):  # the handler threads start the next message of some holds
+    def ahead(s, w):  # in some of the holds, the handler thread starts the next message
         for h in list(w.run.values()):
             if s.r.random() < 0.6:
                 s.go_on(h)
@@ -688,7 +691,7 @@ class Sim:
         if run in w.stale[pk]:
             if R.late_repair and v == 'OK':
                 w.late.append(run)
-                return  # the run still blocks its key, until its done is recorded in Redis
+                return  # the run blocks its key until its done is recorded in Redis
             w.stale[pk].remove(run)
             if v == 'OK' and m[1] in w.tracker and s.closed(w, m):
                 w.tracker[m[1]][m[2]] = 'done'
@@ -754,12 +757,12 @@ class Sim:
                     if R.stale_local:
                         w.stale[pk].append(run)
                 elif run.verdict == 'OK':
-                    oks.append(
-                        run.m
-                    )  # the message is done, but not settled yet; granted messages that have not started are forgotten
+                    # The message is done, but its outcome is not settled yet. Granted messages that
+                    # have not started are forgotten.
+                    oks.append(run.m)
             del w.run[pk]
-        # holds on healthy shards go on: the answer to a pipeline in flight is handled as usual when
-        # it arrives
+        # Holds on healthy shards continue. The answer to a pipeline in flight is handled as usual
+        # when it arrives.
         if R.per_shard:
             for hold in w.run.values():
                 hold.chain.clear()
@@ -852,7 +855,7 @@ class Sim:
                 if w.pipe[h] and w.dead_until <= s.now:
                     s.cut(w, h)
                 return
-        # one call of a pipeline that is on the wire executes
+        # Executes one call of a pipeline that is on the wire.
         if s.wire and r.random() < 0.45:
             p = r.choice(s.wire)
             if not p.live and r.random() < 0.8:
@@ -894,9 +897,9 @@ class Sim:
                 w.exp[h] = c.skew
                 w.jumped[h] = None
                 if R.confirm:
-                    s.learn(
-                        w
-                    )  # the worker asks Kafka to commit the watermark and waits for the answer: if Kafka refuses, the worker is no longer the owner
+                    # The worker asks Kafka to commit the watermark and waits for the answer. If
+                    # Kafka refuses, the worker no longer owns the partition.
+                    s.learn(w)
                 if R.repair:
                     done = [
                         (p, q)
@@ -978,9 +981,9 @@ class Sim:
         if p in s.wire and not (R.ghost and s.r.random() < 0.5):
             s.wire.remove(p)
 
-    def cut(
-        s, w, h
-    ):  # the connection breaks: some replies had arrived, the others are lost, and some calls may still execute
+    # The connection breaks. Some replies have arrived, the others are lost, and some calls may
+    # still execute.
+    def cut(s, w, h):
         s.cuts += 1
         p = w.pipe[h]
         w.pipe[h] = None
@@ -1069,7 +1072,7 @@ class Sim:
         for pk, hold in w.run.items():
             if sh(pk) != h or hold.busy or s.r.random() > 0.8:
                 continue
-            if hold.lost:  # an outcome does not count if it came after the hold was lost
+            if hold.lost:  # an outcome that comes after the hold was lost does not count
                 if not any(r.state == 'run' for r in hold.items):
                     over_.append(hold)
                 continue
@@ -1127,9 +1130,9 @@ class Sim:
                 held.add(pk)
                 continue
             run = hold and hold.find(m)
-            if (
-                R.ident and run
-            ):  # the message already runs in this worker: it is not sent to gate, and the settle of the present run will set its mark
+            if R.ident and run:
+                # The message already runs in this worker. It is not sent to gate, because the
+                # settle of the present run will set its mark.
                 if hold.kind == 'lane':
                     s.mark(w, m, 'waiting')
                 elif run.state == 'granted' and not run.own and R.orphan_hold:
@@ -1187,7 +1190,7 @@ class Sim:
     def again(s, hold, ms):
         return hold.redo + [m for m in ms if hold.kind == 'fast' and s.tracked(hold.w, m)]
 
-    def ready_to_settle(s, hold):  # after the deadline of a hold, none of its messages starts
+    def ready_to_settle(s, hold):  # after the deadline of a hold, no message of the hold starts
         if hold.dl <= s.now and not any(r.state == 'run' for r in hold.items):
             s.go_on(hold)
 

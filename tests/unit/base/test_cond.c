@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests base/cond: deadlines are well-formed and on the monotonic clock, and waits end. */
+/* Tests base/cond: deadlines are well-formed and use the monotonic clock, and waits end. */
 #include "base/cond.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static void test_from_now(void **state) {
     (void)state;
     static const int64_t ms[] = {0, 1, 999, 1000, 1500, 86400000};
     for (size_t i = 0; i < sizeof ms / sizeof *ms; i++)
-        for (int k = 0; k < 100; k++) { /* at some of these times the nanoseconds carry over */
+        for (int k = 0; k < 100; k++) { /* repeated, so that the nanoseconds sometimes carry over */
             struct timespec before, after, t;
             clock_gettime(CLOCK_MONOTONIC, &before);
             t = lw_from_now(ms[i]);
@@ -26,7 +26,8 @@ static void test_from_now(void **state) {
         }
 }
 
-/* If the condition variable were on the wall clock, the deadline would be decades ago. */
+/* If the condition variable used the wall clock, the deadline would be decades in the past, and the
+ * wait would end too early. */
 static void test_waits_until_the_deadline(void **state) {
     (void)state;
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -37,7 +38,8 @@ static void test_waits_until_the_deadline(void **state) {
     while (pthread_cond_timedwait(&cond, &mutex, &until) != ETIMEDOUT) {}
     clock_gettime(CLOCK_MONOTONIC, &now);
     assert_true(ns_of(&now) >= ns_of(&until));
-    lw_cond_wait_ms(&cond, &mutex, 1); /* nobody signals, so only the limit can end this wait */
+    /* no thread signals, so only the time limit can end the wait */
+    lw_cond_wait_ms(&cond, &mutex, 1);
     pthread_mutex_unlock(&mutex);
     pthread_cond_destroy(&cond);
 }

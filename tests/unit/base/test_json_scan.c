@@ -67,7 +67,7 @@ static void test_pointer_ok(void **state) {
 static void test_what_does_not_fit(void **state) {
     (void)state;
     static const struct {
-        /* why: reason for which the text is refused; "" if it is accepted */
+        /* `why` is the reason for which the text is refused, or "" if the text is accepted */
         const char *json, *why;
     } t[] = {
         {"[9223372036854775807,-9223372036854775808,-0]", ""},
@@ -112,8 +112,8 @@ static void test_depth_as_jansson(void **state) {
     free(json);
 }
 
-/* The scanner reads strings by whole machine words. The test scans strings with one special
- * byte, at every place of such a word. */
+/* The scanner reads strings one machine word at a time. The test puts one special byte at every
+ * position of such a word. */
 static void test_every_place_in_a_word(void **state) {
     (void)state;
     static const char *const odd[] = {"\x1f", "\x7f", "\x80", "ä", "\\n",
@@ -126,7 +126,7 @@ static void test_every_place_in_a_word(void **state) {
                 struct lw_err err;
                 lw_buf_addf(&b, "\"%.*s%s%.*s\"", (int)at, "abcdefghijklmnopqrstuvwxyz", odd[k],
                             (int)(n - at), "abcdefghijklmnopqrstuvwxyz");
-                /* a copy with a NUL behind it, which is not part of the text */
+                /* the copy ends with a NUL that is not counted in the length of the text */
                 char *text = lw_memdup(b.p, b.n);
                 json_t *root = json_loadb(b.p, b.n, FLAGS, NULL);
                 static const char *const whole[] = {""};
@@ -327,7 +327,7 @@ static void test_random_documents_as_jansson(void **state) {
     assert_true(seen.accepted > 20000 && seen.refused > 1000 && seen.found > 10000);
 }
 
-/* The damage to the text contains no NUL, because jansson ignores a NUL behind a number. */
+/* The test never inserts a NUL, because jansson ignores a NUL behind a number. */
 static void test_damaged_documents_as_jansson(void **state) {
     (void)state;
     static const char likely[] = "{}[]\",:\\u0019eE+-. \n\x80\xc3\xed\xf4tfn";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests base/notify, which sends messages to a service manager: which addresses and watchdogs of
- * the environment count, and what happens if the manager does not read. */
+/* Tests base/notify, which sends messages to a service manager: which socket addresses and watchdog
+ * settings in the environment are accepted, and what happens if the manager does not read. */
 #include "base/notify.h"
 
 #include <setjmp.h>
@@ -105,15 +105,15 @@ static void test_watchdog(void **state) {
     snprintf(own, sizeof own, "%d", (int)getpid());
     assert_int_equal(watchdog_of("30000000", NULL), 30000);
     assert_int_equal(watchdog_of("30000000", own), 30000);
-    /* this watchdog is meant for another process */
+    /* a watchdog for another process id must be ignored */
     assert_int_equal(watchdog_of("30000000", "1"), 0);
     assert_int_equal(watchdog_of(NULL, own), 0);
     assert_int_equal(watchdog_of("0", NULL), 0);
     assert_int_equal(watchdog_of("-5000000", NULL), 0);
 }
 
-/* The manager restarts. Meanwhile messages must fail. Afterwards they must arrive again, at the
- * same address. */
+/* The manager restarts. While it is away, messages must fail. Afterwards messages must arrive again
+ * at the same address. */
 static void test_manager_goes_and_comes_back(void **state) {
     (void)state;
     struct lw_notify n;
@@ -129,8 +129,8 @@ static void test_manager_goes_and_comes_back(void **state) {
     lw_notify_close(&n);
 }
 
-/* If the manager does not read, each message may cost at most the limit of one second, and must
- * then fail. */
+/* If the manager does not read, sending a message may take at most the limit of one second, and
+ * must then fail. */
 static void test_manager_does_not_read(void **state) {
     (void)state;
     struct lw_notify n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests slots and tags, and how the answer to CLUSTER SLOTS is read. */
+/* Tests slots and tags, and the parser of the answer to CLUSTER SLOTS. */
 #include "base/redis/cluster.h"
 #include "base/redis/slot.h"
 #include "config/shard.h"
@@ -52,7 +52,8 @@ static void shards_spread_over_masters(void **state) {
         }
 }
 
-/* Workers with different numbers of shards must meet in shard 0, because they are refused there. */
+/* Shard 0 must be in the same slot for any number of shards, because a worker that is configured
+ * with a wrong number is refused there. */
 static void shard_0_is_the_same_for_any_number(void **state) {
     (void)state;
     int k = lw_slot_suffix("orders", 0, 1);
@@ -125,8 +126,8 @@ static void expect_host(const char *node, const char *host, int port) {
     lw_slot_map_free(&m);
 }
 
-/* Some nodes do not know their own address, and some have no name although the server prefers
- * names. */
+/* In an answer to CLUSTER SLOTS, a node may lack its own address, or a name although the server
+ * prefers names. */
 static void a_node_without_a_host(void **state) {
     (void)state;
     expect_host("*3\r\n$-1\r\n:7003\r\n$1\r\na\r\n", "10.0.0.1", 7003);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the trace context of W3C: which texts are a traceparent, and the decision by the trace
- * id. */
+/* Tests the W3C trace context: which texts are a valid traceparent, and how the trace id decides
+ * whether a trace is sampled. */
 #include "base/hex.h"
 #include "base/trace_context.h"
 
@@ -59,7 +59,7 @@ static void test_malformed(void **state) {
     assert_false(lw_traceparent_read(lw_bytes("00-" TRACE "-" SPAN "-01", LW_TRACEPARENT - 1), &c));
 }
 
-/* The standard asks readers to take what they know of a later version. */
+/* The W3C standard asks readers of a later version to use the fields that they know. */
 static void test_later_versions(void **state) {
     struct lw_trace_context c;
     (void)state;
@@ -77,7 +77,7 @@ static void test_the_ratio(void **state) {
     assert_true(lw_trace_ratio(low, 1) && lw_trace_ratio(half, 1) && lw_trace_ratio(high, 1));
     assert_false(lw_trace_ratio(low, 0) || lw_trace_ratio(half, 0) || lw_trace_ratio(high, 0));
     assert_true(lw_trace_ratio(half, 0.5) && lw_trace_ratio(high, 0.5));
-    assert_false(lw_trace_ratio(low, 0.5)); /* only the last 56 bits count */
+    assert_false(lw_trace_ratio(low, 0.5)); /* only the last 56 bits of a trace id count */
     assert_false(lw_trace_ratio(half, 0.4999));
     assert_true(lw_trace_ratio(high, 1e-9));
 }

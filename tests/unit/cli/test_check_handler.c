@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how `check` checks the section `handler`, and that it reports a handler that cannot be
- * opened. Handler types of the test replace the real ones. */
+/* Tests how the command `check` checks the section `handler`, and that it reports a handler that
+ * cannot be opened. The test replaces the real handler types with its own. */
 #include "base/clock.h"
 #include "handlers/handler.h"
 #include "cli/check/servers.h"

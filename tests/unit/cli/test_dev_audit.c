@@ -63,7 +63,8 @@ static void test_two_at_one_key(void **state) {
     expect(2, 0, 1, 0, 0, 0);
 }
 
-/* An overlap must be found with the run that ends last, even if another run started later. */
+/* A run must be compared with the earlier run that ends last, even if another run started later, so
+ * that every overlap is found. */
 static void test_one_inside_a_long_one(void **state) {
     (void)state;
     assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 12 8 t/0/1 aa 2 1\nend 13 8 t/0/1 aa 2 "
@@ -91,10 +92,11 @@ static void test_killed(void **state) {
     assert_int_equal(judge(journal, (struct dev_killed){7, 40}, 1), 0);
     assert_int_equal(audit.cut, 1);
     expect(2, 1, 0, 0, 0, 0);
-    /* the killed process still lived when the other run began */
+    /* the process was killed after the other run had begun, so the two runs overlap */
     assert_int_equal(judge(journal, (struct dev_killed){7, 55}, 1), 0);
     expect(2, 1, 1, 0, 0, 0);
-    /* the run without an end belongs to a process that was not killed, so the run counts as open */
+    /* the run without an end belongs to a process that was not killed, so the run counts as not
+     * ended */
     assert_int_equal(judge(journal, (struct dev_killed){9, 40}, 1), 0);
     expect(2, 1, 1, 0, 0, 1);
 }
@@ -106,15 +108,15 @@ static void test_out_of_order(void **state) {
                            nobody, 2),
                      0);
     expect(2, 0, 0, 1, 0, 0);
-    /* A message is done, and then done again after a later message. For the order, only the
-     * first time counts. */
+    /* A message is done, and is done again after a later message. For the order, only the first
+     * time counts. */
     assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nend 11 7 t/0/0 aa 1 1 done\nstart 12 7 t/0/1 "
                            "aa 2 1\nend 13 7 t/0/1 aa 2 1 done\n"
                            "start 14 7 t/0/0 aa 3 1\nend 15 7 t/0/0 aa 3 1 done\n",
                            nobody, 2),
                      0);
     expect(3, 1, 0, 0, 0, 0);
-    /* A run that ended as retry does not count for the order. */
+    /* A run with the outcome retry does not count for the order. */
     assert_int_equal(judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 retry\nstart 12 7 t/0/0 "
                            "aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n"
                            "start 14 7 t/0/1 aa 3 2\nend 15 7 t/0/1 aa 3 2 done\n",

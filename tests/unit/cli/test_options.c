@@ -94,7 +94,7 @@ static const struct cli_command command = {.name = "thing",
 
 /* Buffers for the command line under test: its text, and what was printed on stderr. */
 static char words[4096], said[8192];
-static char *argv[64]; /* words of the line; the parsed values point to them */
+static char *argv[64]; /* words of the command line, to which the parsed values point */
 
 static int parse(const char *line, struct values *v) {
     int argc = 1;
@@ -112,7 +112,7 @@ static int parse(const char *line, struct values *v) {
     said[fread(said, 1, sizeof said - 1, tmp)] = '\0';
     fclose(tmp);
     assert_true(status == GO_ON || status == 0 || status == CLI_USAGE);
-    /* wrong usage, and nothing else, is explained on stderr */
+    /* stderr must have an explanation if and only if the usage was wrong */
     assert_int_equal(status == CLI_USAGE, said[0] != '\0');
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the configuration. Each folder of tests/config/cases has input.json and either error or
- * effective.json, and may have env, set and warnings. */
+/* Tests the configuration. Each folder of tests/config/cases has the file input.json and either
+ * error or effective.json, and may have the files env, set and warnings. */
 #include "base/nearest.h"
 #include "config/config.h"
 
@@ -160,7 +160,8 @@ static void test_files(void **state) {
     expect_errors(&p, c, "big: larger than 1 MiB\n");
 }
 
-/* A named pipe would keep the program waiting for a writer, and has nothing to read at a reload. */
+/* A named pipe must be refused as a configuration file: reading would wait for a writer, and a
+ * reload would find nothing to read. */
 static void test_named_pipe(void **state) {
     (void)state;
     char path[] = "/tmp/lw-config-XXXXXX", text[300], want[200];
@@ -315,7 +316,7 @@ static void test_problems_are_bounded(void **state) {
     lw_problems_free(&p);
 }
 
-/* However a document is damaged, it must be refused with an error, or must still be valid. */
+/* A document that is damaged at random must be refused with an error, or still be valid. */
 static void test_damaged_documents(void **state) {
     (void)state;
     char *good = slurp(CASES "/good-everything", "input.json");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what is reported about a librdkafka of a given version with given features. The test
- * needs no such librdkafka. */
+/* Tests the warnings and errors about the version and the features of librdkafka. Both are
+ * arguments of the tested function, so the test works with any librdkafka. */
 #include "config/librdkafka.h"
 
 #include <setjmp.h>
@@ -16,8 +16,8 @@
 
 #define ALL "gzip,ssl,sasl,sasl_gssapi,sasl_plain,sasl_scram,sasl_oauthbearer,oidc"
 
-/* `what` is the report that is expected: W is a warning, R an error (the configuration is
- * refused), and - none. The warning or error must contain `says`. */
+/* `what` is the report that is expected: W for a warning, R for an error that refuses the
+ * configuration, and - for no report. The warning or error must contain `says`. */
 static void judged(int line, const char *text, int version, const char *features, const char *name,
                    const char *value, char what, const char *says) {
     struct lw_librdkafka k = {version, text, features};

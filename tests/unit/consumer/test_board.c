@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the board: the contents of a seat outlive the worker, messages become suspects and are
+/* Tests the board: seats keep their contents when a worker dies, messages become suspects and are
  * blamed by the rules, and full tables replace their oldest entries. */
 #include "base/clock.h"
 #include "consumer/board.h"
@@ -64,11 +64,11 @@ static void test_seat_outlives_a_crash(void **state) {
     char reason[LW_REASON_MAX] = "";
     assert_int_equal(lw_board_ask(board, "orders/3/1042", reason), LW_BLAMED);
     assert_string_equal(reason, "worker died");
-    /* not a suspect, because the message had left its seat before the death */
+    /* message 1043 is no suspect, because it left its seat before the worker died */
     assert_int_equal(lw_board_ask(board, "orders/3/1043", reason), LW_INNOCENT);
-    /* the next worker starts with empty seats */
+    /* the next process of the worker starts with empty seats */
     assert_false(atomic_load(&board->workers[1].seats[7].busy));
-    /* counts survive the worker */
+    /* the worker's counts survive its death */
     assert_int_equal(atomic_load(&board->workers[1].counts.done), 41);
 }
 
@@ -92,7 +92,8 @@ static void test_life_of_a_suspicion(void **state) {
     die(0, "t/0/1", true, true);
     lw_board_counted(board, "t/0/1");
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
-    /* a second call must change nothing, because the attempt was counted already */
+    /* a second call of lw_board_counted() must change nothing, because the attempt is counted
+     * already */
     lw_board_counted(board, "t/0/1");
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
     lw_board_counted(board, "t/9/9");
@@ -133,12 +134,12 @@ static void test_full_table_replaces_the_oldest_suspect(void **state) {
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
     die(0, "new/0/1", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/0", NULL), LW_BLAMED);
-    /* the oldest suspect that was not blamed has been replaced */
+    /* the oldest suspect that is not blamed has been replaced */
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT);
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/1", NULL), LW_SUSPECT);
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
-    /* makes one entry free, which must be used before a suspect is replaced */
+    /* frees one entry, which must be used before another suspect is replaced */
     lw_board_forget(board, "t/0/700");
     die(0, "new/0/2", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
@@ -162,7 +163,7 @@ static void test_all_seats_busy(void **state) {
     lw_board_blame(board, 1, true, "x");
     assert_int_equal(board->n_suspects, LW_BOARD_SEATS);
     assert_int_equal(lw_board_ask(board, "t/1/255", NULL), LW_SUSPECT);
-    /* the message is in the seat of another worker */
+    /* this message is in a seat of another worker, which did not die */
     assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT);
 }
 
@@ -172,7 +173,7 @@ static void test_long_texts_are_cut(void **state) {
     memset(id, 'i', sizeof id), id[sizeof id - 1] = 0;
     memset(why, 'w', sizeof why), why[sizeof why - 1] = 0;
     lw_seat_take(&board->workers[0].seats[0], id, lw_bytes_of("k"), true, 1);
-    /* as if a crash had overwritten the NUL at the end of the text */
+    /* simulates a crash that has overwritten the NUL at the end of the identity */
     memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX);
     lw_board_blame(board, 0, true, why);
     id[LW_IDENTITY_MAX - 1] = 0;
@@ -180,7 +181,7 @@ static void test_long_texts_are_cut(void **state) {
     assert_int_equal(strlen(reason), LW_REASON_MAX - 1);
 }
 
-/* Asks again and again about the oldest suspects, which are the next to be replaced. */
+/* Repeatedly asks about the oldest suspects, which are the next to be replaced. */
 static int ask_the_oldest(int forget_every) {
     char id[LW_IDENTITY_MAX], want[LW_REASON_MAX], reason[LW_REASON_MAX];
     for (uint64_t n = 0; !atomic_load(&board->quick); n++) {
@@ -193,9 +194,9 @@ static int ask_the_oldest(int forget_every) {
     return 0;
 }
 
-/* Workers ask about suspects and remove them while the supervisor replaces others. The reason
- * that is read must belong to the identity about which the worker asked, and the count must be
- * right. */
+/* Workers ask about suspects and remove them while the supervisor replaces suspects. The reason
+ * that a worker reads must belong to the identity for which it asked, and the number of suspects
+ * must stay right. */
 static void test_readers_against_the_writer(void **state) {
     (void)state;
     pid_t pid[2];
@@ -233,7 +234,7 @@ static void drain_partition(const char *topic, int32_t partition, int64_t end) {
 static void test_drained(void **state) {
     (void)state;
     assert_true(lw_board_drained(board));
-    drain_partition("a", 0, 0); /* an empty partition, for which nobody waits */
+    drain_partition("a", 0, 0); /* an empty partition must not delay the drain */
     assert_true(lw_board_drained(board));
     drain_partition("a", 1, 10);
     drain_partition("b", 1, 20);
@@ -241,8 +242,8 @@ static void test_drained(void **state) {
     lw_board_committed(board, "c", 1, 99);
     lw_board_committed(board, "b", 0, 99);
     assert_false(lw_board_drained(board));
-    /* The commit is above the end that was read at the start, because more records may have come
-     * since. */
+    /* The commit may be above the end that was read at the start of the drain, because more records
+     * may have come since. */
     lw_board_committed(board, "b", 1, 25);
     assert_true(lw_board_drained(board));
     /* the recorded commit must never go down, although a new owner may report an older commit */
@@ -251,8 +252,8 @@ static void test_drained(void **state) {
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, open_board, close_board)
-/* An outcome of which a worker was unsure when it died must be owed, and be counted once. An
- * outcome that the worker had counted must not be owed. */
+/* If a worker dies while it is unsure of an outcome, the outcome must be owed and be counted once.
+ * An outcome that the worker had already counted must not be owed. */
 static void test_owed(void **state) {
     (void)state;
     struct lw_err err = {0};
@@ -261,7 +262,7 @@ static void test_owed(void **state) {
     assert_false(lw_board_owed(b, 77, &dead));
     for (uint64_t i = 0; i < LW_UNSURE; i++) {
         atomic_store(&b->workers[1].unsure[0][i], lw_owed_id(1000 + (i << 8), i % 2));
-        /* the same messages in the row of another shard: each must be owed once */
+        /* the row of another shard has the same messages, and each message must be owed once */
         atomic_store(&b->workers[1].unsure[63][i], lw_owed_id(1000 + (i << 8), i % 2));
     }
     atomic_store(&b->workers[1].unsure[0][3], LW_UNSURE_COUNTED);
@@ -281,8 +282,8 @@ static void test_owed(void **state) {
     lw_board_close(b);
 }
 
-/* If more outcomes are owed than the table can hold, some must be forgotten, none invented, and
- * nothing may hang. */
+/* If more outcomes are owed than the table can hold, some must be forgotten. No outcome may be
+ * invented, and no call may hang. */
 static void test_owed_is_bounded(void **state) {
     (void)state;
     struct lw_err err = {0};

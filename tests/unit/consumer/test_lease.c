@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the table of leases: whatever the order of grants, extensions and renewals, each lease
- * must be renewed and cancelled by its own deadline. */
+/* Tests the table of leases. In any order of grants, extensions and renewals, each lease must be
+ * renewed or cancelled in time for its own deadline. */
 #include "consumer/worker/lease.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-/* The header cmocka.h needs the four headers above. */
+/* The header cmocka.h does not include the standard headers that it needs, so it comes last. */
 #include <cmocka.h>
 
 enum { TTL_MS = 9000, MANY = 300, STEPS = 20000 };
@@ -51,8 +51,8 @@ static void check_fence(struct world *w) {
             fail_msg("lease %d ends in %lld ms and is not cancelled", i, (long long)left_ms(w, i));
 }
 
-/* Renews some of the leases that are due, as if the request had been sent a while ago. The
- * answer 0 says that a lease is lost. */
+/* Renews some of the leases that are due, as if the request had been sent a while ago. The answer 0
+ * means that the lease is lost. */
 static void renew_some(struct world *w) {
     static struct lw_due due[LW_RENEW_BATCH];
     char answers[LW_RENEW_BATCH];
@@ -66,7 +66,7 @@ static void renew_some(struct world *w) {
 
 static void change_one(struct world *w) {
     int i = (int)rnd(w, MANY);
-    /* most answers come soon, some late */
+    /* most answers come within 50 ms, and the others up to one TTL late */
     int64_t deadline_ms = w->now_ms + TTL_MS - (int64_t)rnd(w, rnd(w, 4) ? 50 : TTL_MS);
     if (!w->in[i])
         lw_leases_add(w->table, &w->lease[i], deadline_ms);
@@ -108,7 +108,7 @@ static void a_late_grant_is_renewed(void **state) {
     lw_leases_add(t, &early, TTL_MS);
     assert_int_equal(lw_leases_due(t, 0, 3500, due, LW_RENEW_BATCH), 1);
     lw_leases_renewed(t, due, 1, "1", 3500);
-    /* the call was sent at 100, and its answer read at 3600 */
+    /* the grant of this lease was requested at 100 ms, and its answer is read at 3600 ms */
     lw_leases_add(t, &late, 100 + TTL_MS);
     assert_int_equal(lw_leases_due(t, 0, 3600, due, LW_RENEW_BATCH), 1);
     assert_ptr_equal(due[0].lease, &late);
@@ -137,7 +137,7 @@ static void a_lost_lease_is_not_asked_for_again(void **state) {
     assert_int_equal(lw_leases_renewed(t, due, LW_RENEW_BATCH, answers, 4000), LW_RENEW_BATCH);
     assert_int_equal(lw_leases_due(t, 0, 4001, due, LW_RENEW_BATCH), 1);
     assert_ptr_equal(due[0].lease, &other);
-    /* settle reports that the worker still has the lease */
+    /* settle's answer shows that the worker still has this lease, so it must be renewed again */
     lw_leases_extend(t, &lost[0], 4001 + TTL_MS);
     assert_int_equal(lw_leases_due(t, 0, 8000, due, LW_RENEW_BATCH), 2);
     lw_leases_close(t);

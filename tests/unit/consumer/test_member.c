@@ -20,7 +20,7 @@ static struct lw_config config;
 
 static int setup(void **state) {
     (void)state;
-    /* the name belongs to this process, because other tests run on this host at the same time */
+    /* the name contains the process id, because other tests run on this host at the same time */
     snprintf(name, sizeof name, "test-member-%d", (int)getpid());
     config = (struct lw_config){.name = name};
     config.kafka.group_id = name;
@@ -123,7 +123,7 @@ static void test_id_of_ones_own(void **state) {
     config.kafka.n_properties = 1;
     assert_string_not_equal(made, id(0, 0));
     assert_int_equal(strncmp(id(0, 3), "shop-7-3-", strlen("shop-7-3-")), 0);
-    /* the slot must not be part of an id that is made from the user's own id */
+    /* an id that is made from the user's own id must not contain the slot */
     assert_string_equal(id(0, 3), id(-1, 3));
     assert_string_not_equal(id(0, 0), id(0, 1));
     const char *was = id(0, 0);

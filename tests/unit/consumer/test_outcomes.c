@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the rings in which workers keep outcomes: what is kept, what a reader gets while another
- * process writes, and what a crash leaves. */
+/* Tests the rings in which workers keep outcomes: which outcomes are kept, what a reader gets while
+ * another process writes, and what is left after a crash. */
 #include "consumer/board.h"
 
 #include <setjmp.h>
@@ -91,10 +91,11 @@ static void test_texts_are_cut(void **state) {
     assert_int_equal(r.n_reason, LW_OUTCOME_REASON);
     assert_true(r.cut);
     assert_true(lw_outcome_has_key(&r, lw_bytes(key, 200)));
-    /* another key that begins with the same bytes */
+    /* another key that begins with the same bytes must not match */
     assert_false(lw_outcome_has_key(&r, lw_bytes(key, 199)));
     assert_false(lw_outcome_has_key(&r, lw_bytes(key, LW_OUTCOME_KEY)));
-    memcpy(key + 62, "\xe2\x80\xa2", 3); /* a character that would be cut into two parts */
+    /* the key has a character of three bytes where the limit would cut the character in two */
+    memcpy(key + 62, "\xe2\x80\xa2", 3);
     lw_outcome_texts(&r, lw_bytes(key, 200), "");
     assert_int_equal(r.n_key, 62);
     assert_true(lw_outcome_has_key(&r, lw_bytes(key, 200)));
@@ -114,8 +115,8 @@ static void test_successes_do_not_push_out_failures(void **state) {
     }
 }
 
-/* If a worker dies while it writes a record, nobody may read the record, and the worker's next
- * process must write over it. */
+/* If a worker dies while it writes a record, no reader may get the record, and the worker's next
+ * process must overwrite it. */
 static void test_a_half_written_record(void **state) {
     struct lw_outcome_record r;
     (void)state;
@@ -131,7 +132,8 @@ static void test_a_half_written_record(void **state) {
     assert_int_equal(r.offset, 4711);
 }
 
-/* Writes records until the process is killed. All fields of a record follow from its number. */
+/* Writes records until the process is killed. All fields of a record are computed from its number,
+ * so that a reader can check them. */
 static void write_for_ever(void) {
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails must not leave this process behind */
     for (int64_t i = 0;; i++) {
@@ -166,7 +168,7 @@ static void test_readers_see_whole_records_only(void **state) {
     (void)state;
     pid_t child = fork();
     if (!child) write_for_ever();
-    /* The oldest records are read, because the writer is about to write over them. */
+    /* The loop reads the oldest records, because the writer is about to overwrite them. */
     for (; (good < ENOUGH || !torn) && tries < TRIES_MAX; tries++) {
         uint64_t n = lw_outcome_count(rings, false);
         if (n < LW_OUTCOMES) continue;

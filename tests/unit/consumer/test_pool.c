@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the pool with handlers of its own: order, stealing, batches, seats, leases, the journal,
- * closing with a stuck thread, and speed. */
+/* Tests the pool with handlers that are part of the test: order, stealing, batches, seats, leases,
+ * the journal, closing with a stuck thread, and speed. */
 #include "tests/support/pool_fixture.h"
 
 #include "consumer/process/journal.h"
@@ -64,7 +64,7 @@ static void test_blocked_job_delays_nobody(void **state) {
         int at = round % 3;
         for (int i = 0; i < 64; i++) fx_job(&more.j[i], i, "k", i == at ? "wait" : "go");
         lw_pool_submit(x.p, more.jobs, 64);
-        reap(&x, more.out, 63); /* all jobs except the blocked one */
+        reap(&x, more.out, 63); /* reaps all jobs except the blocked one */
         for (int i = 0; i < 63; i++) assert_int_not_equal(more.out[i]->offset, at);
         x.h.gate = true;
         reap(&x, more.out, 1);
@@ -162,8 +162,8 @@ static void test_seats(void **state) {
     struct many m = make_many(4, "seat");
     lw_pool_submit(x.p, m.jobs, 4);
     reap(&x, m.out, 4);
-    /* seats are set even for handlers that blame nobody, because the seat tells which message
-     * hangs */
+    /* Seats are filled even if the handler type never blames a message, because a seat shows which
+     * message hangs. */
     for (int i = 0; i < 4; i++) assert_true(x.h.seen_busy[i]);
     free_many(&m);
     close_fx(&x);
@@ -226,21 +226,22 @@ static void test_close(void **state) {
     struct many m = make_many(3, "wait");
     lw_pool_submit(x.p, m.jobs, 3);
     wait_for(x.h.waiting == 1);
-    /* in the child, the copy of a waiting thread never continues, so it counts as stuck */
+    /* fork() does not copy the waiting thread, so in the child the thread never ends and counts as
+     * stuck */
     pid_t pid = fork();
     if (pid == 0) _exit(lw_pool_close(x.p, 50) ? 1 : 0);
     int status;
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
     x.h.gate = true;
-    /* the other two jobs may or may not have begun, but nothing may hang, and the slot must be
-     * closed */
+    /* whether or not the other two jobs have begun, lw_pool_close() must not hang, and must close
+     * the slot */
     close_fx(&x);
     free_many(&m);
 }
 
-/* Submits 300,000 jobs that do nothing, in the way in which the worker submits jobs. Prints the
- * speed, and asserts none. */
+/* Submits 300,000 jobs that do nothing, in the same way as the worker submits jobs. Prints the
+ * speed and asserts nothing about it. */
 static void test_speed(void **state) {
     (void)state;
     struct fx x;
@@ -251,7 +252,7 @@ static void test_speed(void **state) {
     int64_t t = lw_boot_us();
     getrusage(RUSAGE_SELF, &a);
     for (int done = 0; done < N; done += BURST) {
-        /* unlinks the job from its chain, because the job is submitted again */
+        /* unlinks each job from its chain, because the same jobs are submitted again */
         for (int i = 0; i < BURST; i++) m.jobs[i]->then = NULL;
         lw_pool_submit(x.p, m.jobs, BURST);
         reap(&x, m.out, BURST);

@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-/* fx_job() gives a job this outcome, which stays if the job does not run */
+/* UNTOUCHED is the outcome that fx_job() sets, and that a job keeps if it does not run. */
 enum { UNTOUCHED = 99 };
 
 /* Makes one chain of all jobs, under the lease of the first job. */
@@ -16,8 +16,8 @@ static void chain(struct lw_job **jobs, size_t n) {
     }
 }
 
-/* Checks that n jobs, the first of which is `first`, were reaped in this order, whatever other
- * jobs were reaped between them. */
+/* Checks that the n jobs with the offsets from `first` on were reaped in order. Other jobs may have
+ * been reaped between them. */
 static void assert_in_order(struct lw_job **out, size_t n_out, int64_t first, int64_t n) {
     int64_t next = first;
     for (size_t i = 0; i < n_out; i++)
@@ -62,7 +62,7 @@ static void test_a_chain_runs_in_order_on_one_thread(void **state) {
         assert_int_equal(t.offset[i], i);
         assert_int_equal(t.slot[i], t.slot[0]);
         assert_int_equal(m.jobs[i]->outcome, LW_DONE);
-        /* 0 would say that the job was not run, and it would have no span */
+        /* a time of 0 would mean that the job was not run, and the job would have no span */
         assert_true(m.jobs[i]->took_us > 0);
         assert_ptr_equal(m.jobs[i]->then, LW_JOB_CLOSED);
     }
@@ -98,7 +98,7 @@ static void test_too_late_to_link(void **state) {
         m.jobs[1]->lease->cancelled = false;
         lw_pool_submit(x.p, m.jobs, 1);
         struct pollfd pf = {.fd = x.fd, .events = POLLIN};
-        /* the job has ended and has not been reaped yet */
+        /* poll() shows that the job has ended, but it has not been reaped yet */
         assert_int_equal(poll(&pf, 1, 20000), 1);
         assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
         reap(&x, m.out, 1);
@@ -127,7 +127,7 @@ static void test_not_done_ends_the_chain(void **state) {
         assert_int_equal(m.jobs[0]->outcome, LW_DONE);
         assert_int_equal(m.jobs[1]->outcome, LW_RETRY);
         lw_pool_submit(x.p, m.jobs + 4, 1);
-        reap(&x, m.out, 1); /* the only thread has run another job, so it has finished the chain */
+        reap(&x, m.out, 1); /* when the only thread has run another job, it has left the chain */
         assert_ptr_equal(m.out[0], m.jobs[4]);
         assert_memory_equal(m.j + 2, before, sizeof before);
         close_fx(&x);
@@ -233,7 +233,8 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     }
     lw_pool_submit(x.p, heads, ROWS);
     lw_pool_submit(x.p, more.jobs, 10);
-    /* the only thread still waits for x.h.gate, and reads x.h.saw only after the wait */
+    /* x.h.saw needs no lock, because the only thread waits for x.h.gate and reads x.h.saw
+     * afterwards */
     x.h.saw = note_batch;
     x.h.ctx = &b;
     atomic_store(&x.h.gate, true);
@@ -250,8 +251,8 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     close_fx(&x);
 }
 
-/* Notes the jobs of a batch. Each job is written as a letter for its key and a digit for its place
- * in the chain. */
+/* Records the jobs of a batch. Each job is written as a letter for its key and a digit for its
+ * place in the chain. */
 static void note_shape(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot;
     char *at = h->ctx;
@@ -264,8 +265,8 @@ static void note_shape(struct lw_handler *h, int slot, struct lw_job **jobs, siz
     *at = '\0';
 }
 
-/* Runs three chains of five jobs, which are in the queue before the only thread is free. Returns
- * the batches. `retry` is the job that fails; -1: none. */
+/* Runs three chains of five jobs, which are all queued before the only thread is free. Writes the
+ * batches to `out`. `retry` is the index of the job that fails, or -1 if none fails. */
 static void see_shape(enum lw_batch_of of, size_t batch, int retry, char *out, size_t expected) {
     struct fx x;
     open_fx_of(&x, &type, 1, batch, of, NULL);
@@ -308,7 +309,7 @@ static void test_several_jobs_of_a_key_in_a_batch(void **state) {
     assert_string_equal(shape, "a0b0c0 a1b1c1 a2b2c2 a3b3c3 a4b4c4 ");
     see_shape(LW_BATCH_ONE_KEY, 8, -1, shape, 15);
     assert_string_equal(shape, "a0a1a2a3a4 b0b1b2b3b4 c0c1c2c3c4 ");
-    /* the rest of a chain that is longer than a batch must run before other chains */
+    /* if a chain is longer than a batch, its remaining jobs must run before other chains */
     see_shape(LW_BATCH_ONE_KEY, 3, -1, shape, 15);
     assert_string_equal(shape, "a0a1a2 a3a4 b0b1b2 b3b4 c0c1c2 c3c4 ");
     see_shape(LW_BATCH_ANY, 32, -1, shape, 15);
@@ -333,8 +334,8 @@ static void test_a_batch_is_done_in_part(void **state) {
     assert_string_equal(shape, "a0a1a2a3 a4 b0b1b2b3 b4 c0c1c2c3 c4 ");
 }
 
-/* Five keys with one job each, and then two keys with followers, are in the queue before the only
- * thread is free. With batches of one key the two kinds must take turns. */
+/* Five keys with one job each, and then two keys with followers, are queued before the only thread
+ * is free. If each batch has one key, the two kinds of keys must take turns. */
 static void test_a_hot_key_does_not_wait_behind_all_others(void **state) {
     (void)state;
     struct fx x;
@@ -351,7 +352,8 @@ static void test_a_hot_key_does_not_wait_behind_all_others(void **state) {
     }
     lw_pool_submit(x.p, heads, 7);
     x.h.ctx = shape;
-    /* the only thread still waits for x.h.gate, and reads x.h.saw only after the wait */
+    /* x.h.saw needs no lock, because the only thread waits for x.h.gate and reads x.h.saw
+     * afterwards */
     x.h.saw = note_shape;
     atomic_store(&x.h.gate, true);
     reap(&x, m.out, 10);
@@ -361,8 +363,8 @@ static void test_a_hot_key_does_not_wait_behind_all_others(void **state) {
     close_fx(&x);
 }
 
-/* The main thread reaps as soon as it is woken. It must find all jobs of a batch, since the worker
- * asks Redis for as many followers as jobs have ended. */
+/* The main thread reaps jobs as soon as it is woken. At that moment all jobs of a batch must be
+ * ready to be reaped, because the worker asks Redis for as many followers as jobs have ended. */
 static void test_a_batch_is_reported_at_once(void **state) {
     (void)state;
     enum { N = 64, ROUNDS = 300 };
@@ -385,21 +387,21 @@ static void test_a_batch_is_reported_at_once(void **state) {
 
 /* --- others' share ---------------------------------------------------------------------------- */
 
-/* Each thread has chains that last far longer than CHAIN_US. Jobs that wait behind the chains,
- * in the queue or already taken by the thread, must run before the chains end. */
+/* The only thread has chains that last far longer than CHAIN_US, the time after which a chain gives
+ * way to other jobs. Jobs that wait behind the chains, in the queue or already taken by the thread,
+ * must run before the chains end. */
 static void test_chains_do_not_starve_others(void **state) {
     (void)state;
     enum { N = 150, CHAINS = 2 };
     for (int i = 0; i < 3; i++) {
         struct fx x;
-        /* chains: number of chains that fill one batch */
+        /* `chains` is the number of chains that fill one batch */
         size_t batch = i == 2 ? 2 : 1, chains = i == 2 ? CHAINS : 1;
         open_fx(&x, &type, 1, batch, NULL);
         struct many fast = make_many(2000, "go"), m = make_many(CHAINS * N, "sleep"),
                     other = make_many(3, "go");
         if (i == 1) {
-            /* lets the pool learn that the handler is fast, so that the thread takes all jobs at
-             * once */
+            /* shows the pool that the handler is fast, so that the thread takes all jobs at once */
             lw_pool_submit(x.p, fast.jobs, 2000);
             reap(&x, fast.out, 2000);
         }
@@ -426,8 +428,8 @@ static void test_chains_do_not_starve_others(void **state) {
 }
 
 struct pace {
-    /* in this order: start of the chain; start of its last job; longest time between the starts of
-     * two of its jobs */
+    /* `began_us` is when the chain started, `last_us` when its last job started, and `longest_us`
+     * the longest time between the starts of two consecutive jobs */
     int64_t began_us, last_us, longest_us;
 };
 static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
@@ -441,10 +443,10 @@ static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) 
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
-/* A chain of short jobs delays the jobs that its thread has already taken, as one long job
- * would, so another thread must steal these jobs. A round does not count if the jobs may have
- * run early for another reason: a single job was long, or the chain was so long that it gave way
- * to them. Under load a round may also fail to set up this situation, so only most rounds must
+/* A chain of short jobs delays the jobs that its thread has already taken, as one long job would,
+ * so another thread must steal these jobs. A round does not count if the jobs may have run early
+ * for another reason: either a single job was long, or the chain lasted so long that it gave way to
+ * other jobs. Under load a round may also fail to create this situation, so only most rounds must
  * show the steal. */
 static void test_the_hand_behind_a_chain_is_stolen(void **state) {
     (void)state;
@@ -489,7 +491,7 @@ static void test_close_in_a_chain(void **state) {
     for (size_t batch = 1; batch <= 4; batch += 3) {
         struct fx x;
         open_fx(&x, &type, 1, batch, NULL);
-        /* the whole chain lasts longer than lw_pool_close() waits */
+        /* the chain is so long that lw_pool_close() does not wait for its end */
         struct many m = make_many(20000, "sleep");
         chain(m.jobs, 20000);
         lw_pool_submit(x.p, m.jobs, 1);
@@ -506,26 +508,29 @@ enum { LANES = 24, EACH = 400, AHEAD = 5 };
 
 struct lane {
     struct many m;
-    /* jobs below this index were given to the pool, or linked behind another job */
+    /* jobs below this index have been given to the pool or linked behind another job */
     int submitted;
-    int reaped;      /* jobs below this index are done */
-    int64_t effects; /* the handler changes it without a lock: only the chain orders the threads */
+    int reaped; /* jobs below this index are done */
+    /* the handler changes `effects` without a lock, because a chain runs its jobs in order */
+    int64_t effects;
 };
 
-/* Counts the effects of each key. Marks a job that does not run in the order of its chain. Two
- * runs of a key without a happens-before relation are a data race here, which TSan reports. */
+/* Counts the effects of each key, and marks a job that runs out of the order of its chain. If two
+ * runs of a key have no happens-before relation, they are a data race on the counter, which TSan
+ * reports. */
 static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot;
     struct lane *lanes = h->ctx;
     bool retry = false;
     for (size_t i = 0; i < n; i++) {
         struct lane *l = &lanes[jobs[i]->partition];
-        /* an earlier job of this key in the batch is not done */
+        /* a job must not run if an earlier job of its key in the batch is not done */
         if (retry && jobs[i - 1]->partition == jobs[i]->partition) continue;
         retry = jobs[i]->payload.p[0] == 'r';
         if (l->effects != jobs[i]->offset) jobs[i]->payload = lw_bytes_of("out of order");
         if (!retry) l->effects++;
-        /* The jobs behind the job with the cancelled lease must come back without having run. */
+        /* Cancels the lease of some jobs. The jobs behind such a job must come back without having
+         * run. */
         if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true);
     }
 }
@@ -536,8 +541,8 @@ static void go_on(struct fx *x, struct lane *l, int want) {
     while (want-- > 0 && l->submitted < EACH && l->submitted - l->reaped < AHEAD) {
         struct lw_job *job = l->m.jobs[l->submitted];
         bool first = l->submitted == l->reaped;
-        /* If it is too late to link the next job behind the earlier one, the next job is submitted
-         * when the earlier one is reaped. */
+        /* If it is too late to link the next job behind the job before it, the next job is
+         * submitted when the job before it has been reaped. */
         if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return;
         l->submitted++;
         if (first) lw_pool_submit(x->p, &job, 1);
@@ -545,7 +550,7 @@ static void go_on(struct fx *x, struct lane *l, int want) {
 }
 
 static void take_back(struct lane *l, struct lw_job *job) {
-    /* of these jobs, only the first was started */
+    /* unlinks the unfinished jobs of the lane, of which only the first was started */
     for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL;
     l->submitted = l->reaped;
     atomic_store(&job->lease->cancelled, false);
@@ -582,7 +587,7 @@ static void links_at_random(int threads, size_t batch, enum lw_batch_of of) {
         }
         for (size_t i = 0; i < n; i++) {
             struct lane *l = &lanes[out[i]->partition];
-            /* no job may be left out, and none may come twice */
+            /* each job must be reaped once, in the order of offsets */
             assert_int_equal(out[i]->offset, l->reaped);
             assert_string_not_equal(out[i]->payload.p, "out of order");
             if (out[i]->outcome == LW_DONE) {

@@ -97,7 +97,7 @@ static const struct expected cells[LW_SUP_STATES][LW_SUP_EVENTS] = {
         [LW_SUP_CRASHED] = C(GONE, BLAMED | FAILED),           [LW_SUP_KILLED] = C(GONE, SUSPECTED | FAILED),
         [LW_SUP_REFUSED] = C(GONE, REFUSED),                   [LW_SUP_TIMER] = C(STOPPING, KILL),
         [LW_SUP_STOP] = C(STOPPING, TERM | QUICK)},
-    /* a reload asks for this worker again */
+    /* a reload may ask again for a worker that was removed */
     [LW_SUP_GONE] = {[LW_SUP_START] = C(RUNNING, SPAWNED)},
 };
 /* clang-format on */
@@ -141,7 +141,7 @@ static void check_cell(enum lw_sup_state state, enum lw_sup_event e) {
                  lw_sup_event_name[e], lw_sup_state_name[w->state], effects_of(w),
                  lw_sup_state_name[next], x->effects);
     assert_int_equal(w->pid, x->effects & SPAWNED ? PID + 1 : lives(next) ? PID : 0);
-    /* the process that was ready is gone */
+    /* a worker whose process has ended or was replaced must not count as ready */
     if (!lives(next) || x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].ready));
     if (x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].seats[3].busy));
 }
@@ -200,7 +200,7 @@ static void test_ends_are_told_apart(void **state) {
     for (size_t i = 0; i < sizeof kill_ / sizeof *kill_; i++)
         assert_int_equal(lw_sup_classify(sup, w, kill_[i]), LW_SUP_KILLED);
     static const int statuses[] = {0, 1, LW_EXIT_REFUSED, 255};
-    /* a handler called exit() */
+    /* without the flag `returned`, the process ended because a handler called exit() */
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED);
     assert_non_null(strstr(w->why, "exited unasked with status 255"));
@@ -211,7 +211,8 @@ static void test_ends_are_told_apart(void **state) {
     w->hung = true;
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_CRASHED);
     w->hung = false, w->state = LW_SUP_STOPPING;
-    /* SIGTERM came before the worker handled signals */
+    /* SIGTERM may end the worker before it has installed its signal handlers, so this is a clean
+     * exit */
     assert_int_equal(lw_sup_classify(sup, w, SIGTERM), LW_SUP_EXIT_CLEAN);
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_KILLED);
 }
@@ -239,8 +240,8 @@ static void test_killed_after_a_second_signal_is_no_failure(void **state) {
     assert_false(sup->failed);
 }
 
-/* Asks a worker to stop, and lets it end by the event `end`. `fenced` is what the worker had
- * reported before. Returns true if the whole run has failed then. */
+/* Asks a worker to stop, and then reports the event `end` for it. `fenced` is what the worker has
+ * reported before. Returns true if the whole run then counts as failed. */
 static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event end) {
     open_sup(state);
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
@@ -263,15 +264,16 @@ static void test_fenced_while_it_stops_is_no_failure(void **state) {
     static const enum lw_sup_event ends[] = {LW_SUP_EXIT_FAILED, LW_SUP_KILLED};
     for (size_t i = 0; i < 2; i++) {
         assert_false(fails_after(state, LW_FENCED_NOW, ends[i]));
-        /* an earlier process of the worker was fenced, not this one */
+        /* LW_FENCED_BEFORE says that an earlier process of the worker was fenced, and this one was
+         * not */
         assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i]));
         assert_true(fails_after(state, LW_FENCED_NO, ends[i]));
     }
     assert_true(fails_after(state, LW_FENCED_NOW, LW_SUP_CRASHED));
 }
 
-/* Returns the number of ticks until the worker is taken for hung, or -1 if 1,000 ticks are not
- * enough. */
+/* Returns the number of ticks until the worker counts as hung, or -1 if it does not within 1,000
+ * ticks. */
 static int ticks_until_hung(struct lw_sup_worker *w, bool beats) {
     for (int i = 1; i <= 1000; i++) {
         if (beats) atomic_fetch_add(&board->workers[0].heartbeat_ms, 1);
@@ -284,12 +286,12 @@ static void test_hung_main_loop(void **state) {
     (void)state;
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
     lw_seat_leave(&board->workers[0].seats[3]);
-    /* a worker without a first heartbeat is still connecting */
+    /* a worker that has sent no heartbeat yet is still connecting, and is not hung */
     assert_int_equal(ticks_until_hung(w, false), -1);
     assert_int_equal(ticks_until_hung(w, true), -1);
-    assert_int_equal(ticks_until_hung(w, false), 91); /* 90.7 s in ticks of 1 s */
+    assert_int_equal(ticks_until_hung(w, false), 91); /* the limit is 90.7 s, and a tick is 1 s */
     assert_non_null(strstr(w->why, "main loop"));
-    /* a worker that stops is judged by its deadline, not by its heartbeat */
+    /* a worker that is stopping is judged by its deadline, not by its heartbeat */
     w->state = LW_SUP_STOPPING;
     assert_int_equal(ticks_until_hung(w, false), -1);
 }
@@ -302,7 +304,8 @@ static void test_hung_handler(void **state) {
         lw_seat_take(seat, "t/0/1", lw_bytes_of("k"), true, i);
         assert_false(lw_sup_stands_still(sup, w));
     }
-    /* hung after 2 × the timeout of 1 s + 5 s; the supervisor notices one tick later */
+    /* A handler counts as hung after twice its timeout of 1 s plus 5 s. The supervisor notices one
+     * tick later. */
     assert_int_equal(ticks_until_hung(w, true), 8);
     assert_non_null(strstr(w->why, "handler that hung"));
     lw_sup_step(sup, w, LW_SUP_HUNG);
@@ -314,7 +317,7 @@ static void test_hung_handler(void **state) {
     assert_int_equal(lw_board_ask(board, "t/0/1", reason), LW_BLAMED);
     assert_non_null(strstr(reason, "hung"));
     put_in(LW_SUP_RUNNING);
-    config.handler.timeout_ms = 0; /* without a timeout a handler may take as long as it likes */
+    config.handler.timeout_ms = 0; /* without a timeout, a handler may run for any time */
     int without = ticks_until_hung(w, true);
     config.handler.timeout_ms = 1000, options.blames_worker = false;
     int elsewhere = ticks_until_hung(w, true);

@@ -66,8 +66,8 @@ static int good_worker(const struct lw_config *c, struct lw_board *b, int i) {
     return live_until_term(b, i);
 }
 
-/* The first process of worker 0 dies by `death` while it has a message. The second process
- * reports what the board says of the message. */
+/* The first process of worker 0 has a message and dies by calling `death`. The second process
+ * reports what the board says about the message. */
 static void (*death)(void);
 static bool death_alone;
 static int dying_worker(const struct lw_config *c, struct lw_board *b, int i) {
@@ -195,7 +195,8 @@ static void test_stops_when_asked(void **state) {
     }
 }
 
-/* Runs dying_worker, and returns what the board told its second process about the message. */
+/* Runs dying_worker(), and returns what the board said about the message to the worker's second
+ * process. */
 static enum lw_suspicion told_after_death(void) {
     live.worker_main = dying_worker;
     launch();
@@ -252,7 +253,7 @@ static void test_refusal_ends_the_run(void **state) {
     (void)state;
     live.worker_main = refusing_worker;
     launch();
-    /* EX_CONFIG of sysexits.h, after which the systemd unit does not restart the program */
+    /* 78 is EX_CONFIG of sysexits.h, after which the systemd unit does not restart the program */
     assert_int_equal(end_status(), 78);
     assert_int_equal(shared->starts[1], 1);
     assert_true(says(child.log, "worker 1 refused"));
@@ -306,7 +307,8 @@ static void test_workers_end_with_the_supervisor(void **state) {
 
 static int rolled_worker(const struct lw_config *c, struct lw_board *b, int i) {
     bool again = begin(c, b, i) > 1;
-    if (again) lw_sleep_ms(20); /* the next worker must wait until this one is ready */
+    /* the supervisor must not restart the next worker before this one is ready */
+    if (again) lw_sleep_ms(20);
     if (again) atomic_fetch_sub(&shared->away, 1);
     int status = live_until_term(b, i);
     int away = atomic_fetch_add(&shared->away, 1) + 1;
@@ -351,8 +353,8 @@ static void test_reload_rolls_one_at_a_time(void **state) {
     assert_int_equal(end_status(), 0);
 }
 
-/* A worker that records the reason for which the supervisor ends it (enum lw_ending). This
- * reason decides whether the worker keeps its place in the group. */
+/* Behaves as a worker that records why the supervisor ends it (enum lw_ending). The reason decides
+ * whether the worker keeps its place in the group. */
 static int ending_worker(const struct lw_config *c, struct lw_board *b, int i) {
     begin(c, b, i);
     int status = live_until_term(b, i);
@@ -367,7 +369,7 @@ static void reload_to(int workers) {
     wait_until(&shared->reloads, before + 1);
 }
 
-/* A reload adds and removes workers. A removed worker must give up its place in the group; a
+/* A reload adds and removes workers. A removed worker must give up its place in the group, and a
  * worker that is only restarted must keep it. */
 static void test_reload_changes_the_number_of_workers(void **state) {
     (void)state;
@@ -482,7 +484,8 @@ static int follow_group(const struct lw_config *c, struct lw_board *b) {
     return 0; /* never reached */
 }
 
-/* Another supervisor of the group has the partitions, so the workers of this run commit nothing. */
+/* All partitions belong to the workers of another supervisor in the same group, so the workers of
+ * this run commit nothing. */
 static void test_drain_ends_by_what_the_group_commits(void **state) {
     (void)state;
     live.follow = follow_group;

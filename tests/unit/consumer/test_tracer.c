@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the spans of a worker: which messages are sampled, what a handler sees, what comes to the
- * ring, and what happens if it is full. */
+/* Tests the spans of a worker: which messages are sampled, what a handler sees, which spans reach
+ * the ring, and what happens if the ring is full. */
 #include "base/hex.h"
 #include "consumer/process/tracer.h"
 #include "handlers/span.h"
@@ -53,7 +53,7 @@ static struct lw_header header(const char *name, const char *value) {
     return (struct lw_header){lw_bytes_of(name), lw_bytes_of(value)};
 }
 
-/* Begins a job with these headers, as the worker does at a grant. */
+/* Begins a job with the given headers, as the worker does at a grant. */
 static const struct lw_job_span *begin(struct world *w, int64_t offset,
                                        const struct lw_header *headers, size_t n) {
     struct lw_job *j = &w->job;
@@ -72,7 +72,7 @@ static const struct lw_job_span *begin(struct world *w, int64_t offset,
     return j->span;
 }
 
-/* Ends the job as a handler does. Returns the span that came to the ring, or NULL. */
+/* Ends the job as a handler would. Returns the span that reached the ring, or NULL. */
 static const struct lw_span_record *end(struct world *w, enum lw_outcome outcome,
                                         const char *reason) {
     w->job.outcome = outcome;
@@ -112,7 +112,7 @@ static void test_a_sampled_parent(void **state) {
     assert_memory_equal(&seen, &s->context, sizeof seen);
     assert_memory_not_equal(seen.span_id, s->parent_id, LW_SPAN_ID);
     assert_string_equal(text_of(w->job.headers[2].value), "v=1");
-    /* the message's own headers stay */
+    /* the message's own headers must not be changed */
     assert_string_equal(text_of(headers[1].value), "00-" TRACE "-" SPAN "-01");
     const struct lw_span_record *r = end(w, LW_DONE, "");
     assert_non_null(r);
@@ -125,7 +125,8 @@ static void test_a_sampled_parent(void **state) {
     struct lw_span_texts t = lw_span_get_texts(r);
     assert_string_equal(text_of(t.topic), "orders");
     assert_string_equal(text_of(t.state), "v=1");
-    assert_true(t.key.p == NULL && !r->key_hash); /* a key may be personal data */
+    /* a key may be personal data, so it is not recorded */
+    assert_true(t.key.p == NULL && !r->key_hash);
 }
 
 static void test_a_parent_that_is_not_sampled(void **state) {
@@ -137,8 +138,8 @@ static void test_a_parent_that_is_not_sampled(void **state) {
     assert_null(end(w, LW_DONE, ""));
 }
 
-/* The last of several headers counts. Every one of them gets the span, so that a handler may read
- * any. */
+/* If a message has several traceparent headers, the last one counts. All of them are replaced by
+ * the new span, so that a handler may read any of them. */
 static void test_two_parents(void **state) {
     struct world *w = *state;
     const struct lw_header headers[] = {header("traceparent", "00-" TRACE "-1111111111111111-00"),
@@ -159,7 +160,7 @@ static void test_a_malformed_parent_begins_a_trace(void **state) {
     const struct lw_job_span *s = begin(w, 7, headers, 3);
     assert_non_null(s);
     assert_memory_equal(s->parent_id, none, LW_SPAN_ID);
-    /* the tracestate belongs to the trace that is not understood */
+    /* the tracestate is left out, because it belongs to a traceparent that is malformed */
     assert_int_equal(w->job.n_headers, 2);
     assert_string_equal(text_of(w->job.headers[0].value), s->traceparent);
     assert_string_equal(text_of(w->job.headers[1].value), "2");
@@ -175,8 +176,8 @@ static void test_no_headers(void **state) {
     assert_string_equal(text_of(w->job.headers[0].value), s->traceparent);
 }
 
-/* All attempts of a message, on whatever worker, are in one trace, and each attempt has a span of
- * its own. */
+/* All attempts of a message must be in one trace, even on different workers, and each attempt must
+ * have a span of its own. */
 static void test_attempts_share_a_trace(void **state) {
     struct world *w = *state;
     struct lw_trace_context one = begin(w, 7, NULL, 0)->context,
@@ -202,7 +203,7 @@ static void test_the_ratio(void **state) {
     assert_int_equal(n, again);
     w->config.tracing.ratio = 0;
     for (int i = 0; i < 100; i++) assert_null(begin(w, i, NULL, 0));
-    /* a trace that is sampled stays so, whatever the ratio */
+    /* a trace that its sender samples stays sampled with every ratio */
     assert_non_null(begin(w, 7, &parent, 1));
 }
 
@@ -214,14 +215,14 @@ static void test_outcomes(void **state) {
                         "busy");
     begin(w, 7, NULL, 0);
     w->job.attempt = 3;
-    assert_int_equal(end(w, LW_RETRY, "busy")->end, LW_END_DEAD); /* no attempt is left */
+    assert_int_equal(end(w, LW_RETRY, "busy")->end, LW_END_DEAD); /* this was the last attempt */
     begin(w, 7, NULL, 0);
     assert_int_equal(end(w, LW_DEAD, "no")->end, LW_END_DEAD);
     begin(w, 7, NULL, 0);
     assert_int_equal(end(w, LW_BACK, "")->end, LW_END_BACK);
     begin(w, 7, NULL, 0);
     w->job.outcome = LW_BACK;
-    lw_tracer_end(w->tracer, &w->job); /* it was not run */
+    lw_tracer_end(w->tracer, &w->job); /* a job that was not run has no span */
     assert_int_equal(lw_span_count(&w->board->spans[1]), 4);
 }
 
@@ -249,7 +250,8 @@ static void test_texts_are_cut(void **state) {
     begin(w, 7, headers, 2);
     struct lw_span_texts t = lw_span_get_texts(end(w, LW_DEAD, reason));
     assert_int_equal(t.state.n, 0);
-    assert_int_equal(t.reason.n, LW_SPAN_REASON - 1); /* no half character */
+    /* a text must not end with half a character */
+    assert_int_equal(t.reason.n, LW_SPAN_REASON - 1);
     long_state[LW_SPAN_STATE] = '\0';
     headers[1] = header("tracestate", long_state);
     begin(w, 7, headers, 2);
@@ -271,7 +273,7 @@ static void test_a_full_ring_drops_and_counts(void **state) {
     begin(w, LW_SPANS, NULL, 0);
     assert_null(end(w, LW_DONE, ""));
     assert_int_equal(dropped(w), 1);
-    assert_int_equal(lw_span_at(ring, 0)->offset, 0); /* the oldest are kept */
+    assert_int_equal(lw_span_at(ring, 0)->offset, 0); /* a full ring keeps its oldest spans */
     lw_span_release(ring, 2);
     assert_int_equal(lw_span_at(ring, 0)->offset, 2);
     begin(w, 5000, NULL, 0);
