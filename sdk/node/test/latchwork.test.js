@@ -257,7 +257,7 @@ test("the package can be packed, installed, required and imported", (t) => {
   const env = { ...process.env, npm_config_cache: path.join(dir, "cache"), npm_config_offline: "true", npm_config_update_notifier: "false" };
   const npm = (...args) => execFileSync("npm", args, { cwd: dir, env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
   const [packed] = JSON.parse(npm("pack", "--json", path.dirname(SDK)));
-  assert.deepEqual(packed.files.map((f) => f.path).sort(), ["README.md", "latchwork.d.ts", "latchwork.js", "package.json"]);
+  assert.deepEqual(packed.files.map((f) => f.path).sort(), ["LICENSE", "README.md", "latchwork.d.ts", "latchwork.js", "package.json"]);
   fs.writeFileSync(path.join(dir, "package.json"), '{"name":"user","version":"1.0.0","private":true}');
   npm("install", "--no-audit", "--no-fund", "./" + packed.filename);
   const run = (...args) => execFileSync(process.execPath, args, { cwd: dir, encoding: "utf8", input: "" });
