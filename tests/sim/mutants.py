@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tries mutants of the protocol, each a small wrong change of the real code or of a real script.
-The simulation, or the test that TEST names, must catch all of them but those in QUIET.
+The simulation, or the test that TEST names, must catch every mutant that is not listed in QUIET.
 
-usage: mutants.py BUILD_DIR [--all] [--third] [NAME...]   (from the top of the source tree; LW_JOBS
-processes side by side, 2 by default)
---all: also runs those in QUIET, to notice when one is caught after all
---third: tries a third of them, with each commit another one; of the others it checks that their
-texts stand in the sources
+usage: mutants.py BUILD_DIR [--all] [--third] [NAME...]
+Start the program at the top of the source tree. LW_JOBS sets the number of parallel processes (2).
+--all: also tries the mutants in QUIET, to notice if one of them is caught after all
+--third: tries a third of the mutants, a different third after each commit; for the other mutants,
+only checks that the texts that they replace still stand in the sources
 
-The mutants are those of tests/model/mutants.py, and the rules that break a promise in
-tests/model/lanes_full.py when switched off. If the situation in which a mutant does harm is too
-rare for random runs, a test that builds the situation by hand catches the mutant (TEST).
+The mutants are those of tests/model/mutants.py, and the rules of tests/model/lanes_full.py that
+break a promise when they are switched off. If random runs seldom meet the situation in which a
+mutant does harm, a test that builds the situation by hand catches the mutant (TEST).
 
 One mutant is left out: starting the granted messages of a revoked partition. It breaks no promise,
 because the messages run under their lease (tests/model/README.md, orphan=drop). The real code takes
@@ -19,10 +19,8 @@ those messages back (the rule "revoked goes back") only to keep a rebalance shor
 
 import argparse, concurrent.futures, os, shutil, subprocess, sys
 
-SEEDS, LIMIT_S = (
-    60,
-    120,
-)  # SEEDS: seeds per mutant; LIMIT_S: seconds after which a mutant that hangs is ended
+# SEEDS is the number of seeds per mutant. A mutant that hangs is ended after LIMIT_S seconds.
+SEEDS, LIMIT_S = (60, 120)
 M = {
     'a key that has another message does not widen the window': [
         (
@@ -255,7 +253,7 @@ M = {
             "shard_to(sh, READY);",
         )
     ],
-    # The next mutants change how a worker runs ahead.
+    # The next mutants change how a worker runs the messages of a hold ahead of Redis.
     'settle without the lease records all': [
         ('queue/lua/settle.lua', "and (is_held or k == 1) then", "then")
     ],
@@ -473,7 +471,7 @@ M = {
             "        put_state(s, index, LW_STATE_WAITING)\n        save_states()\n        if not (head_tp == tp",
         )
     ],
-    # The next mutants change an operator's trials.
+    # The next mutants change how an operator's trial (`replay --try`) holds its lane.
     'the lease of a trial is not renewed': [
         (
             'lock/lua/lib/string_keep.lua',
@@ -484,7 +482,7 @@ M = {
     'a command does not compare the clock': [
         ('tests/sim/world/operator.c', 'lw_arg_text(cmd, "h")', 'lw_arg_text(cmd, "")')
     ],
-    # The next mutants change rebalances, which wait for handlers.
+    # The next mutants change how a rebalance waits for running handlers.
     'a revoke waits for heads too': [
         (
             'consumer/worker/partition.c',
@@ -622,7 +620,7 @@ M = {
     'records above the watermark without a bound': [
         ('consumer/worker/partition.c', "if (held < most) return false;", "if (most) return false;")
     ],
-    # The next mutants ignore bounds in bytes.
+    # The next mutants ignore the limits in bytes of a call, of a lane and of a worker.
     'a call reads lists without end': [
         (
             'queue/lua/parts/heads.lua',
@@ -670,7 +668,7 @@ M = {
             "    if (l->n_asked) l->n_asked--;\n    w->held--;\n    w->memory.held -= m->bytes;\n    m->bytes = 0;\n",
         )
     ],
-    # The next mutants change what is written back during a quarantine.
+    # The next mutants change what an owner writes back to Redis during a quarantine (repair).
     'commit metadata written back newest first': [
         (
             'consumer/worker/repair.c',
@@ -745,7 +743,7 @@ M = {
             "local length = used + grace",
         )
     ],
-    # The next mutants change the first run of a name.
+    # The next mutants change the rule that the first run of a name needs no quarantine.
     'a first run without the look': [
         (
             'consumer/worker/first.c',
@@ -884,8 +882,8 @@ M = {
         )
     ],
 }
-# For each mutant, this table has the mode of faults that catches it soonest. Mutants that are not
-# named here run in all modes; those with OPERATE run in all modes that have an operator.
+# This table names, for each mutant, the mode of faults that catches it soonest. A mutant that is
+# not in the table runs in all modes. A mutant with OPERATE runs in all modes with an operator.
 OPERATE = '(all with an operator)'
 MODE = {
     'a letter that its topic will never take is sent for ever': 'ttls',
@@ -979,9 +977,9 @@ MODE = {
     'messages of a gate that is refused at maxmemory are lost': 'full',
     'a claim that was refused is forgotten': 'errors',
 }
-# For each of these mutants, the table has the test that catches it with a situation built by hand,
-# because random runs meet that situation too seldom, or because the mutant breaks no promise and
-# only costs more.
+# This table names, for some mutants, the test that catches the mutant in a situation built by
+# hand. Random runs meet that situation too seldom, or the mutant breaks no promise and only costs
+# more.
 TEST = {
     'a key that has another message does not widen the window': 'tests/sim/sim_meta a_batch_of_many_keys_widens_the_window',
     'a record without a key is forgotten while it waits': 'tests/sim/sim_meta a_record_without_a_key_waits_in_redis',
@@ -1013,8 +1011,8 @@ TEST = {
     'the watch looks at the first segments only': 'tests/guard/guard --far',
     'records above the watermark without a bound': 'tests/guard/guard --far',
 }
-# Only a run with a topic for dead letters can catch these mutants. By default a third of the seeds
-# have such a topic, and the first seeds do not. For these mutants every seed has one.
+# Only a run with a topic for dead letters can catch these mutants, so all their seeds have such a
+# topic. By default only a third of the seeds have one, and the first seeds do not.
 DEAD_TOPIC = {'a letter that its topic will never take is sent for ever'}
 # These mutants need more seeds than usual to be caught: {mutant: number of seeds}.
 MORE = {
@@ -1022,7 +1020,8 @@ MORE = {
     'named messages known by their place alone': 300,
     'drop asks for nothing behind a run': 300,
 }
-# These mutants break no promise within the usual seeds. They run only with --all.
+# These mutants break no promise within the usual number of seeds, so they run only with --all. The
+# text behind each name says why.
 QUIET = {
     'a settle that failed in the middle is sent again as it was': 'breaks nothing that was seen: locks are the last writes of a settle, so it failed before it gave any away',
     'no memory of handlers that outlive their epoch': 'rare since the modes changed: missed in 60 seeds of its mode; wants a directed situation',
@@ -1071,8 +1070,8 @@ def worker_tree(build, n):
 
 
 def make(tree, program):
-    # The command make must not print "Entering directory", and compiler warnings about a mutant
-    # must not end the build.
+    # Without the variables of an outer make, this make prints no "Entering directory". WERROR=-w
+    # is given because compiler warnings about a mutant must not end the build.
     p = subprocess.run(
         ['make', '-s', 'B=b', 'CFLAGS=-O1', 'WERROR=-w', f'b/{program}'],
         cwd=tree,
@@ -1093,8 +1092,8 @@ def world_of(name):
 
 
 def found(text, want):
-    """Finds a text in a source file, whatever whitespace stands in either, so that a new layout
-    breaks no mutant. Returns the first and last place of each occurrence."""
+    """Finds a text in a source file. Ignores all whitespace, so that a new layout of the code
+    breaks no mutant. Returns the begin and the end of each occurrence."""
     at = [i for i, c in enumerate(text) if not c.isspace()]
     bare, want = ''.join(text[i] for i in at), ''.join(want.split())
     places, k = [], bare.find(want)
@@ -1174,7 +1173,7 @@ def try_one(tree, name):
 
 
 def missing_texts(names):
-    """Reports each mutant whose text no longer stands in its file. Returns how many there are."""
+    """Prints each text of a mutant that no longer stands in its file. Returns their number."""
     gone = [
         (name, path, a)
         for name in names
@@ -1189,7 +1188,7 @@ def missing_texts(names):
 def third_of(names):
     p = subprocess.run(['git', 'rev-list', '--count', 'HEAD'], stdout=subprocess.PIPE, text=True)
     if p.returncode:
-        return names  # no history here, as in a tarball
+        return names  # a tarball has no history, so all mutants are tried
     return names[int(p.stdout) % 3 :: 3]
 
 

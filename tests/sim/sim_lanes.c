@@ -189,8 +189,8 @@ static const struct faults modes[] = {
     {.name = "stubborn", .stubborn = true, .churn = 2, .burst = 6},
     {.name = "repairs", .wipe = 4, .failover = 1, .loss = 20, .pace = 2, .churn = 4, .deaf = true},
     {.name = "vanish", .vanish = 2, .crash = 1, .loss = 1},
-    /* In the modes far and farlag more than 64 segments lie between the watermark and the messages
-     * that wait, as in a compacted topic. */
+    /* In the modes far and farlag, more than 64 segments lie between the watermark and the waiting
+     * messages, as in a compacted topic. */
     {.name = "far", .crash = 1, .loss = 2, .churn = 2, .sparse = 1 << 22},
     {.name = "ttls", .pause = 3, .wipe = 2, .loss = 2, .pace = 3, .churn = 2, .longer = 4},
     {.name = "farlag", .failover = 2, .loss = 1, .churn = 2, .sparse = 1 << 22, .lag = true},
@@ -313,7 +313,7 @@ static const struct faults modes[] = {
      .churn = 2,
      .burst = 6},
 };
-/* These are the modes in which an operator is at work (--operate). */
+/* The modes in which an operator is at work (--operate). */
 static const struct faults operators[] = {
     {.name = "operator", .operate = 1},
     {.name = "operatorahead",
@@ -336,8 +336,8 @@ static const struct faults operators[] = {
      .pool = true,
      .prompt = true,
      .max_run = 20},
-    /* A wipe of Redis also deletes the records of replays and drops. So in modes with wipes the
-     * operator only makes trials. */
+    /* A wipe of Redis also deletes the records of replays and drops, so no oracle could check them.
+     * In modes with wipes the operator therefore only makes trials. */
     {.name = "trials", .operate = 4, .trials = true, .wipe = 2, .failover = 1, .loss = 1},
     {.name = "trialsclock", .operate = 4, .trials = true, .clock = 1, .loss = 1},
     {.name = "trialslate",

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Situations built by hand that random runs of the simulation meet seldom: what is written back
- * during a quarantine, another fleet in the group, first runs. Each case has one partition and
- * one worker at a time, with the real logic and scripts on the fake store. The handler of record
- * 1 (key X) does not end, so the watermark stands still. Most cases check which effect of key K
- * is the last. usage: sim_meta [CASE…] */
+/* Tests of situations that random runs of the simulation seldom meet: writing back to Redis during
+ * a quarantine, another fleet in the consumer group, first runs of a name. The situations are built
+ * by hand, with the real worker logic and the real scripts on a fake Redis. In most cases the
+ * handler of record 1 (key X) does not end, so that the watermark stands still, and the case checks
+ * which record of key K has the last effect.
+ * usage: sim_meta [CASE…] */
 #include "base/log.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
@@ -23,25 +24,26 @@ static struct scene {
     int64_t now_ms;
     struct lw_worker *lw;
     struct lw_counts counts;
-    bool connecting, frozen; /* frozen: no answer reaches this worker */
+    bool connecting, frozen; /* frozen: the worker gets no turns and no answers */
     bool x_lingers, k_lingers, all_linger, cut_next, cut;
     redisReply *reply[REPLIES];
     int n_reply;
     struct lw_job *job[JOBS];
     int n_job;
-    int64_t committed, asked; /* asked: the offset of the commit under way; -1: none */
+    int64_t committed, asked; /* asked: offset of the commit under way; -1: none */
     uint32_t asked_gen;
-    int64_t sought; /* the offset from which partition 0 is read again; -1: it was not asked for */
-    /* number of commits that changed the offset of a partition while the partition was held back */
+    int64_t sought; /* offset from which the worker wants partition 0 again; -1: none */
+    /* Number of commits that changed a partition's offset while the partition was held back. */
     int premature;
-    /* can_look: Kafka can list the group's commits; looking: the worker waits for this list;
-     * no_commits: Kafka leaves commits unanswered */
+    /* can_look: Kafka can list the commits of the group. looking: the worker waits for this list.
+     * no_commits: Kafka never answers a commit. */
     bool can_look, looking, no_commits;
     int run_ahead, repair_batch, ttl_ms;
-    int repairs; /* number of repair calls */
+    int repairs; /* number of calls of repair so far */
     bool held;
-    int stopped; /* the status with which the worker asked to end */
-    /* names of the lists of hints; ready is NULL while the worker wants no hints */
+    int stopped; /* exit status with which the worker asked to end */
+    /* Names of the Redis lists of hints and of claimed hints. `ready` is NULL while the worker
+     * wants no hints. */
     const char *ready, *claimed;
     char meta[META_TEXT], asked_meta[META_TEXT];
     int64_t effect[EFFECTS];
@@ -70,7 +72,7 @@ static bool is_repair_of_ranges(const struct lw_commands *k, int i) {
     const char *const *a = k->argv + k->cmd[i].first;
     return !strcmp(a[0], "EVALSHA") && !strncmp(a[1], script_sha(&lw_script_repair), 40) &&
            k->cmd[i].argc > 7 &&
-           *a[6] == '0'; /* the call has no floors, so it carries finished offsets */
+           *a[6] == '0'; /* a repair without floors carries finished offsets */
 }
 
 static int count_repairs(const struct lw_commands *k) {
@@ -85,7 +87,7 @@ static int count_repairs(const struct lw_commands *k) {
 static void send_pipeline(void *ctx, int shard, const struct lw_commands *k) {
     (void)ctx, (void)shard;
     for (int i = 0; s.cut_next && i < k->n; i++)
-        if (is_repair_of_ranges(k, i)) { /* the connection breaks before the call is executed */
+        if (is_repair_of_ranges(k, i)) { /* cut the connection before this call runs */
             s.cut_next = false;
             s.cut = true;
             return;
@@ -256,7 +258,7 @@ static void rounds(int n) {
 }
 
 static struct lw_config *config_of(void) {
-    static struct lw_config of[2]; /* two workers can live at the same time with different TTLs */
+    static struct lw_config of[2]; /* two workers with different TTLs can exist at once */
     struct lw_config *c = &of[s.ttl_ms > 10000];
     c->name = "t";
     c->redis.shards = 1;
@@ -314,9 +316,9 @@ static void arrive(uint32_t gen, int from, int to) {
     for (int i = from; i < to; i++) arrive_one(gen, i, keys[i]);
 }
 
-enum { QUARANTINE = 5200 }; /* number of rounds that together last longer than a quarantine */
+enum { QUARANTINE = 5200 }; /* this many rounds last longer than a quarantine */
 
-/* A worker has done records 0, 2, 3 and 4, while record 1 is with its handler. */
+/* Runs a worker until records 0, 2, 3 and 4 are done, while record 1 is still with its handler. */
 static void first_life(void) {
     begin_worker("a-1");
     assign(1);
@@ -336,8 +338,9 @@ static bool last_of_k(int64_t wanted) {
 
 /* --- the cases -------------------------------------------------------------------------------- */
 
-/* The next owner of the partition writes the commit metadata back in two calls. If `cut` is set,
- * the first call is lost with its connection. */
+/* The first owner of the partition ends, and Redis is wiped. The next owner writes the finished
+ * offsets of the commit metadata back to Redis in two calls. If `cut` is set, the first call is
+ * lost with its connection. In both cases record 4 must have the last effect of key K. */
 static bool second_owner(bool cut) {
     first_life();
     end_worker();
@@ -359,7 +362,7 @@ static bool second_owner(bool cut) {
 static bool a_repair_that_is_cut(void) { return second_owner(true); }
 static bool a_repair_that_arrives(void) { return second_owner(false); }
 
-/* The commit metadata says that record 4 is finished, but not record 2, which has the same key.
+/* The commit metadata says that record 4 is finished, although record 2 of the same key is not.
  * Record 4 must run again after record 2. */
 static bool a_gap_of_the_key(void) {
     begin_worker("a-1");
@@ -375,9 +378,8 @@ static bool a_gap_of_the_key(void) {
     return last_of_k(4);
 }
 
-/* A worker learns of a new epoch only after another worker has entered that epoch and its
- * quarantine is over. The messages that the first worker knows to be done must run again, before
- * record 5. */
+/* A worker learns of a new epoch too late: another worker has already entered it, and its
+ * quarantine is over. The records that the first worker had done must run again before record 5. */
 static bool a_repair_that_is_late(void) {
     first_life();
     struct scene a = s;
@@ -408,9 +410,9 @@ static bool a_repair_that_is_late(void) {
     return last_of_k(5);
 }
 
-/* The second owner of a partition enters after the quarantine and runs record 2 again. Then that
- * worker dies, and Redis is wiped again. The third owner must not believe the commit metadata of
- * the first, so record 4 must run again after record 2. */
+/* The second owner gets the partition after the quarantine, and runs record 2 again. Then that
+ * worker dies, and Redis is wiped a second time. The third owner must not trust the commit metadata
+ * that the first owner wrote. So record 4 must run again after record 2. */
 static bool metadata_that_is_outdated(void) {
     first_life();
     end_worker();
@@ -434,10 +436,10 @@ static bool metadata_that_is_outdated(void) {
     return last_of_k(4);
 }
 
-/* Partition 1 is repaired first, with one record per call, and is taken away after the first
- * call. The repair of partition 0 must begin at the first record of partition 0, and not at the
- * place that was reached in partition 1. Otherwise record 4 would be written back without record
- * 2. The broker accepts no metadata, so the next owner knows only what Redis has. */
+/* Partition 1 is repaired first, with one record per call, and is taken away after the first call.
+ * The repair of partition 0 must then begin at the first record of partition 0, and not at the
+ * position that the repair of partition 1 had reached. Otherwise record 4 would be written back to
+ * Redis without record 2. The next owner gets no commit metadata, so it relies on Redis alone. */
 static bool a_repair_whose_place_moves(void) {
     s.repair_batch = 1;
     begin_worker("a-1");
@@ -446,7 +448,7 @@ static bool a_repair_whose_place_moves(void) {
     assign(1);
     rounds(QUARANTINE);
     arrive(1, 0, 5);
-    /* this record waits behind record 1 of partition 0, which has the same key */
+    /* Record 0 of partition 1 has the same key as record 1 of partition 0, and waits behind it. */
     arrive_one(OTHER, 0, "X");
     arrive_one(OTHER, 1, "Z");
     rounds(400);
@@ -469,8 +471,8 @@ static bool a_repair_whose_place_moves(void) {
     return several && last_of_k(4);
 }
 
-/* Exchanges the worker of this scene with the worker of the other scene. The store, the time and
- * the effects stay in this scene. */
+/* Swaps the worker of the current scene with the worker of another scene. The store, the time and
+ * the list of effects stay in the current scene. */
 static void exchange(struct scene *other) {
     struct scene was = s;
     s = *other;
@@ -504,10 +506,10 @@ static bool has_k(void) {
     return false;
 }
 
-/* Records 2 and 4 wait in Redis. A worker claims and handles both, but is cut off before it can
- * settle them. Its lease ends, another worker runs record 2 again, and then Redis is wiped. Of
- * the first worker's two finished records, only record 2 counts as done: record 4 must run
- * again, after the other worker's run of record 2. */
+/* Records 2 and 4 wait in Redis. The first worker claims and handles both, but is cut off before it
+ * can settle them. Its lease ends, a second worker runs record 2 again, and then Redis is wiped.
+ * The first worker may record only record 2 as done. Record 4 must run again, after the second
+ * worker's run of record 2. */
 static bool dones_of_an_ended_lease(void) {
     s.k_lingers = true;
     begin_worker("a-1");
@@ -526,7 +528,7 @@ static bool dones_of_an_ended_lease(void) {
                       .asked = -1,
                       .run_ahead = 1,
                       .ttl_ms = 10000};
-    exchange(&b); /* b is now the first worker, which is cut off */
+    exchange(&b); /* b now holds the first worker, which is cut off */
     begin_worker("b-2");
     for (int i = 0; i < 2 * QUARANTINE && !has_k(); i++) round_of_all();
     bool again = finish_k() && s.effect[s.n_effects - 1] == 2;
@@ -543,9 +545,9 @@ static bool dones_of_an_ended_lease(void) {
     return both && again && last_of_k(4);
 }
 
-/* A worker with a TTL of one minute runs K and is cut off, and Redis is wiped. The next owner
- * has a TTL of 10 s, but learned of the longer TTL before the wipe, so its quarantine must be as
- * long as the lease of the first worker. */
+/* A worker with a TTL of one minute runs a record of key K and is cut off, and Redis is wiped. The
+ * next owner has a TTL of 10 s, but learned of the longer TTL before the wipe. So its quarantine
+ * must last until the lease of the first worker has ended. */
 static bool a_wipe_with_two_ttls(void) {
     struct scene b = {.x_lingers = true,
                       .k_lingers = true,
@@ -569,7 +571,7 @@ static bool a_wipe_with_two_ttls(void) {
     for (int i = 0; i < s.n_job; i++)
         if (s.job[i]->key.p[0] == 'K') lease_ms = atomic_load(&s.job[i]->lease->deadline_ms);
     b.committed = s.committed;
-    exchange(&b); /* b is now the first worker, which is cut off */
+    exchange(&b); /* b now holds the first worker, which is cut off */
     store_flushall(s.store);
     assign(2);
     rounds(400);
@@ -584,8 +586,8 @@ static bool a_wipe_with_two_ttls(void) {
     return good;
 }
 
-/* Redis knows a floor, and the group has no commit. The worker must not commit before it has read
- * the states in Redis. */
+/* Redis has a floor of the partition, but the consumer group has no commit. The worker must not
+ * commit before it has read the recorded states from Redis. */
 static bool commits_before_the_states(void) {
     first_life();
     end_worker();
@@ -599,16 +601,16 @@ static bool commits_before_the_states(void) {
     return !s.premature;
 }
 
-/* Shows the worker a commit of the group: partition 2 is at this offset, committed by this
- * fleet. */
+/* Shows the worker a commit of its consumer group: `fleet` has committed `offset` in partition
+ * 2. */
 static void look(const char *fleet, int64_t offset) {
     char meta[META_TEXT];
     lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
     lw_worker_looked(s.lw, &(struct lw_group_offset){"t", 2, offset, meta, strlen(meta)});
 }
 
-/* number of rounds from one look at the group's commits to the next; a rival is reported after 2.5
- * times as many */
+/* Number of rounds between two looks at the commits of the group. A worker reports a rival only
+ * after 2.5 times as many rounds. */
 enum { LOOK = 1000 };
 #define YOUNGER "ffffffffffffffff"
 #define OLDER "0000000000000001"
@@ -619,8 +621,8 @@ static bool fleet_said(bool wanted) {
     return said == wanted;
 }
 
-/* A younger fleet makes only one commit, because it stops then. The older fleet must still
- * report this commit after it has read the group's commits a few more times. */
+/* The younger of two fleets makes only one commit and then stops. The older fleet must still report
+ * this commit after a few more looks at the commits of the group. */
 static bool a_younger_fleet_seen_once(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -636,9 +638,10 @@ static bool a_younger_fleet_seen_once(void) {
     return good;
 }
 
-/* A commit can look as if a younger fleet had made it although there is none. In one case the
- * commit was there before the worker looked for the first time. In the other case the worker's
- * own fleet made the commit in a new epoch, after a wipe that the worker has not noticed yet. */
+/* A commit may look like that of a younger fleet although no such fleet exists. In the first
+ * case the commit existed before the worker looked for the first time. In the second case Redis
+ * was wiped, and the worker's own fleet committed in a new epoch of which the worker has not
+ * heard yet. */
 static bool no_younger_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -655,8 +658,8 @@ static bool no_younger_fleet(void) {
     return good;
 }
 
-/* The younger of two fleets must stop when it has seen three times, far enough apart, that the
- * commits of the other fleet have advanced. */
+/* The younger of two fleets must stop after it has seen three times, with enough time in between,
+ * that the commits of the older fleet have advanced. */
 static bool an_older_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -672,8 +675,8 @@ static bool an_older_fleet(void) {
     return good;
 }
 
-/* Returns true if key K is with a handler of a new worker long before a quarantine could be
- * over. */
+/* Starts a worker and assigns it the partition. Returns true if a record of key K is with a handler
+ * long before a quarantine could be over. */
 static bool runs_at_once(const char *id, uint32_t gen) {
     begin_worker(id);
     rounds(100);
@@ -691,8 +694,8 @@ static bool a_first_run(void) {
     return good;
 }
 
-/* The server is a promoted replica, and its old master may still grant leases. So the first run
- * must wait for the whole quarantine. */
+/* The Redis server is a promoted replica, and its old master may still grant leases. So even the
+ * first run of a name must wait for a whole quarantine. */
 static bool a_first_run_on_a_promoted_replica(void) {
     s.can_look = s.k_lingers = true;
     store_promote(s.store);
@@ -708,8 +711,8 @@ static void set_vanished(bool broken) {
     freeReplyObject(broken ? store_call(s.store, 3, set, NULL) : store_call(s.store, 2, del, NULL));
 }
 
-/* The worker cannot read the stream of vanished lists. It must report the error and continue.
- * Once it can read the stream again, it must stop reporting the error. */
+/* The worker cannot read the Redis stream that names vanished waiting lists. It must report the
+ * error and continue, and stop reporting it once the stream can be read again. */
 static bool an_unreadable_stream_of_vanished_lists(void) {
     begin_worker("a-1");
     assign(1);
@@ -730,15 +733,16 @@ static void command(const char *name, const char *key, const char *value) {
     freeReplyObject(store_call(s.store, value ? 3 : 2, words, NULL));
 }
 
-/* Keys P and Q are paused, so their records wait in Redis. The list of Q is deleted, and the
- * partition is read from Kafka again. While that has come only as far as record 0, the list of P is
- * deleted, and a record of another partition begins a new one. Records 1 and 2 of P waited in the
- * deleted list, so they must be read again, although they lie beyond what has been read since. */
+/* Keys P and Q are paused, so their records wait in Redis. The waiting list of Q is deleted, and
+ * the worker begins to read the partition from Kafka again. When it has read only record 0 again,
+ * the waiting list of P is deleted too, and a record of another partition begins a new list of P.
+ * Records 1 and 2 of P were in the deleted list. They must be read once more, although the worker
+ * had not reached them yet when their list was deleted. */
 static bool a_list_vanishes_while_records_are_read_again(void) {
     begin_worker("a-1");
     command("SADD", "lw:{t.0}:paused", "P");
     command("SADD", "lw:{t.0}:paused", "Q");
-    /* the log is still empty */
+    /* The log of the partition is still empty. */
     lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .gen = 1, .committed = -1});
     lw_worker_assign(
         s.lw, &(struct lw_assigned){.topic = "t", .partition = 1, .gen = OTHER, .committed = -1});
@@ -764,9 +768,8 @@ static bool a_list_vanishes_while_records_are_read_again(void) {
     return good;
 }
 
-/* Record 1 and a record of key K are with handlers when Redis is wiped. Another fleet, which
- * knows nothing of these runs, finds the group's commit, and so it must wait until the
- * quarantine is over. */
+/* Record 1 and a record of key K are with handlers when Redis is wiped. Another fleet knows nothing
+ * of these runs, but finds a commit of the group. So it must wait until the quarantine is over. */
 static bool a_wipe_after_the_first_commit(void) {
     s.k_lingers = true;
     first_life();
@@ -778,7 +781,7 @@ static bool a_wipe_after_the_first_commit(void) {
                       .ttl_ms = s.ttl_ms};
     a.committed = s.committed;
     bool runs = has_k();
-    exchange(&a); /* a is now the first worker */
+    exchange(&a); /* a now holds the first worker */
     store_flushall(s.store);
     bool early = runs_at_once("b-2", 2);
     end_worker();
@@ -787,8 +790,9 @@ static bool a_wipe_after_the_first_commit(void) {
     return runs && !early;
 }
 
-/* Kafka accepts no commit of the first worker. So when Redis is wiped, the second worker cannot
- * learn of the first one. Therefore the first worker must not have run anything. */
+/* Kafka never answers a commit of the first worker. If Redis is wiped, a second worker therefore
+ * cannot learn that there was a first one, and runs records at once. So the first worker must not
+ * have run anything. */
 static bool a_wipe_before_the_first_commit(void) {
     s.can_look = s.k_lingers = s.no_commits = true;
     bool early = runs_at_once("a-1", 1);
@@ -814,8 +818,8 @@ static void arrive_k(int from, int to) {
     for (int i = from; i < to; i++) arrive_one(1, i, "K");
 }
 
-/* Ends the first job of K in its thread, which goes on with the next job of the chain. Returns the
- * job, which is not reported yet. */
+/* Ends the first job of key K in its thread, which continues with the next job of the local chain.
+ * Returns the ended job, which the worker has not been told of yet. */
 static struct lw_job *end_one_of_k(void) {
     struct lw_job *job = s.job[0];
     job->outcome = LW_DONE;
@@ -831,10 +835,10 @@ static int chain_of_k(void) {
     return n;
 }
 
-/* Four messages of K are granted when the thread has ended the message before them, but has not
- * reported it. So they cannot be linked behind that message. When the first of them starts, the
- * others must be linked behind it; otherwise a hot key would run one message per turn for as long
- * as messages come. */
+/* Redis grants four messages of key K when the handler thread has already ended the message before
+ * them, but the worker does not know that yet. So they cannot be linked to that message. When the
+ * first of the four starts, the other three must be linked to it. Otherwise a hot key would run one
+ * message per turn for as long as messages come. */
 static bool a_chain_that_was_cut_is_linked_again(void) {
     s.k_lingers = true;
     begin_worker("a-1");
@@ -848,10 +852,10 @@ static bool a_chain_that_was_cut_is_linked_again(void) {
     bool two = chain_of_k() == 2;
     arrive_k(3, 7);
     if (two) lw_worker_finished(s.lw, end_one_of_k());
-    round_of_all(); /* sends the settle that asks for the four */
+    round_of_all(); /* sends the settle that requests the four messages */
     struct lw_job *last = two ? end_one_of_k() : NULL;
     bool over = two && !s.n_job;
-    round_of_all(); /* the four are granted */
+    round_of_all(); /* the four messages are granted */
     if (over) lw_worker_finished(s.lw, last);
     round_of_all();
     int n = chain_of_k();
@@ -864,9 +868,9 @@ static bool a_chain_that_was_cut_is_linked_again(void) {
     return over && n == 4;
 }
 
-/* Twenty messages of K end within one turn. They had one place of the window in turn, so the window
- * must stay at its least, twice the number of handlers. A wider one would take locks of other keys,
- * and K would wait behind their messages. */
+/* Twenty messages of key K end within one turn. They used the same place of the window one after
+ * the other, so the window must stay at its minimum, twice the number of handlers. A wider window
+ * would take locks of other keys, and K would wait behind their messages. */
 static bool a_long_chain_leaves_the_window_as_it_is(void) {
     s.k_lingers = true;
     begin_worker("a-1");
@@ -888,8 +892,8 @@ static bool a_long_chain_leaves_the_window_as_it_is(void) {
     return built && widest == 8;
 }
 
-/* Ends the first job of each chain in its thread, which goes on with the next job, as a batch of
- * different keys does. Reports all of them. */
+/* Ends the first job of each key in its thread, which continues with the next job of the key, as a
+ * handler of batches does. Reports all ended jobs to the worker. */
 static void end_first_of_each(void) {
     struct lw_job *ended[JOBS];
     int n = 0, left = 0;
@@ -903,9 +907,9 @@ static void end_first_of_each(void) {
     for (int i = 0; i < n; i++) lw_worker_finished(s.lw, ended[i]);
 }
 
-/* A batch handler ends one message each of the eight keys that the window allows, and every key has
- * another message. The window must widen so that the next batch gets more keys. If it did not,
- * batches would stay that small for as long as the keys have messages. */
+/* A handler of batches ends one message of each of the eight keys that the window allows, and every
+ * key has another message. The window must widen so that the next batch gets more keys. Otherwise
+ * batches would stay small for as long as these keys have messages. */
 static bool a_batch_of_many_keys_widens_the_window(void) {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"};
     enum { NAMES = sizeof names / sizeof names[0] };
@@ -936,9 +940,9 @@ static long long count_of(const char *command_name, const char *key) {
     return n;
 }
 
-/* A worker that died holds the lock of record 0, which has no key, so the record waits in Redis for
- * the end of the lock. The worker that claims it then knows it only by its envelope. It must bury
- * the record, and no handler may get it. */
+/* A dead worker still holds the lock of record 0, which has no key, so the record waits in Redis
+ * until the lock ends. The worker that claims the record then knows only its envelope. It must make
+ * the record a dead letter without giving it to a handler. */
 static bool a_record_without_a_key_waits_in_redis(void) {
     begin_worker("a-1");
     assign(1);

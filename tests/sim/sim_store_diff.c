@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the fake Redis with a real redis-server: both get the same random commands and
- * scripts, and must have the same replies and data.
+/* Compares the fake Redis with a real redis-server. Both get the same random commands and scripts,
+ * and must give the same replies and end with the same data.
  * usage: sim_store_diff [SEQUENCES [FIRST_SEED]]
- * By default the program runs 300 sequences of 200 commands. A failure names the seed to run
- * again. */
+ * By default the program runs 300 sequences of 200 commands. A failure names the seed with which it
+ * can be repeated. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct pair {
     redisContext *real;
     struct store *fake;
     uint64_t seed;
-    char why[256]; /* describes the first difference */
+    char why[256]; /* text that describes the first difference */
 };
 
 static unsigned passed, failed;
@@ -68,8 +68,8 @@ static void put_array(FILE *out, const redisReply *r, enum diff_mode mode) {
     free(texts);
 }
 
-/* Writes a reply as text for the comparison. Of an error only the first word is written, and in
- * mode DIFF_SHAPE only types are written. */
+/* Writes a reply as text for the comparison. Of an error only the first word is written. In mode
+ * DIFF_SHAPE only the types are written. */
 static char *canonical(const redisReply *r, enum diff_mode mode) {
     char *text;
     size_t size;
@@ -195,8 +195,8 @@ static bool run_batch(struct pair *p, const struct diff_step *steps, int count) 
     }
     if (count == 0 || steps[count - 1].sleep_ms == 0) return true;
     nap(steps[count - 1].sleep_ms);
-    /* A real server counts an expired key until a command names the key, so the test names each
-     * key with EXISTS. */
+    /* A real server includes an expired key in DBSIZE until a command names the key. So the test
+     * names the key of the last step with EXISTS. */
     return BOTH(p, DIFF_EXACT, steps[count - 1].argv[1], steps[count - 1].len[1], "EXISTS");
 }
 
@@ -294,8 +294,8 @@ static bool check_data(struct pair *p) {
 
 /* --- sequences -------------------------------------------------------------------------------- */
 
-/* Copies the fake in the middle of a sequence, which continues with the copy. The original gets
- * other commands, which must not change the copy, and is closed. */
+/* Replaces the fake Redis with a copy in the middle of a sequence. The original then gets other
+ * commands, which must not change the copy, and is closed. */
 static void swap_for_copy(struct pair *p, uint64_t *random, struct diff_step *step) {
     struct store *original = p->fake;
     p->fake = store_copy(original);
@@ -357,7 +357,8 @@ static void check_table(struct pair *p) {
         if (known && has_flag(row->element[2], "write")) flags |= STORE_WRITE;
         if (known && has_flag(row->element[2], "denyoom")) flags |= STORE_DENYOOM;
         if (known && has_flag(row->element[2], "noscript")) flags |= STORE_NOSCRIPT;
-        /* Redis flags only the subcommands of SCRIPT */
+        /* In COMMAND INFO the subcommands of SCRIPT have the flag noscript, but SCRIPT itself does
+         * not. */
         if (strcmp(c->name, "script") == 0) flags |= STORE_NOSCRIPT;
         bool ok = known && row->element[1]->integer == c->arity && flags == c->flags;
         if (!ok && known)
@@ -441,9 +442,10 @@ static bool check_oom(struct pair *p, struct diff_step *steps) {
     return true;
 }
 
-/* --- the program's scripts: both servers compile them, and answer the same without arguments
- * --- */
+/* --- the program's scripts -------------------------------------------------------------------- */
 
+/* Checks that both servers compile each script of the program, and that the replies of both have
+ * the same types when the script is called without arguments. */
 static void check_scripts(struct pair *p) {
     for (size_t i = 0; i < LW_SCRIPTS; i++) {
         const char *text = lw_scripts[i]->text;
@@ -475,7 +477,7 @@ static bool is_text(redisReply *r, int type, const char *start) {
     return ok;
 }
 
-/* Copies a line of INFO to `out`. */
+/* Copies one line of the INFO reply to `out`. */
 static void info_line(struct store *s, const char *section, const char *name, char out[64]) {
     redisReply *r = FAKE(s, "INFO", section);
     const char *at = strstr(r->str, name);

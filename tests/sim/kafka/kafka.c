@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Kafka of the simulation. It decides which worker owns which partition and what
- * workers read, and takes their commits. A partition can get a new owner before the old owner
- * has heard of its loss. */
+/* The fake Kafka of the simulation. It assigns partitions to workers, delivers records, and accepts
+ * commits. A partition can get a new owner before the old owner learns that it has lost the
+ * partition. */
 #include "tests/sim/world/rules.h"
 
 #include "tests/sim/world/bytes.h"
@@ -38,7 +38,8 @@ static void let_go(struct world *w, struct sim_worker *me, int p, bool lost) {
 
 void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     struct sim_part *part = &w->part[p];
-    /* the worker keeps nothing of an earlier assignment of this partition */
+    /* The worker first loses its earlier assignment of the partition, if it had one, so that no old
+     * state remains. */
     let_go(w, me, p, true);
     part->owner = me->index;
     part->gen = me->gen[p] = ++w->gens;
@@ -48,7 +49,8 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     me->pos[p] = first_at(part, begin);
     trace(w, "worker %d gets partition %d at %" PRId64 " (generation %u)", me->index, p, begin,
           part->gen);
-    /* To vary the ends of logs, the log of partition p ends with p transaction markers. */
+    /* The log of partition p ends with p transaction markers, so that the simulation has logs with
+     * and without markers at their end. */
     lw_worker_assign(me->lw,
                      &(struct lw_assigned){.topic = "t",
                                            .partition = p,
@@ -62,9 +64,9 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
                                            .metadata_len = strlen(part->meta)});
 }
 
-/* Makes a rebalance. First takes partitions away from one worker after the other, while the rest
- * of the world goes on, and then gives the partitions to their new owners. A worker that sleeps
- * learns which partitions it lost when it wakes. */
+/* Makes a rebalance. First takes partitions away from one worker after another, while the rest of
+ * the world continues. Then assigns the partitions to their new owners. A worker that sleeps learns
+ * only when it wakes which partitions it has lost. */
 void kafka_rebalance(struct world *w) {
     int live[WORKERS], n = 0, from[PARTS], to[PARTS];
     for (int i = 0; i < WORKERS; i++)
@@ -77,7 +79,7 @@ void kafka_rebalance(struct world *w) {
     for (int i = 0; i < WORKERS; i++) {
         struct sim_worker *me = &w->w[i];
         bool part[PARTS], lost = rnd_unit(w) < 0.3;
-        /* partitions that got another owner while earlier workers gave theirs away are left out */
+        /* Skip a partition if it got another owner while other workers were giving up theirs. */
         for (int p = 0; p < PARTS; p++)
             part[p] = to[p] >= 0 && w->part[p].owner == from[p] && me->lw &&
                       me->dead_until_ms <= w->now_ms && owns(w, me, p);
@@ -85,7 +87,7 @@ void kafka_rebalance(struct world *w) {
     }
     for (int p = 0; p < PARTS; p++) {
         int owner = w->part[p].owner;
-        /* another worker got the partition meanwhile */
+        /* Another worker may have got the partition since this rebalance began. */
         bool taken = owner >= 0 && owner != from[p] && owns(w, &w->w[owner], p);
         if (to[p] < 0 || taken) continue;
         struct sim_worker *me = &w->w[to[p]];
@@ -97,7 +99,8 @@ void kafka_rebalance(struct world *w) {
 }
 
 static void learn(struct world *w, struct sim_worker *me) {
-    /* a worker that slept learns which partitions it lost */
+    /* A worker that slept through a rebalance learns which partitions it has lost when it polls
+     * again. */
     for (int p = 0; p < PARTS; p++)
         if (me->gen[p] && !owns(w, me, p)) let_go(w, me, p, true);
 }
@@ -134,8 +137,8 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
     (void)err;
     for (size_t i = 0; i < n; i++) {
         int p = part_of(me, c[i].gen);
-        /* Only with queue.on_busy drop may a worker commit before it has read the states of a
-         * partition. */
+        /* Unless queue.on_busy is drop, a worker must read the recorded states of a partition
+         * before it commits a new offset for the partition. */
         if (p >= 0 && !me->was_read[p] && !me->world->f->drop && c[i].offset != me->begun[p])
             world_bad(me->world, "commit of partition %d before its states were read", p);
         me->commit[me->n_commit].gen = c[i].gen;
@@ -186,7 +189,8 @@ bool kafka_commit_busy(void *ctx) { return ((struct sim_worker *)ctx)->n_commit 
 int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok,
                       struct lw_err *err) {
     struct sim_worker *me = ctx;
-    step_commits(me->world, me); /* the broker answers earlier commits first */
+    /* The broker answers a worker's earlier commits before a synchronous commit. */
+    step_commits(me->world, me);
     bool took;
     if (trouble_commit(me->world, &took)) {
         for (size_t i = 0; took && i < n; i++) take_commit(me->world, me, &c[i]);
@@ -221,7 +225,8 @@ void step_poll(struct world *w, struct sim_worker *me) {
     int wanted = (int)lw_worker_wants(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
     for (int i = 0; i < n && i < wanted && me->gen[p]; i++) {
         if (me->pos[p] >= rules_written(w, p)) {
-            /* a log ends with markers */
+            /* At the end of the log of partition p, p transaction markers follow the last
+             * record. */
             lw_worker_end(me->lw, me->gen[p],
                           rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0));
             return;

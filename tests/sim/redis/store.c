@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens, copies and restarts a store of the simulation, which is a fake Redis. Also has the
- * table of Redis commands, and the functions with which oracles read a store. */
+/* Opens, copies and restarts a store, which is one fake Redis server of the simulation. This file
+ * also has the table of Redis commands, and the functions through which oracles read a store. */
 #include "tests/sim/redis/store_internal.h"
 #include "tests/sim/redis/store_commands.h"
 
@@ -65,8 +65,8 @@ bool store_arity_ok(const struct command *cmd, int argc) {
     return cmd->pub.arity < 0 ? argc >= -cmd->pub.arity : argc == cmd->pub.arity;
 }
 
-/* Returns the index of the last argument that is a key, or 0 if none is. Sets *first to the
- * index of the first such argument. */
+/* Returns the index in argv of a command's last key, or 0 if the command names no key. Sets *first
+ * to the index of the first key. */
 static int last_key(const char *name, int argc, const struct slice *argv, int *first) {
     static const char *const none[] = {"ping",     "time", "info",  "dbsize",
                                        "flushall", "scan", "script"};
@@ -207,7 +207,8 @@ size_t store_move(struct store *from, struct store *to, const char *prefix, size
         struct entry *gone = entry_find(to, (struct slice){e->key->data, e->key->len});
         if (gone) entry_delete(to, gone);
         HASH_DEL(from->keys, e);
-        /* MIGRATE sends the remaining time to live, not the time of expiry. */
+        /* MIGRATE sends a key's remaining time to live, so the time of expiry is converted to the
+         * clock of the target. */
         if (e->expire_ms >= 0) e->expire_ms += store_now_ms(to) - store_now_ms(from);
         HASH_ADD_KEYPTR(hh, to->keys, e->key->data, e->key->len, e);
         n++;
@@ -217,8 +218,8 @@ size_t store_move(struct store *from, struct store *to, const char *prefix, size
 
 void store_set_role(struct store *s, const char *role) { s->role = role; }
 
-/* Deletes expired keys from time to time. In a long run the expired keys that nobody asks for
- * would pile up. */
+/* Deletes expired keys from time to time. Otherwise expired keys that no command names again would
+ * pile up in a long run. */
 static void sweep(struct store *s) {
     if (s->calls_to_sweep-- > 0) return;
     s->calls_to_sweep = CALLS_A_SWEEP;

@@ -17,8 +17,8 @@ struct bit_op {
     long long value;
 };
 
-/* Reads `bits` bits, as a number, from this offset on. Bit 0 is the highest bit of byte 0; bits
- * past the end of the string are 0. */
+/* Reads a number of `bits` bits that begins at bit `offset`. Bit 0 is the highest bit of byte 0.
+ * Bits past the end of the string count as 0. */
 static uint64_t read_bits(const struct blob *b, uint64_t offset, unsigned bits) {
     uint64_t v = 0;
     for (unsigned i = 0; i < bits; i++, offset++) {
@@ -70,7 +70,7 @@ static redisReply *parse_kind(struct slice a, struct bit_op *op) {
     return NULL;
 }
 
-/* Reads one operation of BITFIELD (GET, SET or INCRBY) at argv[*i], and moves *i past the
+/* Parses one operation of BITFIELD (GET, SET or INCRBY) at argv[*i], and moves *i past the
  * operation. */
 static redisReply *parse_op(int argc, const struct slice *argv, int *i, struct bit_op *op) {
     int left = argc - *i - 1;
@@ -108,8 +108,8 @@ static redisReply *parse_ops(int argc, const struct slice *argv, struct bit_op *
     return NULL;
 }
 
-/* Returns the string at a key, made long enough for bit `last`, or NULL if the key is of another
- * type. */
+/* Returns the string at a key, extended if necessary so that it contains bit `last`. Returns NULL
+ * if the key has another type. */
 static struct entry *string_for_bits(struct store *s, struct slice key, uint64_t last) {
     struct entry *e = entry_find(s, key);
     if (e && e->type != STORE_STRING) return NULL;

@@ -49,7 +49,7 @@ static void add_key(uint64_t *state, struct diff_step *step, char family) {
     static const char families[] = "slhzexb";
     if (one_in(state, 12)) family = families[below(state, (int)sizeof families - 1)];
     char key[4] = {family, ':', (char)('0' + below(state, 3)), '\0'};
-    add_n(step, key, one_in(state, 3) ? 4 : 3); /* one in three keys ends with a NUL byte */
+    add_n(step, key, one_in(state, 3) ? 4 : 3); /* a third of the keys end with a NUL byte */
 }
 
 static void add_value(uint64_t *state, struct diff_step *step) {
@@ -160,9 +160,9 @@ static void add_zrange_options(uint64_t *state, struct diff_step *step) {
     if (one_in(state, 2)) diff_add(step, "WITHSCORES");
 }
 
-/* Adds an option to an EXPIRE command by chance. GT and LT compare times of expiry, and the two
- * servers may count a relative time from slightly different moments. The two are sure to give
- * the same reply only if no two times of expiry are close. */
+/* Adds a random option to some EXPIRE commands. GT and LT compare times of expiry, and the two
+ * servers convert a relative time at slightly different moments. So a command with GT or LT gets a
+ * time from a wide range, in which two times are hardly ever close to each other. */
 static void add_expire_option(uint64_t *state, struct diff_step *step) {
     static const char *const options[] = {"NX", "XX", "GT", "LT", "gt"};
     if (!one_in(state, 3)) return;
@@ -174,8 +174,9 @@ static void add_expire_option(uint64_t *state, struct diff_step *step) {
     diff_add(step, option);
 }
 
-/* Adds a random argument. A letter says which kind of argument. A form of a command has one
- * letter per argument, and the letters after '*' repeat one to four times. */
+/* Adds one random argument of the kind that the letter stands for. The form of a command is a
+ * string with one such letter per argument. The letters after '*' are repeated one to four
+ * times. */
 static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     static const char *const sides[] = {"LEFT", "right"};
     switch (kind) {
@@ -349,8 +350,8 @@ static void add_form(uint64_t *state, const struct form *form, struct diff_step 
     }
 }
 
-/* Replaces a word behind the command's name by a wrong word, or adds a word, or removes the last
- * one. */
+/* Spoils a command: replaces an argument with a wrong word, adds a word, or removes the last
+ * argument. */
 static void spoil(uint64_t *state, struct diff_step *step) {
     static const char *const rubbish[] = {"",
                                           "abc",
@@ -527,7 +528,7 @@ static void make_eval(uint64_t *state, struct diff_step *step) {
 }
 
 static void make_evalsha(uint64_t *state, struct diff_step *step) {
-    /* "e0e1..." is the SHA-1 of "return 1" */
+    /* The first hash is the SHA-1 of the script "return 1". The second is the same in capitals. */
     static const char *const shas[] = {"e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
                                        "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB",
                                        "0000000000000000000000000000000000000000", "short"};

@@ -11,10 +11,10 @@
 /* The ways in which two replies are compared. */
 enum diff_mode {
     DIFF_EXACT,
-    DIFF_UNORDERED, /* arrays are compared as multisets */
-    DIFF_PAIRS,     /* arrays of names and values are compared as multisets of pairs */
-    DIFF_TIME,      /* integers that are a remaining or absolute time may differ a little */
-    DIFF_SHAPE      /* only the types are compared */
+    DIFF_UNORDERED, /* the order of the elements of an array does not matter */
+    DIFF_PAIRS,     /* the order of the pairs (name and value) in an array does not matter */
+    DIFF_TIME,      /* integers are times, which may differ a little */
+    DIFF_SHAPE      /* only the types of the replies are compared */
 };
 
 enum { DIFF_ARGS = 64, DIFF_TEXT = 65536 };
@@ -24,7 +24,7 @@ struct diff_step {
     const char *argv[DIFF_ARGS];
     size_t len[DIFF_ARGS];
     enum diff_mode mode;
-    unsigned sleep_ms; /* how long the caller sleeps after the step, ms */
+    unsigned sleep_ms; /* time for which the caller sleeps after the step, in ms */
     char text[DIFF_TEXT];
     size_t used;
 };

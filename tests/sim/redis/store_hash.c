@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Redis's commands for hashes and for sets. Both are stored as a dictionary. */
+/* The commands of the fake Redis for hashes and sets. Both types are stored as dictionaries. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@ store_fn store_cmd_hset, store_cmd_hsetnx, store_cmd_hget, store_cmd_hmget, stor
     store_cmd_hlen, store_cmd_sadd, store_cmd_srem, store_cmd_sismember, store_cmd_smismember,
     store_cmd_smembers, store_cmd_scard;
 
-/* Sets *dict to the dictionary, or to NULL if the key is missing. Returns false if the key is of
- * another type. */
+/* Finds the dictionary of a hash or set. Sets *dict to NULL if the key is missing. Returns false if
+ * the key has another type. */
 static bool find_dict(struct store *s, struct slice key, enum store_type type,
                       struct member **dict) {
     const struct entry *e = entry_find(s, key);
@@ -18,8 +18,8 @@ static bool find_dict(struct store *s, struct slice key, enum store_type type,
     return !e || e->type == type;
 }
 
-/* Returns the dictionary of a key for writing, and makes it if the key is missing. Returns NULL
- * if the key is of another type. */
+/* Returns the dictionary of a hash or set for writing, and creates the key if it is missing.
+ * Returns NULL if the key has another type. */
 static struct entry *need_dict(struct store *s, struct slice key, enum store_type type) {
     struct entry *e = entry_find(s, key);
     if (!e) return entry_add(s, key, type);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that the files of the fake Redis share. Values have reference counts and do not
- * change while they are shared, which makes copies of a store cheap. */
+/* Declarations that the files of the fake Redis share. Values are reference-counted and never
+ * change while they are shared, so that copies of a store are cheap. */
 #ifndef LW_SIM_STORE_INTERNAL_H
 #define LW_SIM_STORE_INTERNAL_H
 
@@ -62,7 +62,7 @@ struct stream {
 struct entry {
     UT_hash_handle hh;
     struct blob *key;
-    int64_t expire_ms; /* time of expiry in ms; -1: never */
+    int64_t expire_ms; /* when the key expires, in ms; -1: never */
     enum store_type type;
     union {
         struct blob *str;
@@ -80,12 +80,13 @@ struct store {
     struct entry *keys;
     int64_t now_us;
     bool oom;
-    int fail_call; /* number of calls of redis.call in the next script until one fails */
+    int fail_call; /* which redis.call of the next script fails, counted from 1; 0: none */
     const char *fail_text;
     const char *policy, *role;
-    /* replid2: the replid before the last promotion; zeros if there was none */
+    /* replid2 is the replication id before the last promotion. It consists of zeros if there was
+     * none. */
     char run_id[41], replid[41], replid2[41];
-    long long repl_input; /* the number total_net_repl_input_bytes of INFO */
+    long long repl_input; /* the field total_net_repl_input_bytes of INFO */
     uint32_t calls_to_sweep;
     bool cluster;
     int64_t began_us;
@@ -105,26 +106,27 @@ struct command {
 const struct command *store_find_command(struct slice name);
 redisReply *store_run(struct store *s, const struct command *cmd, int argc,
                       const struct slice *argv);
-/* Returns NULL if the command may run on this node of a cluster, or else the error reply, which
- * depends on in_script. */
+/* Returns NULL if this cluster node may run the command. Otherwise returns the error reply, which
+ * differs between commands of clients and commands in scripts (in_script). */
 redisReply *store_redirect(struct store *s, const struct command *cmd, int argc,
                            const struct slice *argv, bool in_script);
 bool store_arity_ok(const struct command *cmd, int argc);
 int64_t store_now_ms(const struct store *s);
 
 /* --- store_value.c ---------------------------------------------------------------------------- */
-void *store_alloc(size_t size); /* returns zeroed memory; ends the program if there is none */
+void *store_alloc(size_t size); /* returns zeroed memory; ends the program if memory runs out */
 void *store_realloc(void *p, size_t size);
 struct blob *blob_new(const char *p, size_t n);
 struct blob *blob_ref(struct blob *b);
 void blob_unref(struct blob *b);
-/* Returns b itself if it has no other reference and is long enough; otherwise a copy of length
- * len, filled up with zeros. Takes over the caller's reference to b. */
+/* Returns a string of at least `len` bytes that the caller may modify. This is b itself if b is
+ * long enough and nothing else refers to it, and otherwise a copy of b, filled up with zeros. Takes
+ * over the caller's reference to b. */
 struct blob *blob_writable(struct blob *b, size_t len);
 struct slice blob_slice(const struct blob *b);
-bool slice_is(struct slice a, const char *word); /* ignores case */
+bool slice_is(struct slice a, const char *word); /* ignores upper and lower case */
 
-/* returns NULL for an expired key, which it deletes */
+/* Finds the entry of a key. If the key has expired, deletes the entry and returns NULL. */
 struct entry *entry_find(struct store *s, struct slice key);
 const struct entry *entry_peek(const struct store *s, const char *key, size_t key_len);
 bool entry_expired(const struct store *s, const struct entry *e);
@@ -157,7 +159,7 @@ redisReply *reply_status(const char *text);
 redisReply *reply_status_n(const char *p, size_t n);
 redisReply *reply_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 redisReply *reply_error_n(const char *p, size_t n);
-redisReply *reply_array(size_t n); /* the caller fills in the elements */
+redisReply *reply_array(size_t n); /* the caller fills in the n elements */
 redisReply *reply_wrong_type(void);
 redisReply *reply_syntax(void);
 redisReply *reply_not_integer(void);
@@ -171,7 +173,8 @@ bool parse_double(struct slice a, double *v);
 struct script_env *script_env_new(uint64_t seed);
 struct script_env *script_env_ref(struct script_env *env);
 void script_env_unref(struct script_env *env);
-/* all copies of a store draw from one generator, so that their ids differ */
+/* Draws a random number. All copies of a store share one generator, so that no two of them get the
+ * same ids. */
 uint64_t script_env_random(struct script_env *env);
 void script_set_free(struct script_set **set);
 struct script_set *script_set_copy(const struct script_set *set);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Redis's commands about keys of any type, and about the server. */
+/* The commands of the fake Redis for keys of any type, and for the server itself. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Redis's commands of lists. */
+/* The list commands of the fake Redis. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <limits.h>
@@ -73,8 +73,8 @@ redisReply *store_cmd_llen(struct store *s, int argc, const struct slice *argv) 
     return e->type == STORE_LIST ? reply_int((long long)e->list.count) : reply_wrong_type();
 }
 
-/* Turns an index into a position. A negative index counts from the right. Returns false if the
- * position is outside the list. */
+/* Converts an index of a Redis command into a position in the list. A negative index counts from
+ * the right end. Returns false if the position is outside the list. */
 static bool place(const struct list *l, long long index, size_t *at) {
     if (index < 0) index += (long long)l->count;
     *at = (size_t)index;
@@ -106,8 +106,8 @@ redisReply *store_cmd_lset(struct store *s, int argc, const struct slice *argv) 
     return reply_status("OK");
 }
 
-/* Turns the bounds that Redis uses, which are inclusive and may be negative, into the half-open
- * range [*start, *end). */
+/* Converts the bounds of a Redis command, which are inclusive and may be negative, into the
+ * half-open range [*start, *end). */
 static void bounds(const struct list *l, long long from, long long to, size_t *start, size_t *end) {
     long long count = (long long)l->count;
     if (from < 0) from = from + count < 0 ? 0 : from + count;

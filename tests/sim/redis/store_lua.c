@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* EVAL, EVALSHA and SCRIPT of the fake Redis: compiles scripts, converts values between Lua and
- * replies, and refuses scripts at maxmemory. The globals of scripts are in store_lua_lib.c.
+/* EVAL, EVALSHA and SCRIPT of the fake Redis. This file compiles scripts, converts values between
+ * Lua and replies, and refuses scripts at maxmemory. The globals of scripts are in store_lua_lib.c.
  *
- * All copies of a store share one Lua state (script_env) and its compiled scripts, but each
- * server has its own list of scripts that it knows. A script cannot keep anything in Lua between
- * runs, because globals are protected. */
+ * All copies of a store share one Lua state (script_env) and its compiled scripts, but each server
+ * has its own list of scripts that it knows. A script cannot keep anything in Lua between runs,
+ * because globals are protected. */
 #include "tests/sim/redis/store_lua.h"
 
 #include <limits.h>
@@ -20,19 +20,19 @@ enum { ALLOW_OOM = 1, NO_WRITES = 2, HAS_SHEBANG = 4 };
 struct script {
     UT_hash_handle hh;
     char sha[41];
-    int ref; /* reference to the function in Lua's registry */
+    int ref; /* index of the compiled function in Lua's registry */
     unsigned flags;
 };
 
-/* A text and its SHA-1, remembered because each worker loads every script on each connection:
+/* The remembered SHA-1 of a script's text. Each worker loads every script on each connection, and
  * computing the SHA-1 each time took half of the simulation's CPU time. */
 struct digest {
     UT_hash_handle hh;
-    XXH128_hash_t text; /* the hash of the text is the key in the hash table */
+    XXH128_hash_t text; /* hash of the script's text, the key of the hash table */
     char sha[41];
 };
 
-/* One of the scripts that a server knows. */
+/* One of the scripts that a server has loaded. */
 struct script_set {
     UT_hash_handle hh;
     struct script *script;
@@ -135,8 +135,8 @@ static redisReply *parse_flags(struct slice list, unsigned *flags) {
     return NULL;
 }
 
-/* Moves *body behind the text of a script's shebang, but not behind the end of its line. So line
- * numbers stay right. */
+/* Moves *body past the shebang of a script, but not past the newline behind it, so that the line
+ * numbers in error messages stay right. */
 static redisReply *parse_shebang(struct slice *body, unsigned *flags) {
     if (body->n < 2 || memcmp(body->p, "#!", 2) != 0) return NULL;
     const char *end = memchr(body->p, '\n', body->n);
@@ -197,7 +197,8 @@ static const char *sha_of(struct script_env *env, struct slice text) {
     return digest->sha;
 }
 
-/* Compiles the script if no earlier call has done so. From now on this server knows the script. */
+/* Finds the compiled form of a script, and compiles the script if no server has done so before.
+ * Afterwards this server knows the script. */
 static redisReply *learn(struct store *s, struct slice text, struct script **script) {
     const char *sha = sha_of(s->env, text);
     *script = known_script(s, (struct slice){sha, 40});
@@ -255,13 +256,13 @@ static redisReply *from_table(lua_State *lua) {
     return r;
 }
 
-/* Redis cuts a number to an integer, and one that no integer can hold gives the lowest integer on
- * the machines that it runs on. */
+/* Redis truncates a Lua number to an integer. A number outside the range of integers becomes the
+ * lowest integer, as on x86-64. */
 static long long integer_of(lua_Number n) {
     return n >= -0x1p63 && n < 0x1p63 ? (long long)n : LLONG_MIN;
 }
 
-/* Turns the value on top of Lua's stack into a reply, and pops the value. */
+/* Converts the value on top of Lua's stack into a reply, and pops the value. */
 static redisReply *from_lua(lua_State *lua) {
     redisReply *r;
     size_t n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that the two files of the fake Redis's script engine share. */
+/* Declarations that store_lua.c and store_lua_lib.c share, the script engine of the fake Redis. */
 #ifndef LW_SIM_STORE_LUA_H
 #define LW_SIM_STORE_LUA_H
 
@@ -10,10 +10,10 @@
 
 struct script;
 
-/* The script that is running. */
+/* The state of the script that is running. */
 struct script_run {
     struct store *store;
-    bool refuse_growth; /* true at maxmemory until the script has written */
+    bool refuse_growth; /* true at maxmemory until the script has written something */
     bool no_writes;
 };
 
@@ -21,15 +21,17 @@ struct script_env {
     int refs;
     uint64_t random;
     lua_State *lua;
-    /* the empty, protected table that scripts see; reads go to the real globals */
+    /* Registry index of the empty, protected table that scripts see as their globals. Reads of this
+     * table go to the real globals. */
     int globals_ref;
-    int real_globals_ref; /* the table with the libraries, `redis`, KEYS and ARGV */
+    /* Registry index of the real globals: the libraries, `redis`, KEYS and ARGV. */
+    int real_globals_ref;
     struct script *compiled;
     struct digest *digests;
     struct script_run run;
 };
 
-/* Sets up the libraries, the `redis` table and the protection of globals. */
+/* Creates the Lua libraries and the `redis` table, and protects the globals from scripts. */
 void script_lib_open(struct script_env *env);
 
 #endif

@@ -53,13 +53,13 @@ static redisReply *may_run(struct script_run *run, const struct command *cmd, in
         return reply_error("ERR Write commands are not allowed from read-only scripts.");
     if (flags & STORE_DENYOOM && run->refuse_growth)
         return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
-    /* at maxmemory, a script that has already written is not stopped */
+    /* At maxmemory, Redis does not stop a script that has already written something. */
     if (flags & STORE_WRITE) run->refuse_growth = false;
     return NULL;
 }
 
-/* Reads the arguments of redis.call from Lua's stack. Numbers become text as in Redis; `numbers`
- * has room for one text per argument. */
+/* Reads the arguments of redis.call from Lua's stack. Numbers are converted to text as in Redis.
+ * The array `numbers` has room for one text per argument. */
 static bool take_args(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
     for (int i = 0; i < argc; i++) {
         int type = lua_type(lua, i + 1);
@@ -97,13 +97,13 @@ static uint64_t bytes_of(const redisReply *r) {
 static redisReply *call_counted(lua_State *lua, int argc, struct slice *args,
                                 char (*numbers)[NUMBER_SIZE]) {
     redisReply *r = call_args(lua, argc, args, numbers);
-    /* The replies of LRANGE, LINDEX and RPOPLPUSH count as bytes of lists that the script has
-     * read. */
+    /* The names of the commands that read lists begin with L or R. The bytes of their replies count
+     * as bytes of lists that the script has read. */
     if (args[0].n && (args[0].p[0] == 'L' || args[0].p[0] == 'R')) list_bytes += bytes_of(r);
     return r;
 }
 
-/* Returns the error that store_fail_script() set for this call, or NULL. */
+/* Returns the error that store_fail_script() has planned for this call, or NULL. */
 static redisReply *failing(lua_State *lua) {
     struct store *s = env_of(lua)->run.store;
     if (!s || s->fail_call <= 0 || --s->fail_call > 0) return NULL;
@@ -154,8 +154,8 @@ static int wrong_arguments(lua_State *lua) {
     return 1;
 }
 
-/* Returns the text of an error reply as Redis writes it. A text of the form "CODE text" stays as
- * it is; a single word is put behind the code ERR. A leading '-' is removed. */
+/* Implements redis.error_reply(). A text with a space in it stays as it is, and a single word gets
+ * the code ERR in front of it. A leading '-' is removed. */
 static int lib_error_reply(lua_State *lua) {
     if (!one_string(lua)) return wrong_arguments(lua);
     const char *text = lua_tostring(lua, 1);
@@ -201,8 +201,8 @@ static int lib_true(lua_State *lua) {
     return 1;
 }
 
-/* Does what pcall() does in Redis: if an error is a table, its field `err` becomes the error's
- * text. */
+/* Implements pcall() as Redis does: if an error is a table with a field `err`, the script gets the
+ * text of this field. */
 static int lib_pcall(lua_State *lua) {
     luaL_checkany(lua, 1);
     int argc = lua_gettop(lua);
@@ -329,8 +329,8 @@ static void open_bit(struct script_env *env) {
     set_functions(env, "bit", bit);
 }
 
-/* Removes every Lua function that reaches outside, keeps state, or may return another result in
- * each run. */
+/* Removes the Lua functions that reach outside the script, keep state between runs, or may return
+ * another result in each run. */
 static void remove_unsafe(lua_State *lua) {
     static const char *const names[] = {"dofile",  "loadfile", "print",   "newproxy", "setfenv",
                                         "getfenv", "module",   "require", "gcinfo"};
@@ -351,8 +351,8 @@ static void set_metafield(lua_State *lua, const char *name, lua_CFunction functi
     lua_setfield(lua, -2, name);
 }
 
-/* Scripts see an empty table as their globals. A name that is missing there is looked up among
- * the real globals, where an unknown name is an error. Writing a global is always an error. */
+/* Gives scripts an empty table as their globals. A read of a global goes to the real globals, where
+ * an unknown name is an error. A write of a global is always an error. */
 static void protect_globals(struct script_env *env) {
     lua_State *lua = env->lua;
     lua_newtable(lua);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds replies of the fake Redis as hiredis does, and reads numbers as Redis does. */
+/* Builds hiredis replies for the fake Redis, and parses numbers as Redis does. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <errno.h>
@@ -78,7 +78,8 @@ redisReply *reply_arity(const char *command) {
     return reply_error("ERR wrong number of arguments for '%s' command", command);
 }
 
-/* Accepts a number only as Redis itself writes it: no sign +, no leading zero, no space. */
+/* Accepts an integer only in the form in which Redis writes integers: without a plus sign, leading
+ * zeros or spaces. */
 bool parse_int(struct slice a, long long *v) {
     size_t i = 0;
     if (a.n == 0 || a.n > 20) return false;

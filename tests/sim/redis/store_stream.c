@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XADD, XDEL, XLEN and XRANGE of the fake Redis. A stream remains when its last entry is
+/* XADD, XDEL, XLEN and XRANGE of the fake Redis. A stream still exists after its last entry is
  * deleted. */
 #include "tests/sim/redis/store_internal.h"
 
@@ -20,7 +20,7 @@ static int id_order(struct stream_id a, struct stream_id b) {
     return (a.seq > b.seq) - (a.seq < b.seq);
 }
 
-/* Reads a number with strtoull, as Redis does, so leading spaces, a sign and leading zeros are
+/* Parses a number with strtoull, as Redis does, so leading spaces, a sign and leading zeros are
  * accepted. */
 static bool parse_u64(const char *p, size_t n, uint64_t *v) {
     char text[64], *end;
@@ -32,7 +32,8 @@ static bool parse_u64(const char *p, size_t n, uint64_t *v) {
     return errno == 0 && end == text + n;
 }
 
-/* Reads an id of a stream entry: "ms" or "ms-seq", and "ms-*" unless auto_seq is NULL. */
+/* Parses the id of a stream entry: "ms" or "ms-seq". Unless auto_seq is NULL, "ms-*" is also
+ * accepted. */
 static bool parse_id(struct slice a, uint64_t missing_seq, struct stream_id *id, bool *auto_seq) {
     const char *dash = memchr(a.p, '-', a.n);
     size_t ms_len = dash ? (size_t)(dash - a.p) : a.n;
@@ -50,7 +51,7 @@ struct xadd {
     bool no_make, trim, auto_id, auto_seq;
     long long max;
     struct stream_id id;
-    int first; /* index of the first field in argv */
+    int first; /* index in argv of the first field */
 };
 
 static redisReply *parse_max(struct xadd *o, int argc, const struct slice *argv, int *i) {
@@ -85,8 +86,8 @@ static redisReply *parse_xadd(struct xadd *o, int argc, const struct slice *argv
     return NULL;
 }
 
-/* Sets *id to the id of the new entry. Returns false if the requested id is not above the last
- * one. */
+/* Sets *id to the id of the new entry. Returns false if this id is not above the last id of the
+ * stream. */
 static bool next_id(const struct store *s, const struct stream *st, const struct xadd *o,
                     struct stream_id *id) {
     *id = o->id;

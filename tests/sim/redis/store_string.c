@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Redis's commands of strings, except those for single bits, which are in store_bits.c. */
+/* The string commands of the fake Redis, except those for bits, which are in store_bits.c. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and values of the fake Redis: byte strings, lists as ring buffers, dictionaries, zsets as
- * sorted arrays. */
+/* Keys and values of the fake Redis: byte strings, lists as ring buffers, dictionaries, and zsets
+ * as sorted arrays. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <stdio.h>
@@ -190,7 +190,7 @@ void zset_set(struct zset *z, struct slice name, double score) {
         unsort(z, m);
     else
         m = member_add(&z->dict, name);
-    /* adding 0.0 turns -0.0 into 0.0, because Redis keeps no negative zero in a small zset */
+    /* Adding 0.0 turns -0.0 into 0.0, because Redis keeps no negative zero in a small zset. */
     m->score = score + 0.0;
     sort_in(z, m);
 }
@@ -226,7 +226,7 @@ void entry_clear(struct entry *e) {
     case STORE_STREAM: stream_clear(&e->stream); break;
     case STORE_NONE: break;
     }
-    /* the member is the largest of the union, so all of the union becomes zero */
+    /* `stream` is the largest member of the union, so clearing it clears the whole union. */
     e->stream = (struct stream){0};
     e->type = STORE_NONE;
 }

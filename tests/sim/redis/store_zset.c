@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Redis's commands of sorted sets. */
+/* The commands of the fake Redis for sorted sets. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@ store_fn store_cmd_zadd, store_cmd_zincrby, store_cmd_zrem, store_cmd_zscore, st
 
 static redisReply *no_float(void) { return reply_error("ERR value is not a valid float"); }
 
-/* Sets *z to the sorted set, or to NULL if the key is missing. Returns false if the key is of
- * another type. */
+/* Finds a sorted set. Sets *z to NULL if the key is missing. Returns false if the key has another
+ * type. */
 static bool find_zset(struct store *s, struct slice key, struct zset **z) {
     struct entry *e = entry_find(s, key);
     *z = e && e->type == STORE_ZSET ? &e->zset : NULL;
@@ -60,9 +60,9 @@ static redisReply *zadd_check(const struct zadd *o, int words) {
 
 enum zadded { Z_NOTHING, Z_ADDED, Z_UPDATED, Z_SAME, Z_NAN };
 
-/* Sets the score of a member. *score is the score to set, or with INCR the number to add.
- * Afterwards *score is the member's new score, unless an option (NX, XX, GT, LT) or an invalid
- * sum prevented the change. */
+/* Sets the score of a member for ZADD. On entry, *score is the score to set, or with the option
+ * INCR the number to add. On return, *score is the member's new score, unless an option (NX, XX,
+ * GT, LT) or an invalid sum prevented the change. */
 static enum zadded zadd_one(struct zset *z, const struct zadd *o, struct slice name,
                             double *score) {
     const struct member *m = member_find(z->dict, name);
@@ -184,7 +184,8 @@ struct bound {
     bool exclusive;
 };
 
-/* Reads a bound with strtod, as Redis does. Leading spaces are allowed, and an empty text is 0. */
+/* Parses a bound of a range of scores with strtod, as Redis does. Leading spaces are allowed, and
+ * an empty text means 0. */
 static bool parse_bound(struct slice a, struct bound *b) {
     char text[128], *end;
     b->exclusive = a.n > 0 && a.p[0] == '(';
@@ -202,8 +203,8 @@ static redisReply *parse_bounds(struct slice low_text, struct slice high_text, s
     return reply_error("ERR min or max is not a float");
 }
 
-/* Returns the first position whose score is above the limit, or, if or_equal is true, equal to
- * the limit or above it. */
+/* Returns the position of the first member whose score is above `limit`, or, if or_equal is true,
+ * at least `limit`. */
 static size_t first_above(const struct zset *z, double limit, bool or_equal) {
     size_t low = 0, high = z->count;
     while (low < high) {

@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-/* OTHER is the maximum number of bytes of an envelope besides payload and headers. */
+/* OTHER is the maximum size of an envelope without its payload and headers, in bytes. */
 enum { LARGE = 250000, MEDIUM = 3000, HEADER = 3000, OTHER = 200 };
 
 static const struct lw_byte_bounds usual = {
@@ -75,8 +75,7 @@ static size_t carried(int argc, char *const *argv, const size_t *len, size_t *n)
     return bytes;
 }
 
-/* Checks the bytes of the heads that a call handed over: those of each lane, and those of all
- * lanes together. */
+/* Checks how many bytes of heads one call handed over, in each lane and in all lanes together. */
 static void handed_over(struct world *w, const redisReply *heads, const redisReply *each) {
     const struct lw_byte_bounds b = bytes_bounds(w);
     size_t all = 0, at = 0;
@@ -100,7 +99,7 @@ void bytes_called(struct world *w, int argc, char *const *argv, const size_t *le
     size_t n, bytes = carried(argc, argv, len, &n), back = settle ? n : 0;
     if (bytes > b.call + largest(w))
         world_bad(w, "a call carries %zu bytes, more than %zu", bytes, b.call + largest(w));
-    /* For each message that is put back, the script also reads the head of the lane's list. */
+    /* For each message that settle puts back, it also reads the head of the lane's waiting list. */
     uint64_t most = b.call + (LW_READ_AT_ONCE + 1 + 2 * back) * largest(w);
     if (list_bytes > most)
         world_bad(w, "a script reads %" PRIu64 " bytes of lists, more than %" PRIu64, list_bytes,

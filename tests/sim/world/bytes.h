@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides how large the messages of the simulated world are, and checks that four sizes keep
- * within their bounds (struct lw_byte_bounds in consumer/worker/worker.h): what a call to Redis
- * carries, what its script reads of lists, what it hands over, and what a worker holds of
- * Kafka's records.
+/* Chooses the sizes of the messages in the simulated world, and checks four bounds in bytes (struct
+ * lw_byte_bounds in consumer/worker/worker.h): on what a call to Redis carries, on what its script
+ * reads of lists, on the messages that it hands over, and on the Kafka records that a worker holds
+ * in memory.
  *
- * In worlds with `tight` faults the bounds are so small that messages reach them all the time. */
+ * In worlds with `tight` faults the bounds are so low that messages reach them all the time. */
 #ifndef LW_SIM_BYTES_H
 #define LW_SIM_BYTES_H
 
 #include "tests/sim/world/world.h"
 
 struct lw_byte_bounds bytes_bounds(const struct world *w);
-/* Fills in the record's payload and headers, and the `origin` that the worker passes to
+/* Fills in the payload and headers of a record, and the `origin` that the worker later passes to
  * bytes_release(). The bytes stay valid until the program ends. */
 void bytes_arrival(struct sim_worker *me, int part, int index, struct lw_arrival *a);
 void bytes_release(void *ctx, void *origin); /* implements lw_io.release */
 void bytes_started(struct world *w, const struct lw_job *job);
-/* Checks that a call of a script kept to its bounds. list_bytes: how many bytes of lists the
- * script read. */
+/* Checks that one call of a script kept within its bounds. list_bytes is the number of bytes of
+ * lists that the script read. */
 void bytes_called(struct world *w, int argc, char *const *argv, const size_t *len,
                   const redisReply *r, uint64_t list_bytes);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulates a Redis Cluster: the slot of each shard is on one of a few masters, and moves
- * between them key by key. While a slot moves, a script fails if it touches a key that has
- * already left, or has not come yet. A node may restart with less data than it had, and a
- * replica that lacks the last writes may take the place of its master. */
+/* Simulates a Redis Cluster. The slot of each shard is on one of a few masters, and moves between
+ * them key by key. While a slot moves, a script fails if it touches a key that has already left the
+ * old owner or has not yet reached the new one. A node may restart with less data than it had, and
+ * a replica that lacks the last writes may take the place of its master. */
 #include "tests/sim/world/world.h"
 
 #include "base/redis/slot.h"
@@ -38,7 +38,7 @@ void cluster_open(struct world *w) {
     }
 }
 
-/* Answers CLUSTER NODES: a line about this node, then a line about each other master. */
+/* Answers CLUSTER NODES with a line about this node and then a line about each other master. */
 redisReply *cluster_nodes(struct world *w, const struct server *s) {
     struct slot *slot = &w->slot[s->shard];
     struct lw_buf b = {0};
@@ -93,7 +93,7 @@ static void end(struct world *w, struct slot *slot) {
     trace(w, "shard %d: its slot is node %.8s's", to->shard, to->id);
 }
 
-/* Gives up the migration of a slot: the keys that have moved come back. */
+/* Cancels the migration of a slot: the keys that have moved return to the old owner. */
 static void give_up(struct world *w, struct slot *slot) {
     if (!slot->moving) return;
     move_keys(w, slot->node[slot->to], slot->node[slot->at], SIZE_MAX);
@@ -110,8 +110,8 @@ static void cut_all(struct world *w, const struct server *s) {
     wire_refuse(w, s);
 }
 
-/* The target of a migration restarts while the slot moves. It loses its locks; all its other
- * data was saved. */
+/* Restarts the target of a migration while the slot moves. The node loses its locks and keeps all
+ * other data. */
 static void target_restarts(struct world *w, struct server *s) {
     char locks[32];
     struct store *lost = store_open(1);
@@ -144,9 +144,9 @@ static void restart(struct world *w, struct slot *slot) {
         owner_restarts(w, slot);
 }
 
-/* The replica `fresh` was promoted, and gets an id of its own. In half of the cases the old
- * master becomes a replica of `fresh` at once; otherwise the old master serves clients for a
- * while longer. */
+/* Makes the promoted replica `fresh` the new owner of the slot, with a new node id. In half of the
+ * cases the old master becomes a replica of `fresh` at once. Otherwise the old master still serves
+ * clients for a while. */
 void cluster_failed_over(struct world *w, struct server *old, struct server *fresh) {
     struct slot *slot = &w->slot[fresh->shard];
     set_clock(w, fresh);
@@ -154,8 +154,8 @@ void cluster_failed_over(struct world *w, struct server *old, struct server *fre
     store_set_cluster(fresh->store, store_time_us(fresh->store) - LONG_AGO_MS * INT64_C(1000));
     store_set_slot(fresh->store, STORE_OWNED);
     if (slot->moving) {
-        /* deletes the keys that have moved: the protocol does not promise to survive a mixture of
-         * keys from two moments */
+        /* Delete the keys that have already moved, because the protocol does not promise to survive
+         * a mixture of keys from two moments. */
         store_flushall(slot->node[slot->to]->store);
         slot->moving = false;
         store_set_slot(old->store, STORE_OWNED);
@@ -168,8 +168,8 @@ void cluster_failed_over(struct world *w, struct server *old, struct server *fre
     store_set_role(old->store, "slave");
 }
 
-/* Moves some keys, restarts a node, or begins or ends a migration, by chance. Returns true if it
- * did one of these things; then the step has no other fault. */
+/* By chance, moves some keys, restarts a node, or begins or ends a migration. Returns true if it
+ * did one of these things. The world then makes no other fault in this step. */
 bool cluster_fault(struct world *w) {
     struct slot *slot = &w->slot[rnd_below(w, SHARDS)];
     if (rnd_unit(w) < 0.002 * w->f->restart) return restart(w, slot), true;
@@ -200,8 +200,8 @@ void cluster_judge(struct world *w) {
         world_bad(w, "an epoch ended, although all that moved moved whole");
 }
 
-/* Returns the node that a client takes for the slot's owner. Sometimes it is a wrong node, as if
- * the client had an outdated map. */
+/* Returns the node that a client believes to be the owner of the slot. Sometimes this is a wrong
+ * node, as if the client had an outdated map of the slots. */
 struct server *cluster_find(struct world *w, int shard) {
     if (w->f->move > 0 && rnd_unit(w) < 0.1) return w->slot[shard].node[rnd_below(w, NODES)];
     return w->master[shard];

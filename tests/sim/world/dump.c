@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints what a worker of the simulation remembers, which shows why a run does not end:
- * sim_lanes --trace. */
+/* Prints the state of the simulated workers, which shows why a run does not end (sim_lanes
+ * --trace). */
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"

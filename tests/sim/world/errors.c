@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes error replies of Redis to any command of a pipeline, of three kinds. First, the server
- * does not run a single command. Second, for a period the server refuses nearly all commands
- * (loading, a demoted master, a busy script, a full disk) or is at maxmemory. Third, a script
- * fails in the middle, and Redis does not roll back what the script has written. */
+/* Makes the fake Redis reply with errors, in three ways. First, the server refuses a single
+ * command. Second, for a period the server refuses nearly all commands (because it loads data, was
+ * demoted, is busy with a script, or has a full disk) or is at maxmemory. Third, a script fails in
+ * the middle, and Redis does not roll back what the script has written. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Marks the errors made here. Any other error of the fake server is a violation. */
+/* Marks the errors that this file makes on purpose. An unexpected error without the mark is a
+ * violation. */
 #define BY_CHANCE "(by chance)"
 
-enum { SCRIPT_CALLS = 24 }; /* the call that fails is one of the first 24 calls of a script */
+enum { SCRIPT_CALLS = 24 }; /* a script fails at one of its first 24 calls */
 
 static const char *const periods[] = {
     "READONLY You can't write against a read only replica. " BY_CHANCE,
@@ -38,8 +39,8 @@ enum { PERIODS = sizeof periods / sizeof periods[0], SINGLES = sizeof singles / 
 
 bool errors_meant(const char *text) { return strstr(text, BY_CHANCE) != NULL; }
 
-/* Begins a period of errors, by chance. Returns true if it began one; then the step has no other
- * fault. */
+/* By chance, begins a period of errors on a shard. Returns true if it began one. The world then
+ * makes no other fault in this step. */
 bool errors_begin(struct world *w) {
     struct errors *e = &w->errors[rnd_below(w, SHARDS)];
     int64_t until_ms = w->now_ms + 100 + rnd_below(w, 2000);
@@ -71,10 +72,11 @@ static redisReply *error_reply(struct world *w, const struct server *s, const ch
     return r;
 }
 
-/* Returns the error with which the server refuses the command, or NULL if the server runs it. */
+/* Returns the error with which the server refuses the command, or NULL if the server runs the
+ * command. */
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command) {
     const struct errors *e = &w->errors[s->shard];
-    /* TIME and INFO are answered in every state of the server */
+    /* A server that refuses commands for a period still answers TIME and INFO. */
     bool looks = !strcmp(command, "TIME") || !strcmp(command, "INFO");
     if (!w->faults_on) return NULL;
     if (w->now_ms < e->until_ms && !looks) return error_reply(w, s, command, e->text);
@@ -85,7 +87,7 @@ redisReply *errors_refuse(struct world *w, const struct server *s, const char *c
     return error_reply(w, s, command, text);
 }
 
-/* Makes the next script fail in the middle, by chance. */
+/* By chance, makes the next script fail in the middle. */
 void errors_tear(struct world *w, struct server *s) {
     bool now = w->faults_on && w->f->torn > 0 && rnd_unit(w) < 0.02 * w->f->torn;
     store_fail_script(s->store, now ? 1 + rnd_below(w, SCRIPT_CALLS) : 0,

@@ -20,11 +20,11 @@ struct replay {
     int part, index;
     int64_t number;
     bool done, dead, stored, dropped;
-    int at; /* place in the order in which replays first ended; 0: has not ended */
+    int at; /* rank in the order in which replays ended first; 0: not ended */
 };
 struct item {
     int key, part, index;
-    int64_t number; /* number of the replay; 0: the record itself */
+    int64_t number; /* number of the replay; 0: no replay */
     char entry[48];
 };
 struct operator{
@@ -34,8 +34,9 @@ struct operator{
     int64_t number;
     bool dropped[PARTS][MAX_RECORDS], never[PARTS][MAX_RECORDS], paused[KEYS], trial[KEYS];
     uint64_t broken[KEYS], fence_at_pause[KEYS];
-    char trial_value[KEYS][64]; /* value of the trial's lock */
-    /* trial_until_ms: when the trial's lease ends; trial_end_ms: when its handler ends */
+    char trial_value[KEYS][64]; /* value of the lock that the trial holds */
+    /* trial_until_ms is the time at which a trial's lease ends, and trial_end_ms the time at which
+     * its handler ends. */
     int64_t trial_until_ms[KEYS], trial_end_ms[KEYS];
 };
 
@@ -61,7 +62,8 @@ static void begin(struct world *w, const char *name) {
     lw_commands_reset(&w->operator->cmd);
     lw_cmd(&w->operator->cmd, name);
 }
-/* Adds the name of a Redis key of the shard, followed by the lane's key unless `key` is -1. */
+/* Adds the name of a Redis key of the shard to the command. Unless `key` is -1, the name ends with
+ * the lane's key. */
 static void name_arg(struct world *w, int shard, const char *name, int key) {
     char text[80];
     int n = snprintf(text, sizeof text, "lw:{t.%d}:%s", shard, name);
@@ -83,9 +85,9 @@ static redisReply *send_it(struct world *w, int shard) {
                        c->len + c->cmd[0].first);
 }
 
-/* Calls a script. Writes its answer to `out`, with one letter per message, or "" if the script
- * refused the call. Sometimes sends the same call a second time, as after a lost answer, and
- * writes the second answer to `again`; otherwise `again` becomes "". */
+/* Calls a script. Writes the answer to `out`, one letter per message, or "" if the script refused
+ * the call. Sometimes sends the same call a second time, as after a lost answer, and writes the
+ * second answer to `again`. Otherwise sets `again` to "". */
 static void letters(struct world *w, int shard, int n, char out[BATCH_MAX + 1],
                     char again[BATCH_MAX + 1]) {
     for (int i = 0; i < 2; i++) {
@@ -187,7 +189,7 @@ static void put(struct world *w, int shard, const struct item *it, int n, bool r
     }
 }
 
-/* Replays some records of a key in their order, as if they had been read from Kafka again. */
+/* Replays some records of a key in the order in which they stand in Kafka. */
 static void replay(struct world *w) {
     struct operator* op = w->operator;
     struct item it[BATCH_MAX];
@@ -269,16 +271,16 @@ static void dropped(struct world *w, const struct item *it) {
                   p->offset[it->index], it->number);
     if (it->number) {
         struct replay *r = find(w->operator, it->part, it->index, it->number);
-        /* the replay's handler had ended, but no settle had recorded the end */
+        /* The replay's handler had already ended, but no settle had recorded its outcome. */
         if (r->done || r->dead) return;
         r->dropped = true;
         return;
     }
     w->operator->dropped[it->part][it->index] = true;
-    /* From now on the message must never run. The exception is a message that was done before,
-     * because another run of it may have begun already. */
+    /* From now on the message must never run. The exception is a message that was done before the
+     * drop, because another run of it may already have begun. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
-    /* the other oracles must take the message for finished */
+    /* Mark the message as finished for the other oracles. */
     p->done[it->index] = p->dead[it->index] = true;
 }
 
@@ -291,7 +293,8 @@ static void drop(struct world *w) {
     if (!n) return;
     script(w, shard, lw_op_drop.text, n, names);
     for (int i = 0; i < n; i++) name_arg(w, shard, "lock:", key);
-    /* The script drop.lua skips as many heads as may be granted to the holder. */
+    /* Maximum number of messages that a lane's holder may have been granted. drop.lua does not drop
+     * them. */
     lw_arg_i64(&op->cmd, w->config.lock.run_ahead), lw_arg_text(&op->cmd, "");
     for (int i = 0; i < n; i++) {
         int len = snprintf(tp, sizeof tp, "t:%d", it[i].part);
@@ -302,7 +305,7 @@ static void drop(struct world *w) {
     }
     letters(w, shard, n, got, second);
     for (int i = 0; got[i]; i++) {
-        /* twice: a message that stands twice in the list is also twice in the call */
+        /* A message that stands twice in the waiting list is also named twice in the call. */
         bool twice = false;
         for (int k = 0; k < i; k++)
             twice |= it[k].part == it[i].part && it[k].index == it[i].index &&
@@ -367,7 +370,7 @@ static void life_of(struct world *w, int shard, struct lw_life *life) {
     freeReplyObject(r);
 }
 
-/* Joins the epoch of a shard, or starts an epoch if the server's data has begun a new life. */
+/* Joins the epoch of a shard, or starts a new epoch if the server's data has begun a new life. */
 static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32]) {
     static const char *const names[] = {"epoch", "fence", "lanes", NULL};
     struct lw_commands *cmd = &w->operator->cmd;
@@ -379,12 +382,12 @@ static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32])
     lw_arg_copy(cmd, candidate, strlen(candidate)), lw_arg_text(cmd, life.id),
         lw_arg_i64(cmd, TTL_MS);
     lw_arg_text(cmd, "0"), lw_arg_text(cmd, "");
-    /* The operator works on the same host as all workers. skew_ms says how far the wall clock of
-     * this host is off. */
+    /* The operator works on the same host as all workers. skew_ms is the server's time minus the
+     * wall clock of this host. */
     lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms);
     lw_arg_text(cmd, "0");
     lw_arg_text(cmd, life.history), lw_arg_text(cmd, "0");
-    /* the operator knows of no other node that had the slot */
+    /* The operator cannot vouch for data that came from another node of the cluster. */
     lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, "");
     redisReply *r = send_it(w, shard);
     assert(r->type == REDIS_REPLY_ARRAY && r->elements >= 3);
@@ -429,7 +432,8 @@ static void take_lane(struct world *w, int key) {
     freeReplyObject(r);
 }
 
-/* Extends or ends the lease of a trial. Returns false if the trial had already lost the lease. */
+/* Renews the lease of a trial if `keep` is true, and otherwise releases it. Returns false if the
+ * trial had already lost its lease. */
 static bool lease_call(struct world *w, int key, bool keep) {
     static const char *const hint[] = {"lanes", "ready"};
     struct operator* op = w->operator;
@@ -463,7 +467,7 @@ void operator_tend(struct world *w) {
         if (!op->trial[key]) continue;
         int64_t left = op->trial_until_ms[key] - w->now_ms;
         if (left <= 0) {
-            op->trial[key] = false; /* the trial's lease is over, so its handler was killed */
+            op->trial[key] = false; /* the lease has ended, so the trial's handler was killed */
         } else if (w->now_ms >= op->trial_end_ms[key]) {
             end_trial(w, key);
         } else if (left < TTL_MS - TTL_MS / 3) {
@@ -475,7 +479,7 @@ void operator_tend(struct world *w) {
 
 static void try_lane(struct world *w, int key) {
     if (w->operator->trial[key]) {
-        /* most trials last until their lease has been renewed */
+        /* End few trials early, so that most of them last until their lease has been renewed. */
         if (!rnd_below(w, 8)) end_trial(w, key);
     } else {
         take_lane(w, key);
@@ -529,7 +533,7 @@ void operator_start(struct world *w, const struct exec *x) {
 enum lw_outcome operator_finish(struct world *w, const struct exec *x, int index) {
     struct replay *r = find(w->operator, x->job->partition, index, operator_replay(x->job));
     if (!r) world_bad(w, "%s was never replayed", x->job->identity);
-    /* the store refuses an outdated fence */
+    /* The store refuses an effect with an outdated fence. */
     if (!r->stored && x->job->fence < w->store_fence[x->key]) return LW_BACK;
     if (!r->stored) w->store_fence[x->key] = x->job->fence;
     r->stored = true;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operator of the simulation. It does to Redis what `latchwork queue`, `dead` and `lock
- * break` do, with the real scripts of ops/lua, at any time during a run. Some of its calls are
- * sent twice, as after a lost answer or by a job that was resumed.
+/* The operator of the simulation. At random times during a run it does to Redis what `latchwork
+ * queue`, `dead` and `lock break` do, with the real scripts of ops/lua. Some of its calls are sent
+ * twice, as if an answer was lost or a job was resumed.
  *
- * The operator adds four oracles: a dropped message never runs and was in no handler; each
- * replay is done, in order, and has one effect; nothing is granted in a paused lane; nothing
- * runs in a lane that the operator holds for a trial. */
+ * The operator adds four oracles. A dropped message never runs, and was in no handler when it was
+ * dropped. Each replay is done, in order, and has one effect. Nothing is granted in a paused lane.
+ * Nothing runs in a lane that the operator holds for a trial. */
 #ifndef LW_SIM_OPERATOR_H
 #define LW_SIM_OPERATOR_H
 
@@ -14,16 +14,16 @@
 struct operator;
 struct operator* operator_new(void);
 void operator_free(struct operator* op);
-/* Does one thing that operators do, chosen at random. */
+/* Takes one action of an operator, chosen at random. */
 void operator_act(struct world *w);
-/* Renews, loses or ends the leases of trials. The world calls this function in each step. */
+/* Renews or ends the leases of the running trials. The world calls this function in each step. */
 void operator_tend(struct world *w);
 /* Resumes all paused lanes and ends all trials. The world calls this function when faults stop. */
 void operator_rest(struct world *w);
 
 /* The oracles of the world call the following functions. */
 void operator_start(struct world *w, const struct exec *x);
-/* returns the replay's number; 0: the job is no replay */
+/* Returns the number of the replay that the job runs, or 0 if the job is no replay. */
 int64_t operator_replay(const struct lw_job *job);
 enum lw_outcome operator_finish(struct world *w, const struct exec *x, int index);
 void operator_died(struct world *w, int part, int64_t offset, int64_t number);

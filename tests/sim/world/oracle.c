@@ -81,7 +81,7 @@ enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome w
     if (deadline(x) <= w->now_ms) w->taint[x->key] = true;
     if (p->stored[index]) {
         w->dups++;
-        /* no second effect, because the store knows the message */
+        /* The store already knows the message, so this run has no second effect. */
         if (operator_broke(w, x)) return LW_DONE;
     } else if (x->job->fence < w->store_fence[x->key]) {
         return LW_BACK; /* the store refuses an outdated fence */
@@ -139,8 +139,8 @@ static void check_order(struct world *w) {
         }
 }
 
-/* Checks that the last effects of a key stand in order: messages may be done twice, but an older
- * effect is never a key's last effect. */
+/* Checks that the last effects of the messages of a key stand in order. If a message takes effect
+ * again after a later message did, the later message must take effect once more, too. */
 static void check_convergence(struct world *w) {
     for (int part = 0; part < PARTS; part++)
         for (int key = 0; key < KEYS; key++) {
@@ -179,7 +179,8 @@ static void check_key(void *ctx, const char *key, size_t n, enum store_type type
     if (!strncmp(what, "wait:", 5) || !strcmp(what, "lanes") || !strncmp(what, "lock:", 5))
         world_bad(x->w, "leak: %s is still there", name);
     if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) {
-        /* a repair may leave the count of attempts (tries:…) */
+        /* The marks of a replay must expire. Other marks and counts of attempts may exist only in
+         * segments at or above the one with the committed offset. */
         int part;
         int64_t segment;
         int64_t number;

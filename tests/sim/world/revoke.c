@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulates a rebalance that takes partitions away in steps: while their owner waits for the
- * handlers that have started, the rest of the world goes on, handlers end, and connections
- * break. Two things must hold besides the oracles of every run. No message of a leaving
- * partition may start from the fast path. And the wait must end soon after those handlers have
- * ended, however many messages of the partition wait in Redis. */
+/* Simulates a rebalance that takes partitions away in steps. While their owner waits for the
+ * handlers that have started, the rest of the world continues: handlers end, and connections break.
+ * Two things must hold besides the oracles of every run. No message of a leaving partition may
+ * start from the fast path. The wait must end soon after the last of these handlers, however many
+ * messages of the partition wait in Redis. */
 #include "tests/sim/world/world.h"
 
 #include "queue/lane.h"
@@ -12,9 +12,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Maximum number of steps that a revoke may take after its handlers have ended. The number is
- * enough to settle the messages of these handlers, even with lost answers and a quarantine in
- * between. */
+/* Maximum number of steps that a revoke may take after its handlers have ended. It is enough to
+ * settle the messages of these handlers, even with lost answers and a quarantine in between. */
 enum { IDLE_STEPS = 2000 };
 
 static bool leaves(const struct world *w, int worker, const struct lw_job *job) {
@@ -23,10 +22,10 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
            r->part[job->partition] && !operator_replay(job);
 }
 
-/* Checks that no message of a leaving partition starts from the fast path. A head is recorded in
- * Redis as waiting (1), while a message of the fast path has no record. The two cannot be told
- * apart if Redis may have lost data, or if a script failed in the middle and a list is reported
- * as vanished, because then a head may have no record. */
+/* Checks that no message of a leaving partition starts from the fast path. In Redis a head has the
+ * mark waiting (1), while a message of the fast path has no mark. A head may have no mark either if
+ * Redis may have lost data, or if a script failed in the middle and a waiting list is reported as
+ * vanished. Nothing is checked in worlds with such faults. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
     if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 ||
         w->f->disaster > 0 || w->f->failover > 0 || w->f->torn > 0 || !leaves(w, worker, job))
@@ -39,14 +38,14 @@ void revoke_started(struct world *w, int worker, const struct lw_job *job) {
                   job->identity);
 }
 
-/* Returns true while a handler that had started before the revoke began is still at work. */
+/* Returns true while a handler that had started before the revoke began has not ended. */
 static bool at_work(const struct world *w, const struct sim_worker *me) {
     for (int i = 0; i < w->n_exec; i++)
         if (w->exec[i].before_revoke && leaves(w, me->index, w->exec[i].job)) return true;
     return false;
 }
 
-/* Implements lw_io.pump: time passes for everybody, but the worker that waits gets nothing from
+/* Implements lw_io.pump: time passes for the whole world, but the waiting worker gets nothing from
  * Kafka. */
 void revoke_pump(void *ctx, int64_t max_ms) {
     struct sim_worker *me = ctx;
@@ -57,7 +56,8 @@ void revoke_pump(void *ctx, int64_t max_ms) {
         world_bad(w, "worker %d waits outside of a revoke", me->index);
     while (w->now_ms < until || me->dead_until_ms > w->now_ms) {
         world_step(w);
-        /* After a lost epoch, nothing can be settled until Kafka confirms a commit. */
+        /* The worker may wait while Kafka's coordinator is away, because after a lost epoch nothing
+         * can be settled until Kafka confirms a commit. */
         if (at_work(w, me) || me->dead_until_ms > w->now_ms || w->now_ms < w->kafka_away_ms)
             r->idle_steps = 0;
         if (r->idle_steps++ > IDLE_STEPS)

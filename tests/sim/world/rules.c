@@ -12,14 +12,14 @@ enum { IDS = 40, STUBBORN_MS = 40000, ITEMS = 256, ASKED_MS = 100, BEHIND_MOST =
 
 struct of_record {
     bool started, granted, dropped, parked, said_dead;
-    /* failed: attempts that failed, or that crashed while the message ran alone; recorded: attempts
-     * in Redis */
+    /* failed: number of attempts that failed, or that crashed while the message ran alone.
+     * recorded: number of attempts that Redis has recorded. */
     int failed, recorded;
     int dedup;
     int64_t arrived_ms;
     int64_t rests_until_ms; /* earliest time at which a message that was given back may run again */
     bool rests;             /* Redis has recorded that the message was given back */
-    int arrived_at;         /* the worker that read the message from Kafka */
+    int arrived_at;         /* index of the worker that read the message */
     char id[12];
 };
 
@@ -34,18 +34,18 @@ struct rules {
     struct of_record record[PARTS][MAX_RECORDS];
     struct last last[KEYS];
     struct lw_header header;
-    uint64_t hold[KEYS]; /* the last lease under which a message of the key ran */
+    uint64_t hold[KEYS]; /* the last lease under which each key ran */
     int written[PARTS], overtakes[KEYS], n_dropped, n_behind;
-    /* how many times in a row the handler of this worker has given back a message of this key */
+    /* Number of times in a row that a worker's handler gave back a message of a key. */
     int backs[KEYS][WORKERS];
     bool lost_data;
-    int poisoned; /* index of the worker that dies next; -1: none */
+    int poisoned; /* index of the worker that a poison message kills next; -1: none */
     struct lw_board *board[WORKERS];
     char gate_sha[41];
     struct retry {
         int item, part, index;
         bool counts;
-    } retry[ITEMS]; /* the messages that the settle under way puts back into their lists */
+    } retry[ITEMS]; /* messages that the present settle puts back into waiting lists */
     int n_retries;
 };
 
@@ -90,7 +90,7 @@ void rules_close(struct world *w) {
 bool rules_step(struct world *w) {
     struct rules *u = w->rules;
     if (w->f->drop) {
-        /* records are written during the whole run, so that each epoch has new ones */
+        /* Records are written during the whole run, so that each epoch has new ones. */
         int p = rnd_below(w, PARTS),
             n = w->faults_on ? u->written[p] + (rnd_below(w, 60) ? 0 : 1 + rnd_below(w, 4))
                              : w->part[p].n;
@@ -148,12 +148,12 @@ static int64_t number(const char *p, size_t n) {
 }
 
 struct place {
-    int part, index; /* index: -1 for a replay */
+    int part, index; /* index is -1 for a replay */
     char tp[40];
 };
 
-/* Returns the message that a call names by the place `at`, which is three bytes long. `groups`
- * points to the argument in front of the first group of segments. */
+/* Returns the message that a call of a script names by the three bytes at `at`. `groups` points to
+ * the argument in front of the first group of segments. */
 static struct place place_of(const struct world *w, const unsigned char *at, char **groups,
                              const size_t *len) {
     int g = 1 + 4 * (at[0] - 1);
@@ -170,7 +170,7 @@ static bool is_script(const char *sha, int argc, char **argv) {
     return argc > 2 && sha[0] && !strcmp(argv[0], "EVALSHA") && !strcmp(argv[1], sha);
 }
 
-/* Notes the attempts that the settle under way may record. */
+/* Notes the attempts that a call of settle may record, before the call is executed. */
 void rules_before(struct world *w, const struct server *s, int argc, char **argv,
                   const size_t *len) {
     struct rules *u = w->rules;
@@ -303,8 +303,8 @@ static bool waits(const struct server *s, int key) {
     return false;
 }
 
-/* Counts how many messages one hold of the fast path starts while other messages of the key
- * wait. */
+/* Checks that a hold of the fast path starts at most lock.max_run messages while other messages of
+ * its key wait. */
 static void check_fair(struct world *w, const struct exec *x) {
     int *n = &w->rules->overtakes[x->key], shard = inside_shard(x->job);
     if (!live(w, x)) return;
@@ -349,9 +349,9 @@ static bool loses_leases(const struct faults *f) {
     return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0;
 }
 
-/* Counts the messages about which a worker asked gate too late. With queue.on_busy drop, a
- * message may arrive while another message of its key runs in the same worker. The worker should
- * then nearly always ask gate about the new message before that run ends. */
+/* Counts the messages about which a worker asked gate too late. With queue.on_busy drop, a message
+ * may arrive while another message of its key runs in the same worker. The worker should nearly
+ * always ask gate about the new message before that run ends. */
 static void note_behind(struct world *w, const struct exec *x, const struct of_record *r) {
     const struct last *y = &w->rules->last[x->key];
     if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker)
@@ -359,8 +359,9 @@ static void note_behind(struct world *w, const struct exec *x, const struct of_r
     if (r->arrived_ms > y->start_ms && y->end_ms - r->arrived_ms > ASKED_MS) w->rules->n_behind++;
 }
 
-/* Notes when a message that was given back may run again. The wait grows with each message of
- * the key that a handler gives back under a live lease, until a handler has another outcome. */
+/* Notes when a message that was given back may run again. The wait grows each time that the
+ * worker's handler gives back a message of the key under a live lease. Any other outcome ends this
+ * growth. */
 static void rest(struct world *w, const struct exec *x, struct of_record *r) {
     int *times = &w->rules->backs[x->key][x->worker];
     int64_t ms = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the promises of the configuration besides order and exclusion. In every world, attempts
- * must be counted one by one, and none may be wasted. While other messages wait, a lane may run
- * at most lock.max_run messages that came after them. Some worlds (struct faults) add
+/* Checks the promises of the configuration, apart from order and exclusion. In every world,
+ * attempts must be counted one by one, and none may be wasted. While messages of a lane wait, at
+ * most lock.max_run later messages may overtake them. Some worlds (struct faults) add
  * queue.on_busy drop, business ids, suspects of a crash, and handlers that give messages back
  * under a live lease. */
 #ifndef LW_SIM_RULES_H
@@ -10,10 +10,11 @@
 #include "tests/sim/world/world.h"
 
 struct rules;
-/* sets the configuration; must be called after the records are made */
+/* Sets the configuration of the world. Must be called after the records are made. */
 void rules_open(struct world *w);
 void rules_close(struct world *w);
-/* writes new records; returns true if it killed a poisoned worker */
+/* Writes new records, and kills a worker that runs a poison message. Returns true if it killed
+ * one. */
 bool rules_step(struct world *w);
 
 /* The fake Kafka calls the following functions. rules_written() returns how many records a
@@ -23,12 +24,12 @@ int rules_written(const struct world *w, int part);
 int64_t rules_log_end(const struct world *w, int part);
 void rules_arrives(struct world *w, int worker, int part, int index, struct lw_record *r);
 
-/* The world calls the following functions when a worker's process starts and ends. */
+/* The world calls the following functions when the process of a worker starts or ends. */
 struct lw_board *rules_board(const struct world *w, int worker);
 void rules_death(struct world *w, const struct sim_worker *me);
 
-/* The fake servers call the following functions around each command, and when a server loses its
- * data. */
+/* rules_before() and rules_after() are called around each command of a worker. rules_lost_data() is
+ * called when a server may have lost data. */
 void rules_before(struct world *w, const struct server *s, int argc, char **argv,
                   const size_t *len);
 void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len,
@@ -40,10 +41,11 @@ void rules_start(struct world *w, const struct exec *x, int index);
 enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
                              enum lw_outcome wish);
 void rules_died(struct world *w, int part, int index);
-/* Returns true if it was right to drop the message, or if another message with the same business
- * id is done. */
+/* Returns true if the message does not have to be done: it was dropped for a busy key, or another
+ * message with the same business id is done. */
 bool rules_gone(const struct world *w, int part, int index);
-/* true if Redis may have forgotten drops, so dropped messages may run after all */
+/* Returns true if Redis may have forgotten drops or business ids, so that messages may run that
+ * should not. */
 bool rules_forgot(const struct world *w);
 /* Returns true if Redis has lost data, and another message with the same business id is done.
  * Then either message may run again, in any order. */

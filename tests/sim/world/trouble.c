@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes faults of the simulated Kafka: the coordinator is away for a while, commits are refused
- * or accepted without an answer, and seeks fail. */
+/* Makes faults of the simulated Kafka (the coordinator is away for a while, commits are refused or
+ * get no answer, seeks fail), and faults that hit a repair or most of the fleet. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
 
-/* Makes the coordinator go away for a while, by chance. Returns true if it went away; then the
- * step has no other fault. */
+/* By chance, makes Kafka's coordinator go away for a while. Returns true if it did. The world then
+ * makes no other fault in this step. */
 bool trouble_begin(struct world *w) {
     if (rnd_unit(w) >= 0.003 * w->f->commits) return false;
     w->kafka_away_ms = w->now_ms + 100 + rnd_below(w, 3000);
@@ -14,8 +14,8 @@ bool trouble_begin(struct world *w) {
     return true;
 }
 
-/* Returns true if a commit goes wrong. Sets *taken to true if the broker accepted the commit,
- * and only its answer is lost. */
+/* Returns true if a commit fails. Sets *taken to true if the broker accepted the commit and only
+ * its answer was lost. */
 bool trouble_commit(struct world *w, bool *taken) {
     *taken = false;
     if (w->faults_on && w->now_ms < w->fresh_until_ms) return *taken = rnd_unit(w) < 0.01, true;
@@ -38,8 +38,8 @@ bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c) {
     return true;
 }
 
-/* Returns true if the seek fails. A failed seek ends the worker (lw_io.seek), and the next
- * worker begins at the committed offset. */
+/* Returns true if the seek fails. A failed seek ends the worker (lw_io.seek), and the worker that
+ * replaces it begins at the committed offset. */
 bool trouble_seek(struct world *w, struct sim_worker *me) {
     if (!w->faults_on || w->f->seeks <= 0 || rnd_unit(w) >= 0.1 * w->f->seeks) return false;
     trace(w, "worker %d: a seek fails", me->index);
@@ -47,8 +47,8 @@ bool trouble_seek(struct world *w, struct sim_worker *me) {
     return true;
 }
 
-/* Returns true while a record keeps its handler busy. The watermark then stands still while
- * later records finish. */
+/* Returns true while a record keeps its handler busy. The watermark then stands still while later
+ * records are finished. */
 bool trouble_lingers(struct world *w, const struct exec *x) {
     if (!w->faults_on || !w->f->linger) return false;
     return x->job->offset % w->f->linger == 0 && rnd_unit(w) < 0.9;
@@ -61,8 +61,8 @@ static bool carries_repair(const struct world *w, const struct pipe *p) {
     return false;
 }
 
-/* Breaks a connection at the worst moment, when only a part of what a repair writes back has
- * arrived. */
+/* By chance, breaks a connection on which a call of repair is under way, so that only a part of
+ * what the owner writes back arrives. */
 bool trouble_cut_repair(struct world *w) {
     if (rnd_unit(w) >= 0.05 * w->f->cut_repairs) return false;
     for (int i = 0; i < w->n_pipes; i++) {
@@ -77,8 +77,8 @@ bool trouble_cut_repair(struct world *w) {
     return false;
 }
 
-/* Makes a disaster: most of the fleet dies and most of Redis is wiped at once, as when a cluster
- * restarts. The next owners know only what Kafka knows. */
+/* By chance, makes a disaster: most workers die and most shards are wiped at once, as when a
+ * cluster restarts. The next owners of the partitions know only what Kafka knows. */
 bool trouble_disaster(struct world *w) {
     if (rnd_unit(w) >= 0.0005 * w->f->disaster) return false;
     trace(w, "a disaster");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes Redis forget the messages that wait in a lane while the epoch goes on, as if a person
- * deleted the list or Redis evicted it. In some worlds the states of these messages are
- * forgotten as well, in others they still say that the messages wait. The owners must notice the
- * loss, and read from Kafka again the messages that they had parked. Later messages may have run
- * by then, so no order is demanded of the key. */
+/* Makes Redis forget the waiting messages of a lane while the epoch continues, as if a person
+ * deleted the waiting list or Redis evicted it. In some worlds the states of these messages are
+ * forgotten as well. In others the states still say that the messages wait. The owners must notice
+ * the loss, and must read the messages that they had parked from Kafka again. Later messages of the
+ * key may have run by then, so the oracles demand no order of this key. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ static redisReply *ask(struct server *s, int argc, const char *const *argv, cons
     return r;
 }
 
-/* Changes the two bits of an offset from waiting to unseen. */
+/* Changes the mark of an offset from waiting to unseen. */
 static void forget_state(struct server *s, const char *tp, int64_t offset) {
     char name[160], at[24];
     int64_t index = offset % LW_SEGMENT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulates what is between the workers and Redis: the servers of each shard, the pipelines
- * under way to them, which can break at any place, and the connections of the renewer and of the
- * hints. Dead letters are checked here, when a settle is executed. */
+/* Simulates what is between the workers and Redis: the servers of each shard, the pipelines under
+ * way, which can break at any point, and the connections on which a worker renews leases and waits
+ * for hints. This file also checks dead letters when a settle is executed. */
 #include "tests/sim/world/world.h"
 
 #include "tests/sim/world/bytes.h"
@@ -93,7 +93,7 @@ bool finished_in(const struct server *s, const char *tp, int64_t offset) {
     return state_in(s, tp, offset) >= LW_STATE_DONE;
 }
 
-/* The messages that become dead letters when one settle is executed. */
+/* The messages that become dead letters when a call of settle is executed. */
 struct dying {
     int n, item[256], part[256];
     int64_t offset[256], replay[256];
@@ -116,7 +116,7 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
         int64_t offset = LW_SEGMENT * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
         d->finished[d->n] = finished_in(s, tp, offset);
         d->replay[d->n] = strchr(tp, '#') ? atoll(strchr(tp, '#') + 1) : 0;
-        /* true: Redis keeps the dead letter; false: a topic got it */
+        /* letter is true if Redis keeps the dead letter, and false if a topic got it. */
         d->letter[d->n] = item[2] == LW_DEAD;
         d->item[d->n] = i;
         d->part[d->n] = part;
@@ -134,8 +134,8 @@ static int64_t dead_letters(const struct server *s) {
     return n;
 }
 
-/* Returns true if the message is dead now. A script that failed in the middle gives no answer,
- * so the function reads the mark. */
+/* Returns true if the message has become a dead letter. If the script failed in the middle, its
+ * answer is missing, so the message's mark is read instead. */
 static bool has_died(const struct server *s, const struct dying *d, int i, const redisReply *r,
                      bool torn) {
     if (torn) return finished_in(s, d->tp[i], d->offset[i]);
@@ -214,11 +214,12 @@ struct pipe *wire_open(struct world *w, int worker, int shard) {
     return NULL;
 }
 
-/* Ends a connection. Commands that have not been executed yet may still be executed later, or
- * never. */
+/* Breaks the connection of a pipeline. Commands that have not been executed yet may still be
+ * executed later, or never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
-    /* step_deliver is delivering an answer of this pipeline, and will remove it */
+    /* A busy pipeline is one whose answer step_deliver() is just delivering. step_deliver() removes
+     * such a pipeline when the answer is delivered. */
     if (p->busy) return;
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
 }
@@ -283,9 +284,10 @@ void wire_cut(struct world *w, struct sim_worker *me, int shard) {
     trace(w, "worker %d shard %d: connection cut", me->index, shard);
     me->conn[shard] = 0;
     if (p) {
-        /* some replies had arrived, the others are lost */
+        /* Some replies had arrived before the connection broke. The others are lost. */
         int got = p->delivered + rnd_below(w, p->done - p->delivered + 1);
-        /* while the worker handles these replies, it cannot send on this connection */
+        /* The connection is already broken, so the worker cannot send on it while it handles these
+         * replies. */
         p->live = false;
         while (p->delivered < got && !me->connecting[shard]) {
             redisReply *r = p->reply[p->delivered++];
@@ -338,8 +340,8 @@ void step_deliver(struct world *w, struct sim_worker *me) {
         while (p->delivered < p->done && me->conn[s] == conn) {
             bool last = p->delivered + 1 == p->n;
             redisReply *r = p->reply[p->delivered++];
-            /* Set before the answer is delivered, because the answer may make the worker send
-             * its next pipeline. */
+            /* The pipeline ends before its last answer is delivered, because the answer may make
+             * the worker send its next pipeline. */
             if (last) p->live = false;
             p->busy = true;
             lw_worker_reply(me->lw, s, r);
@@ -412,7 +414,7 @@ bool step_wire(struct world *w) {
         return true;
     }
     bool load;
-    do { /* all scripts are loaded in one step, because other workers see no difference */
+    do { /* load all scripts in one step: it makes no difference to other workers */
         load = !strcmp(p->cmd[p->done].argv[0], "SCRIPT");
         p->reply[p->done] = run_command(w, p->srv, &p->cmd[p->done]);
         p->done++;

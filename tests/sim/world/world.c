@@ -61,7 +61,7 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
     }
 }
 
-/* Starts the next message of a hold, or gives the message back if the lease is over. */
+/* Starts the next message of a hold, or gives the message back if the lease has ended. */
 static void go_on(struct sim_worker *me, struct lw_job *next) {
     struct lw_job_lease *lease = next->lease;
     if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {
@@ -116,14 +116,14 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     trace(w, "worker %d ends %s key %d: %d", me->index, x.job->identity, x.key, x.job->outcome);
     w->exec[at] = w->exec[--w->n_exec];
     struct lw_job *next = lw_job_end(x.job);
-    /* the worker's main thread learns later that the handler has ended */
+    /* The worker's main thread learns only later that the handler has ended. */
     me->ended[me->n_ended++] = x.job;
     if (next) follow(me, next);
 }
 
-/* Returns the last digit of the message's offset, which decides what happens to its dead letter.
- * If the digit is 0, the letter is always too large for the producer. If it is 8, the topic
- * never accepts the letter. Otherwise, the topic accepts the letter in the end. */
+/* Returns the last digit of the message's offset, which decides what happens to its dead letter. If
+ * the digit is 0, the producer always refuses the letter as too large. If it is 8, the topic never
+ * accepts the letter. Otherwise the topic accepts the letter in the end. */
 static char last_digit(const struct lw_dead_letter *l) {
     const struct lw_bytes origin = l->headers[l->n_headers - 3].value;
     return origin.n ? origin.p[origin.n - 1] : '?';
@@ -158,7 +158,7 @@ static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t w
     (void)ctx, (void)topic, (void)partition, (void)watermark;
 }
 static void io_stop(void *ctx, int status, const char *reason) {
-    /* a seek has failed, so the next step ends the worker */
+    /* A worker whose seek has failed may stop. The world ends it in its next step. */
     if (((struct sim_worker *)ctx)->ending) return;
     world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason);
 }
@@ -232,7 +232,8 @@ void world_kill(struct world *w, struct sim_worker *me, int ms) {
 /* --- faults ----------------------------------------------------------------------------------- */
 
 void world_snapshot(struct world *w, int s) {
-    /* while a slot moves, a copy of one node would lack the keys that are on the other node */
+    /* While a slot moves, no snapshot is made, because a copy of one node would lack the keys that
+     * are on the other node. */
     if (w->slot[s].moving) return;
     store_close(w->snap[s]);
     w->snap[s] = store_copy(w->master[s]->store);
@@ -263,9 +264,9 @@ bool world_revoking(const struct world *w, const struct sim_worker *me) {
     return w->revoke.on && w->revoke.worker == me->index;
 }
 
-/* Makes the server a replica of a server that lacks some writes, and promotes it again before
- * any worker can connect. Calls that were under way are never executed, because the server
- * refused them while it was a replica. */
+/* Makes the server a replica of another server that lacks some writes, and promotes it again before
+ * any worker can connect. Calls that were under way are never executed, because the server refused
+ * them while it was a replica. */
 static void fail_back(struct world *w, int s) {
     trace(w, "shard %d fails over and back", s);
     rules_lost_data(w);
@@ -441,7 +442,7 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
-    /* far longer than revoke.c lets a revoke last */
+    /* These limits are far longer than revoke.c lets a revoke last. */
     c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000;
     w->longer = *c;
     w->longer.lock.ttl_ms *= w->f->longer;
@@ -458,12 +459,13 @@ static void set_up(struct world *w) {
         part->n = w->o->records;
         part->committed = -1;
         part->owner = -1;
-        /* a segment must end among the records */
+        /* The first offset is chosen so that a segment ends among the records. */
         int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records);
         for (int i = 0; i < part->n; i++) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
-            /* gaps, like those that compaction and transaction markers leave */
+            /* Some offsets are left out, like those that compaction and transaction markers use
+             * up. */
             double gap = rnd_unit(w);
             at += w->f->sparse  ? 1 + rnd_below(w, 2 * w->f->sparse)
                   : gap < 0.9   ? 1

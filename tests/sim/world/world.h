@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated world of the lane protocol: the real worker logic (consumer/) and the real
- * scripts on fake Redis servers (store.h) and a fake Kafka, under a virtual clock, with random
- * faults and with oracles that see everything. The world began as a port of
- * tests/model/lanes_full.py, with the same faults and oracles.
+/* The simulated world of the lane protocol: the real worker logic (consumer/) and the real scripts
+ * on fake Redis servers (store.h) and a fake Kafka, under a virtual clock, with random faults, and
+ * with oracles that see everything. The world began as a port of tests/model/lanes_full.py, and has
+ * the same faults and oracles.
  *
- * One seed is one run, the same on every machine. A violation ends the run with a text
- * (world_bad). */
+ * One seed is one run, the same on every machine. A violation ends the run with a text that
+ * describes it (world_bad). */
 #ifndef LW_SIM_WORLD_H
 #define LW_SIM_WORLD_H
 
@@ -32,67 +32,73 @@ enum {
 struct faults {
     const char *name;
     double crash, pause, wipe, failover, loss, clock;
-    /* rate at which a lane loses its list, together with the states of the messages in that list */
+    /* Rate at which a lane loses its waiting list, together with the states of the messages in that
+     * list. */
     double vanish;
-    /* rate at which lanes lose only their list, while the states still say that messages wait */
+    /* Rate at which a lane loses only its waiting list, while the states still say that its
+     * messages wait. */
     double unlist;
-    /* rate at which a replica is attached (harmless); rate of failovers to a replica and back */
+    /* attach is the rate at which a replica is attached to a server, which is harmless. failback is
+     * the rate of failovers to a replica and back. */
     double attach, failback;
-    bool back; /* the clock may also jump back */
+    bool back; /* the clock of a server may also jump back */
     int split_ms;
-    /* The options of a world. In each of the following fields, 0 stands for the usual value. */
-    /* factor by which the clock is faster; calls, handlers and renewals then take longer, compared
-     * with the TTL */
+    /* In each of the following options of a world, 0 stands for the usual value. */
+    /* Factor by which the clock is faster. Calls, handlers and renewals then take longer, compared
+     * with the TTL. */
     int pace;
-    /* how many of ten chances to end a handler or to renew a lease are missed */
+    /* How many of ten chances to end a handler or to renew leases are left unused, on average. */
     int idle;
-    /* average difference between the offsets of neighbouring records; if it is large, many segments
-     * end */
+    /* Average difference between the offsets of neighbouring records. If it is large, the records
+     * are spread over many segments. */
     int sparse;
     double churn; /* factor by which rebalances are more frequent */
-    bool deaf;    /* a worker learns late that it lost a partition */
+    bool deaf;    /* a worker learns late that it has lost a partition */
     bool lag;     /* replicas lack many of the last writes */
     int burst;    /* number of additional records per poll */
     bool pool;    /* a follower may have to wait in the pool's queue before it starts */
-    /* some messages are large, so few are granted at once, and workers often ask for more */
+    /* Some messages are large, so few are granted at once, and workers often ask for more. */
     bool big;
-    /* bounds in bytes are so low that messages of some thousand bytes reach them (bytes.h) */
+    /* The bounds in bytes are so low that messages of some thousand bytes reach them (bytes.h). */
     bool tight;
-    /* a handler always stops at its deadline, so the oracles check every key's last effect */
+    /* A handler always stops when its lease ends, so the oracles check every key's last effect. */
     bool prompt;
     int max_run; /* lock.max_run; 0 stands for 3 */
-    /* the operator only makes trials, because after a wipe no oracle can check replays and drops */
+    /* The operator only makes trials, because after a wipe no oracle can check replays and
+     * drops. */
     bool trials;
-    bool drop; /* sets queue.on_busy drop; records are written during the run */
-    /* messages have business ids; most ids belong to several messages of a key */
+    bool drop; /* queue.on_busy is drop; records are written during the run */
+    /* Messages have business ids, most of which belong to several messages of a key. */
     bool dedup;
-    bool skip; /* sets retry.order skip */
-    /* some messages crash their worker, and its supervisor makes suspects of the messages in its
-     * handlers */
+    bool skip; /* retry.order is skip */
+    /* Some messages crash their worker, and its supervisor makes suspects of the messages in its
+     * handlers. */
     bool poison;
-    bool stubborn; /* some messages are given back under a live lease, for a while */
-    /* rate at which an operator pauses, breaks, drops, replays and tries (operator.h) */
+    bool stubborn; /* for a while, some messages are given back under a live lease */
+    /* Rate at which an operator pauses, breaks, drops, replays and makes trials (operator.h). */
     double operate;
-    /* lock.ttl_ms; 0: TTL_MS. With a long TTL, much happens during a quarantine */
+    /* The value of lock.ttl_ms; 0 stands for TTL_MS. With a long TTL, much happens during a
+     * quarantine. */
     int ttl_ms;
-    int longer;  /* factor by which lock.ttl_ms of worker 1 is longer; 0: the same */
-    int repairs; /* ranges per repair call; 0: as many as the program sends */
-    /* records whose offset is a multiple of this number keep their handler busy for long; 0:
-     * none */
+    int longer;  /* factor by which lock.ttl_ms of worker 1 is longer; 0: no difference */
+    int repairs; /* maximum number of ranges per repair call; 0: that of the program */
+    /* Records whose offset is a multiple of this number keep their handler busy for a long time. If
+     * the number is 0, there are no such records. */
     int linger;
-    /* maximum number of bytes of commit metadata that the broker accepts; 0: unlimited */
+    /* Maximum number of bytes of commit metadata that the broker accepts. 0 means no limit. */
     int meta_max;
     double commits;     /* rate at which Kafka's coordinator goes away for a while */
     double seeks;       /* rate at which seeks fail */
-    double cut_repairs; /* rate at which connections break under a repair */
+    double cut_repairs; /* rate at which connections break during a repair */
     double errors;      /* rate of error replies to single commands (errors.c) */
     double refusals;    /* rate of periods in which a server refuses nearly every command */
     double full;        /* rate of periods in which a server is at maxmemory */
     double torn;        /* rate at which scripts fail in the middle */
     bool fresh;         /* Kafka refuses nearly every commit in the first seconds */
-    /* rate at which slots of a cluster move between nodes (cluster.c); 0: no cluster */
+    /* Rate at which slots of a cluster move between nodes (cluster.c). If it is 0, there is no
+     * cluster. */
     double move;
-    /* no faults but migrations, at least a TTL apart; none of them may end an epoch */
+    /* A slot moves at most once per TTL. If there are no other faults, no epoch may end. */
     bool planned;
     double restart;  /* rate at which nodes of a cluster restart with less data than they had */
     double disaster; /* rate at which most workers die and most shards are wiped at once */
@@ -106,18 +112,18 @@ struct options {
     bool trace;
 };
 
-struct mutation { /* a change to a script's text when a worker loads it */
+struct mutation { /* a change to a script's text, made when the script is loaded */
     const char *script, *from, *to;
 };
 
-/* Runs one seed. Returns NULL if nothing was violated, else a text that describes the violation, in
- * static memory. */
+/* Runs one seed. Returns NULL if nothing was violated. Otherwise returns a text in static memory
+ * that describes the violation. */
 const char *world_run(uint64_t seed, const struct faults *f, const struct options *o,
                       const struct mutation *m, struct lw_counts *totals);
 
 /* --- between the files of the world ----------------------------------------------------------- */
 
-struct pipe { /* commands under way on one connection */
+struct pipe { /* the pipeline under way on one connection */
     struct server *srv;
     int worker, shard, conn;
     bool live, busy;
@@ -132,7 +138,8 @@ struct pipe { /* commands under way on one connection */
 
 struct server {
     struct store *store;
-    /* until_ms: when an old master stops serving clients; -1: the server is the master */
+    /* until_ms is the time at which an old master stops serving clients, or -1 if no such time is
+     * set. */
     int64_t skew_ms, until_ms;
     int shard;
     char id[41]; /* id of the node, if the server is in a cluster */
@@ -142,17 +149,17 @@ struct server {
 
 struct slot { /* the slot of a shard in a cluster */
     struct server *node[NODES];
-    int at, to; /* indexes of the node that has the slot, and of the node to which the slot moves */
+    int at, to; /* index of the slot's owner, and of the node to which the slot moves */
     bool moving;
     int64_t came_ms;
 };
 
-struct exec { /* a handler at work, or the next message of a hold in the pool's queue */
+struct exec { /* a running handler, or a message in the pool's queue */
     struct lw_job *job;
     int worker;
     int key;
     bool queued;
-    bool before_revoke; /* the handler was at work when the present revoke began (revoke.c) */
+    bool before_revoke; /* the handler ran when the present revoke began (revoke.c) */
 };
 
 struct errors { /* how the servers of a shard answer in a period of errors (errors.c) */
@@ -160,7 +167,7 @@ struct errors { /* how the servers of a shard answer in a period of errors (erro
     const char *text;
 };
 
-struct revoke { /* a worker gives partitions away and waits for the handlers that have started */
+struct revoke { /* a worker gives up partitions and waits for running handlers */
     bool on, part[PARTS];
     int worker, idle_steps;
 };
@@ -172,7 +179,8 @@ struct sim_part {
     char meta[4200];
     int owner; /* index of the worker that owns the partition; -1: none */
     uint32_t gen;
-    /* done: the record was done at least once; dead: the record is a dead letter */
+    /* done: the record was done at least once. dead: the record became a dead letter. An operator's
+     * drop sets both. */
     bool done[MAX_RECORDS], dead[MAX_RECORDS];
     bool stored[MAX_RECORDS];
 };
@@ -188,14 +196,15 @@ struct sim_worker {
     struct server *srv[SHARDS];
     bool connecting[SHARDS], want[SHARDS];
     char ready[SHARDS][80], claimed[SHARDS][160];
-    /* generation of each partition; 0: the worker believes that it does not own the partition */
+    /* Generation of each partition. It is 0 if the worker believes that it does not own the
+     * partition. */
     uint32_t gen[PARTS];
-    int pos[PARTS]; /* index of the next record to read */
+    int pos[PARTS]; /* index of the next record that the worker reads */
     bool hold[PARTS];
-    int64_t begun[PARTS]; /* offset that the group had committed when the partition was assigned */
-    /* the partition's states in Redis have been read since the partition was assigned */
+    int64_t begun[PARTS]; /* the group's committed offset when the assignment began */
+    /* Whether the partition's states in Redis have been read since the partition was assigned. */
     bool was_read[PARTS];
-    bool ending; /* the worker reported that it cannot continue */
+    bool ending; /* the worker cannot continue, so it will be ended */
     struct {
         uint32_t gen;
         int64_t offset;
@@ -203,14 +212,15 @@ struct sim_worker {
     } commit[64];
     char commit_meta[64][4200];
     int n_commit;
-    /* how much of the group's commits the worker has read: nothing, requested, read */
+    /* Whether the worker has asked Kafka for the commits of the group, and whether Kafka has read
+     * them. */
     enum { NO_LOOK, LOOK_SENT, LOOK_READ } look;
     bool look_known;
     size_t listed;
     void *letter[64];
     bool never[64]; /* the topic will never accept the dead letter */
     int n_letter;
-    struct lw_job *ended[64]; /* jobs whose handlers have ended without the worker knowing yet */
+    struct lw_job *ended[64]; /* jobs whose end was not reported to the worker yet */
     int n_ended;
     size_t held_bytes; /* bytes of Kafka's records that the worker has not released yet */
 };
@@ -222,7 +232,7 @@ struct world {
     const struct faults *f;
     const struct options *o;
     const struct mutation *mutation;
-    /* longer: the configuration of worker 1, if worker 1 has a TTL of its own */
+    /* longer is the configuration of worker 1 if its TTL differs from that of the other workers. */
     struct lw_config config, longer;
     struct lw_counts counts;
     struct sim_worker w[WORKERS];
@@ -240,7 +250,7 @@ struct world {
     int n_exec;
     struct revoke revoke;
     struct errors errors[SHARDS];
-    /* The oracles remember the following facts. */
+    /* The following fields are for the oracles. */
     uint64_t fence_seen[KEYS], store_fence[KEYS];
     struct {
         int part, index;
@@ -266,15 +276,15 @@ _Noreturn void world_bad(struct world *w, const char *fmt, ...)
 uint64_t rnd(struct world *w);
 int rnd_below(struct world *w, int n);
 double rnd_unit(struct world *w);
-/* lets one event happen somewhere in the world */
+/* Advances the clock and lets one event happen somewhere in the world. */
 void world_step(struct world *w);
-/* kills the worker; a new one takes its place after `ms` */
+/* Kills a worker. A new worker takes its place after `ms` milliseconds. */
 void world_kill(struct world *w, struct sim_worker *me, int ms);
 void world_wipe(struct world *w, int shard);
-/* makes the shard's replica a copy of its master */
+/* Makes the shard's replica a copy of its master. A later failover continues with this copy. */
 void world_snapshot(struct world *w, int shard);
 const struct lw_config *world_config(const struct world *w, const struct sim_worker *me);
-/* returns true while the worker is within lw_worker_revoke() */
+/* Returns true while the worker is within lw_worker_revoke(). */
 bool world_revoking(const struct world *w, const struct sim_worker *me);
 
 /* trouble.c defines the following functions. */
@@ -289,24 +299,25 @@ bool trouble_lingers(struct world *w, const struct exec *x);
 
 /* errors.c defines the following functions. */
 bool errors_begin(struct world *w);
-/* returns true if errors.c made this error reply, and not the fake server */
+/* Returns true if errors.c made this error reply on purpose. */
 bool errors_meant(const char *text);
 bool errors_full(const struct world *w, int shard);
-/* returns NULL if the server runs the command */
+/* Returns an error reply if the server refuses the command, or NULL if the server runs the
+ * command. */
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command);
 void errors_tear(struct world *w, struct server *s);
-/* defined in torn.c: checks a shard after a script failed in the middle */
+/* Checks a shard after a script failed in the middle. This function is in torn.c. */
 void torn_look(struct world *w, const struct server *s);
 
 /* cluster.c defines the following functions. */
 void cluster_open(struct world *w);
 redisReply *cluster_nodes(struct world *w, const struct server *s);
-/* returns true if the error says that the slot or a key is on another node */
+/* Returns true if the error reply says that the slot or a key is on another node. */
 bool cluster_meant(const char *text);
 void cluster_failed_over(struct world *w, struct server *old, struct server *fresh);
 bool cluster_fault(struct world *w);
 void cluster_rest(struct world *w);
-/* checks, at the end of a run, that planned moves ended no epoch */
+/* Checks at the end of a run that slots have moved, and that planned moves ended no epoch. */
 void cluster_judge(struct world *w);
 struct server *cluster_find(struct world *w, int shard);
 
@@ -316,30 +327,31 @@ void lane_vanishes(struct world *w, int shard, int key, bool marks);
 /* dump.c defines the following function. */
 void world_dump(const struct world *w);
 
-/* wire.c defines the following functions: servers, pipelines, connections. Each function whose
- * name begins with step_ does one thing for a worker; step_wire does one for a pipeline. */
+/* wire.c defines the following functions, which simulate servers, pipelines and connections. Each
+ * function whose name begins with step_ does one thing for a worker, except that step_wire() does
+ * one thing for a pipeline. */
 struct server *server_new(struct world *w, struct store *st, int shard); /* takes over the store */
-/* returns false if an old master has stopped serving clients */
+/* Returns false if the server is an old master that no longer serves clients. */
 bool serves(struct world *w, const struct server *s);
 redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv,
                         const size_t *len);
-/* returns the mark of an offset; 0: the offset has no mark */
+/* Returns the mark of an offset, which is 0 if the message is unseen. */
 int state_in(const struct server *s, const char *tp, int64_t offset);
 bool finished_in(const struct server *s, const char *tp, int64_t offset);
-/* Returns the text of a script, changed by the run's mutation if the mutation is one of this
+/* Returns the text of a script, changed by the mutation of this run if the mutation belongs to this
  * script. The text is valid until the next call. */
 const char *wire_mutated(struct world *w, const char *text);
-/* returns the worker's pipeline under way, or NULL */
+/* Returns the worker's pipeline that is under way to the shard, or NULL if there is none. */
 struct pipe *wire_open(struct world *w, int worker, int shard);
-/* breaks the worker's connection; the worker notices the break */
+/* Breaks the worker's connection to the shard. The worker notices this at once. */
 void wire_cut(struct world *w, struct sim_worker *me, int shard);
-/* ends all connections of a dead worker */
+/* Ends all connections of a dead worker. */
 void wire_drop(struct world *w, struct sim_worker *me);
-/* makes sure that commands of broken connections never execute */
+/* Discards the commands of broken connections to a server, so that they are never executed. */
 void wire_refuse(struct world *w, const struct server *srv);
-/* ends all pipelines at the end of the run */
+/* Discards all pipelines at the end of the run. */
 void wire_close(struct world *w);
-/* implements a call of lw_io, like the next two */
+/* wire_send(), wire_connect() and wire_hints() implement functions of lw_io. */
 void wire_send(void *ctx, int shard, const struct lw_commands *c);
 void wire_connect(void *ctx, int shard);
 void wire_hints(void *ctx, int shard, const char *ready, const char *claimed, bool want);
@@ -347,20 +359,20 @@ void step_connect(struct world *w, struct sim_worker *me);
 void step_deliver(struct world *w, struct sim_worker *me);
 void step_renew(struct world *w, struct sim_worker *me);
 void step_hints(struct world *w, struct sim_worker *me);
-/* executes one command on any server; returns false if none was under way */
+/* Executes one command on some server. Returns false if no command was under way. */
 bool step_wire(struct world *w);
 
 /* kafka.c defines the following functions. */
-/* returns the number of the key, or -1 if no record has this key */
+/* Returns the number of the key, or -1 if no record has this key. */
 int key_of_name(struct lw_bytes key);
 void kafka_assign(struct world *w, struct sim_worker *me, int p);
 void kafka_rebalance(struct world *w);
 void step_poll(struct world *w, struct sim_worker *me);
-/* answers the commits that the worker has sent */
+/* Answers the commits that the worker has sent. */
 void step_commits(struct world *w, struct sim_worker *me);
-/* gives the worker the group's commits, which the worker had requested */
+/* Gives the worker the list of the group's commits, if the worker has requested this list. */
 void step_look(struct world *w, struct sim_worker *me);
-/* implements a call of lw_io, like all functions below */
+/* The following functions of kafka.c implement functions of lw_io. */
 bool kafka_look(void *ctx);
 void kafka_hold(void *ctx, uint32_t gen, bool hold);
 int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
@@ -377,15 +389,16 @@ void revoke_started(struct world *w, int worker, const struct lw_job *job);
 
 /* oracle.c defines the following functions. */
 void oracle_start(struct world *w, struct exec *x);
-/* Returns the actual outcome of the handler: `wish`, or LW_BACK if the store refuses the fence. */
+/* Returns what becomes of the run: the outcome that the handler wants (`wish`), or LW_BACK if the
+ * store refuses the run's fence. */
 enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome wish);
-/* Checks, after a worker checked its leases, that no handler runs in the last third of its
- * lease; the worker must have cancelled it. */
+/* Called when a worker has checked its leases. Checks that no handler runs in the last third of its
+ * lease, because the worker must have cancelled such a handler. */
 void oracle_fenced(struct world *w, const struct sim_worker *me);
 void oracle_died(struct world *w, int part, int64_t offset);
 void oracle_commit(struct world *w, int part, int64_t offset);
 void oracle_end(struct world *w);
-/* returns the record's index, or -1 if no record has the offset */
+/* Returns the index of the record at an offset, or -1 if no record has this offset. */
 int record_at(const struct sim_part *p, int64_t offset);
 bool below(const struct sim_part *p, int index, int64_t offset);
 
