@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests exec with real processes. One script plays every kind of handler; the payload says
- * which. */
+/* Tests the handler type exec with real processes. One script plays every kind of handler, and the
+ * payload says which kind. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/exec/line.h"
@@ -224,7 +224,7 @@ static void test_bad_answers_retry_and_replace(void **state) {
     };
     struct fx x;
     open_fx(&x, 20000);
-    /* the command has answered once, so failures now count against messages */
+    /* after the command has answered once, failures count against messages */
     assert_int_equal(play(&x, "ok"), LW_DONE);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(play(&x, cases[i].payload), LW_RETRY);
@@ -240,7 +240,7 @@ static void test_heir_does_not_hide_a_death(void **state) {
     struct fx x;
     open_fx(&x, 20000);
     assert_int_equal(play(&x, "ok"), LW_DONE);
-    /* the process dies, but a child of it still holds its stdout */
+    /* the process dies, but one of its children still has its stdout open */
     assert_int_equal(play(&x, "heir"), LW_RETRY);
     assert_contains(x.j.job.reason, "exited with status 5");
     assert_false(fx_alive(grandchild(&x)));
@@ -257,8 +257,8 @@ static void test_word_out_of_turn_costs_no_message(void **state) {
     close_fx(&x);
 }
 
-/* Node prints its version below an uncaught error. The reason must be the error, and not the
- * version. */
+/* Node prints its version below an uncaught error. The reason must be the text of the error, not
+ * the version. */
 static void test_error_above_the_version_of_node(void **state) {
     (void)state;
     struct fx x;
@@ -272,7 +272,7 @@ static void test_error_above_the_version_of_node(void **state) {
                    "                 '''Require stack:\n- /handler.js\n    at load (x.js:1:1) {\n  "
                    "code: 'X'\n}\n\nNode.js v20.0.0\n''')\n"
                    "sys.exit(1)\n");
-    /* ends the process that may have begun with the file of open_fx() */
+    /* ends the process that open_fx() may have started with the previous script */
     assert_int_equal(play(&x, "exit"), LW_RETRY);
     assert_int_equal(play(&x, "ok"), LW_BACK);
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
@@ -281,8 +281,8 @@ static void test_error_above_the_version_of_node(void **state) {
     close_fx(&x);
 }
 
-/* If a process dies before it has answered anything and before it has read its request, no
- * attempt may be counted, whatever earlier processes did. */
+/* If a process dies before it has answered anything and before it has read its request, no attempt
+ * may be counted, even if earlier processes have answered. */
 static void test_command_that_dies_at_its_start(void **state) {
     (void)state;
     struct fx x;
@@ -292,10 +292,10 @@ static void test_command_that_dies_at_its_start(void **state) {
     assert_int_equal(play(&x, "ok"), LW_DONE);
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_WELL);
     path_of(&x, "handler.py", path);
-    /* a broken version is deployed */
+    /* simulates the deployment of a broken version of the command */
     fx_write(path,
              "import sys\nsys.stderr.write('first\\nNo module named zebra\\n\\n')\nsys.exit(3)\n");
-    /* this process had answered before, so its death counts as an attempt */
+    /* the process that now ends had answered before, so its death counts as an attempt */
     assert_int_equal(play(&x, "exit"), LW_RETRY);
     assert_int_equal(play(&x, "ok"), LW_BACK);
     assert_string_equal(x.j.job.reason, "");
@@ -304,20 +304,22 @@ static void test_command_that_dies_at_its_start(void **state) {
         why,
         "handler: its process exited with status 3 before it ever answered: No module named zebra");
     int64_t begun = lw_boot_ms();
-    /* no process is started for this message */
+    /* during the backoff, no process is started for a message, and the message is given back */
     assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, fx_job(&j, 1, "k", "ok")), LW_BACK);
     wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
     assert_int_equal(play(&x, "ok"), LW_BACK);
     wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
-    assert_true(lw_boot_ms() - begun >= 1000); /* the backoff was 500 ms, and then 1,000 ms */
+    /* two backoffs have passed, of 500 ms and 1,000 ms */
+    assert_true(lw_boot_ms() - begun >= 1000);
     fx_write(path, script);
     assert_int_equal(play(&x, "ok"), LW_DONE);
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_WELL);
     close_fx(&x);
 }
 
-/* A process reads its request and dies. Until a process of the command has answered, the command
- * is at fault. Afterwards the message is at fault, until too many processes have died in a row. */
+/* A process reads its request and dies. As long as no process of the command has answered, the
+ * command is at fault. Later the message is at fault, until too many processes have died in a
+ * row. */
 static void test_whose_fault_a_death_is(void **state) {
     (void)state;
     struct fx x;
@@ -328,9 +330,9 @@ static void test_whose_fault_a_death_is(void **state) {
         wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
     }
     assert_int_equal(play(&x, "ok"), LW_DONE);
-    /* a process that has answered before is not on trial */
+    /* the process that dies has answered before, so the message is at fault */
     assert_int_equal(play(&x, "exit"), LW_RETRY);
-    /* Now retry.max_attempts processes die that never answered. */
+    /* As many processes die without an answer as retry.max_attempts allows. */
     for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY);
     assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
     /* too many processes have died in a row, so the command is at fault, not the message */
@@ -354,7 +356,7 @@ static void test_never_read_until_its_timeout(void **state) {
     fx_config_free(c);
 }
 
-/* Tests start_check(), which `check --connect` calls. */
+/* Tests start_check(), which the command `check --connect` calls. */
 static void test_start_check(void **state) {
     (void)state;
     static const struct {
@@ -395,7 +397,8 @@ static void test_backoff_of_a_useless_command(void **state) {
     fx_release(keep);
     assert_int_equal(first, LW_DONE);
     for (int i = 0; i < 4; i++) assert_int_equal(others[i], LW_RETRY);
-    assert_int_equal(last, LW_BACK); /* the message was not started, so no attempt is counted */
+    /* the last message was not started, so no attempt is counted */
+    assert_int_equal(last, LW_BACK);
     char *text = fx_read(log);
     assert_contains(text,
                     "2 processes in a row ended without an answer; the next starts in 100 ms");
@@ -434,7 +437,7 @@ static void test_timeout_kills_the_group(void **state) {
 static void test_lease_end_kills_the_group_before(void **state) {
     (void)state;
     struct fx x;
-    ttl_ms = 10000; /* the handler is killed 1,000 ms, a tenth of the TTL, before its lease ends */
+    ttl_ms = 10000; /* the handler is killed a tenth of the TTL, 1,000 ms, before its lease ends */
     open_fx(&x, 0);
     ttl_ms = 2000;
     struct lw_job *job = fx_job(&x.j, 1, "k", "hang");
@@ -444,7 +447,7 @@ static void test_lease_end_kills_the_group_before(void **state) {
     assert_true(grandchild(&x) > 0);
     assert_false(fx_alive(grandchild(&x)));
     job = fx_job(&x.j, 2, "k", "ok");
-    /* too little of the lease is left to begin a run */
+    /* too little time is left of the lease to begin a run */
     job->lease->deadline_ms = lw_boot_ms() + 500;
     assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, job), LW_BACK);
     char *requests = slurp(&x, "requests");
@@ -466,7 +469,8 @@ static void test_renewed_lease_goes_on(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 0);
-    struct lw_job *job = fx_job(&x.j, 1, "k", "slow"); /* this handler takes 600 ms */
+    /* for a message with the payload "slow", the handler takes 600 ms */
+    struct lw_job *job = fx_job(&x.j, 1, "k", "slow");
     job->lease->deadline_ms = lw_boot_ms() + 500;
     pthread_t t;
     pthread_create(&t, NULL, renew, job->lease);
@@ -504,12 +508,12 @@ static void test_cancel(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 20000);
-    /* done in spite of the cancellation, because the effect has happened */
+    /* the outcome is done in spite of the cancellation, because the effect has happened */
     assert_int_equal(cancelled_run(&x, "polite"), LW_DONE);
     char *id = slurp(&x, "cancelled");
     assert_string_equal(id, "t/0/1");
     free(id);
-    /* a retry after a cancellation must count no attempt */
+    /* if a cancelled handler answers retry, no attempt may be counted */
     assert_int_equal(cancelled_run(&x, "polite-retry"), LW_BACK);
     assert_int_equal(cancelled_run(&x, "hang"), LW_BACK);
     assert_false(fx_alive(grandchild(&x)));
@@ -526,7 +530,7 @@ static void test_deaf_child_cannot_block_us(void **state) {
     memset(big, 'p', 1000000);
     struct lw_job *job = fx_job(&j, 1, "k", big);
     job->give_up_ms = lw_boot_ms() + 300;
-    /* the process never read its request */
+    /* the process never reads its request, so no attempt is counted */
     assert_int_equal(fx_run(&lw_handler_exec, h, NULL, job), LW_BACK);
     free(big);
     lw_handler_exec.close(h);
@@ -603,7 +607,7 @@ static void test_stderr_goes_to_the_log(void **state) {
     int keep = fx_capture(log);
     struct fx x;
     open_fx(&x, 20000);
-    /* the handler writes 900 kB to stderr, far more than a pipe holds */
+    /* the handler writes 900 kB to stderr, far more than a pipe can hold */
     enum lw_outcome o = play(&x, "loud");
     close_fx(&x);
     fx_release(keep);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests exec with many messages at a time, with real processes. One script plays every kind of
- * handler; the payload says which. */
+/* Tests the handler type exec with many messages in flight and real processes. One script plays
+ * every kind of handler, and the payload says which kind. */
 #include "tests/support/feed_fixture.h"
 
-/* The script answers no message while further messages come. After 100 ms without input, it
+/* The script answers no message while further messages arrive. After 100 ms without input, it
  * answers its messages, newest first, except those with the payload "keep" or "polite". */
 static const char script[] =
     "import sys, json, os, select, time\n"
@@ -74,7 +74,7 @@ static void close_fx(struct fx *x) {
 }
 
 static void warm_up(struct fx *x) {
-    /* once a process has answered, failures count against messages */
+    /* after a process has answered once, failures count against messages */
     submit(x, 0, "ok");
     await(x, 1);
     assert_int_equal(outcome(x, 0), LW_DONE);
@@ -115,7 +115,7 @@ static void test_processes_share(void **state) {
     close_fx(&x);
 }
 
-/* One message among 64 kills the process. No attempt may be counted until that message has run
+/* One of 64 messages kills the process. No attempt may be counted until that message has run
  * alone. */
 static void test_a_death_in_company_charges_nobody(void **state) {
     (void)state;
@@ -181,8 +181,8 @@ static void let_it_die(const struct fx *x) {
     fx_write(path, "");
 }
 
-/* A process dies with one message that it has read, and two that it has not. An attempt must be
- * counted for the first message alone. */
+/* A process dies after it has read one of its three messages. An attempt must be counted for that
+ * message alone. */
 static void test_what_was_not_read_is_not_charged(void **state) {
     (void)state;
     struct fx x;
@@ -199,8 +199,8 @@ static void test_what_was_not_read_is_not_charged(void **state) {
     close_fx(&x);
 }
 
-/* A process ends after its answer, before it has read its next messages. No attempt may be counted,
- * even if there is only one such message, and the messages must not become suspects. */
+/* A process ends after an answer, before it has read its next messages. No attempt may be counted
+ * for these messages, even if there is only one, and they must not become suspects. */
 static void test_a_process_that_has_read_nothing_more(void **state) {
     (void)state;
     for (int n = 1; n <= 2; n++) {
@@ -219,7 +219,8 @@ static void test_a_process_that_has_read_nothing_more(void **state) {
         lw_feed_submit(x.feed, jobs, (size_t)n);
         await(&x, (size_t)n);
         for (int i = 1; i <= n; i++) assert_int_equal(outcome(&x, i), LW_DONE);
-        /* suspects would run one after the other */
+        /* the two messages were in flight together, so they were not suspects, which run one by
+         * one */
         if (n == 2) assert_int_equal(count(&x, "together", "2\n"), 1);
         close_fx(&x);
     }
@@ -249,7 +250,7 @@ static void test_cancel_one_of_many(void **state) {
     await(&x, 1);
     assert_int_equal(outcome(&x, 1), LW_BACK);
     assert_int_equal(count(&x, "cancelled", "t/0/1\n"), 1);
-    submit(&x, 3, "ok"); /* the same process continues, and still has message 2 */
+    submit(&x, 3, "ok"); /* the same process still runs, and still has message 2 */
     await(&x, 1);
     assert_int_equal(outcome(&x, 3), LW_DONE);
     /* message 2 ignores its cancellation, so its process is killed */
@@ -271,7 +272,7 @@ static void test_time_of_one_of_many_is_over(void **state) {
     jobs[0]->give_up_ms = lw_boot_ms() + 300;
     lw_feed_submit(x.feed, jobs, 2);
     await(&x, 1);
-    /* message 1 was asked to stop, and message 2 continues */
+    /* message 1 was asked to stop and did so, and message 2 is still running */
     assert_int_equal(outcome(&x, 1), LW_RETRY);
     assert_contains(x.j[1].job.reason, "timed out");
     struct lw_job *deaf = job(&x, 3, "keep");
@@ -283,8 +284,8 @@ static void test_time_of_one_of_many_is_over(void **state) {
     close_fx(&x);
 }
 
-/* A batch has five messages of one key. The fourth is not done, so the fifth must be neither run
- * nor reported. */
+/* A batch has five messages of one key. The fourth message is not done, so the fifth must neither
+ * run nor be reported. */
 static void test_a_batch_of_one_key(void **state) {
     (void)state;
     static const char *const modes[] = {"lines", "-"};
@@ -298,8 +299,8 @@ static void test_a_batch_of_one_key(void **state) {
     }
 }
 
-/* If a process dies with a batch, no attempt may be counted for any of its messages, and each
- * message must run alone from then on. */
+/* If a process dies with a batch, no attempt may be counted for any message of the batch, and from
+ * then on each of these messages must run alone. */
 static void test_a_batch_that_kills(void **state) {
     (void)state;
     struct fx x;

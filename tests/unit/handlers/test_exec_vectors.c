@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that Latchwork writes and reads the lines in the test vectors of the exec protocol
- * (tests/vectors/exec). */
+/* Tests that Latchwork writes and reads the lines in the test vectors of the exec protocol, which
+ * are in tests/vectors/exec. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/exec/line.h"
@@ -28,7 +28,8 @@ static void each_vector(const char *path, judge_fn *judge, size_t least) {
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* Returns the bytes of a JSON string, or of {"base64":"…"}, which are decoded into `room`. */
+/* Returns the bytes of a JSON string, or the decoded bytes of an object {"base64":"…"}. The decoded
+ * bytes are stored in `room`. */
 static struct lw_bytes bytes_of(const json_t *v, char room[256]) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     if (json_is_null(v)) return (struct lw_bytes){0};
@@ -129,7 +130,7 @@ static void test_answers(void **state) {
     each_vector(VECTORS "answers.jsonl", judge_answer, 25);
 }
 
-/* Any text that is a prefix of an answer must name the answer's message, or none. */
+/* A prefix of an answer must give either the id of the answer's message or no id. */
 static void test_begun(void **state) {
     (void)state;
     static const char line[] = "{\"id\": \"t/0/1\", \"outcome\": \"do";

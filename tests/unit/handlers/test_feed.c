@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the part of the feed that the loops of handlers share: which job is next, which job may
- * start, and how a job is given back. */
+/* Tests the functions of the feed that the loops of all handler types share: which job is next,
+ * which job may start, and how a job is given back. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/job_queue.h"
@@ -35,7 +35,8 @@ static void test_margin(void **state) {
     (void)state;
     assert_int_equal(lw_feed_margin_ms(10000), 1000);
     assert_int_equal(lw_feed_margin_ms(501), 50);
-    /* a tenth of a short lease would be too little time to kill a process */
+    /* a tenth of such a short lease is too little time to kill a process, so the minimum is 50
+     * ms */
     assert_int_equal(lw_feed_margin_ms(100), 50);
 }
 
@@ -85,7 +86,7 @@ static void test_give_back_closes_a_job_once(void **state) {
     assert_ptr_equal(x.ended[1], x.jobs[2]);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(x.ended[i]->outcome, LW_BACK);
-        assert_int_equal(x.ended[i]->took_us, 0); /* the job did not run */
+        assert_int_equal(x.ended[i]->took_us, 0); /* the job was given back without a run */
     }
     lw_feed_close(x.feed);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the http handler with a real server in Python. The payload says what the server answers. */
+/* Tests the http handler with a real server in Python. The payload of a message says how the server
+ * answers. */
 #include "tests/support/feed_fixture.h"
 #include "tests/support/server_process.h"
 
@@ -8,8 +9,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* A server with one thread per connection. It notes each connection, request and broken transfer
- * in files. */
+/* The script is a server with one thread per connection. It records each connection, request and
+ * broken transfer in files. */
 static const char script[] =
     "import sys, json, os, time\n"
     "from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer\n"
@@ -113,8 +114,8 @@ static void stop_server(void) {
     waitpid(server.pid, NULL, 0);
 }
 
-/* Starts the server and opens the handler. `more` has further keys for the configuration
- * section, each after a comma. */
+/* Starts the server and opens the handler. `more` contains further keys of the configuration
+ * section, each with a comma before it. */
 static void open_fx(struct fx *x, int in_flight, const char *more) {
     make_folder(x);
     server.port = 0;
@@ -132,7 +133,7 @@ static void close_fx(struct fx *x) {
     fx_remove(x->folder);
 }
 
-/* Makes an empty file, which the server looks for. */
+/* Makes an empty file, whose name tells the server to behave differently. */
 static void make_file(const struct fx *x, const char *name) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", x->folder, name);
@@ -202,8 +203,8 @@ static void test_malformed_answers(void **state) {
 
 static uint64_t connections(struct fx *x) { return atomic_load(&x->counts.connections); }
 
-/* However the service ends its answer, the answer must be understood, and the connection must be
- * used again only if the service allows it. */
+/* Each way in which a service can end its answer must be understood. The connection must be used
+ * again only if the service allows it. */
 static void test_kinds_of_answers(void **state) {
     (void)state;
     struct fx x;
@@ -216,10 +217,10 @@ static void test_kinds_of_answers(void **state) {
         run(&x, 3,
             "raw HTTP/1.1 200 x~Transfer-Encoding: chunked~~5~{\"out~c~come\":\"dead\"~1~}~0~~"),
         LW_DEAD);
-    assert_int_equal(connections(&x), 2); /* the first answer was malformed */
+    assert_int_equal(connections(&x), 2); /* the malformed first answer closed its connection */
     assert_int_equal(run(&x, 4, "raw HTTP/1.1 204 x~~HTTP/1.1 500 x~~"), LW_DONE);
     assert_int_equal(run(&x, 5, "raw HTTP/1.1 204 x~Connection: close~~"), LW_DONE);
-    /* the answer before was followed by bytes that nobody asked for */
+    /* unexpected bytes followed the answer to message 4, so message 5 got a new connection */
     assert_int_equal(connections(&x), 3);
     assert_int_equal(run(&x, 6, "to-the-end"), LW_DONE);
     assert_int_equal(run(&x, 7, "ok"), LW_DONE);
@@ -227,9 +228,9 @@ static void test_kinds_of_answers(void **state) {
     close_fx(&x);
 }
 
-/* If the service closes a connection that was used before instead of answering, the request must be
- * sent once more over a new connection. If the service does the same on a new connection, the
- * message must be tried again later. */
+/* If the service closes a reused connection instead of answering, the request must be sent once
+ * more over a new connection. If the service closes a new connection in this way, the message must
+ * be tried again later. */
 static void test_closed_meanwhile(void **state) {
     (void)state;
     struct fx x;
@@ -245,7 +246,7 @@ static void test_closed_meanwhile(void **state) {
     close_fx(&x);
 }
 
-/* A connection that the service has closed while it was idle must not be used. */
+/* A connection that the service closed while the connection was idle must not be used. */
 static void test_closed_while_idle(void **state) {
     (void)state;
     struct fx x;
@@ -259,8 +260,8 @@ static void test_closed_while_idle(void **state) {
     close_fx(&x);
 }
 
-/* A body that the kernel's buffers cannot hold at once must arrive whole. If the service answers
- * before it has read the body, its answer must count. */
+/* A body that is too large for the kernel's buffers must arrive whole. If the service answers
+ * before it has read the body, the answer must count. */
 static void test_large_bodies(void **state) {
     (void)state;
     enum { LARGE = 8 << 20 };
@@ -295,7 +296,7 @@ static void test_as_many_as_in_flight(void **state) {
     close_fx(&x);
 }
 
-/* Messages of one key must run one after the other, up to the first that is not done. */
+/* Messages of one key must run one after the other, up to the first message that is not done. */
 static void test_followers(void **state) {
     (void)state;
     struct fx x;
@@ -313,7 +314,7 @@ static void submit_chain(struct fx *x, const char *const *payloads, int n) {
 }
 
 /* If a batch is refused as a whole, its messages must be sent again one by one, and only the bad
- * message must be dead. */
+ * message must become a dead letter. */
 static void test_batches(void **state) {
     (void)state;
     struct fx x;
@@ -358,7 +359,7 @@ static void test_cancel_aborts_the_transfer(void **state) {
     assert_int_equal(requests(&x, LW_HTTP_CANCELLED), 1);
     submit(&x, 3, "slow 5");
     wait_for(count(&x, "slow", "begins") == 3);
-    /* the request is aborted before this lease ends */
+    /* the request must be aborted before the lease ends at this deadline */
     atomic_store(&x.j[3].lease.deadline_ms, lw_boot_ms() + 300);
     await(&x, 1);
     assert_true(lw_boot_ms() < atomic_load(&x.j[3].lease.deadline_ms));
@@ -377,7 +378,7 @@ static void test_timeout(void **state) {
     close_fx(&x);
 }
 
-/* A job whose lease is over must not be sent. */
+/* A job whose lease has ended must not be sent. */
 static void test_no_late_start(void **state) {
     (void)state;
     struct fx x;
@@ -410,7 +411,7 @@ static enum lw_health health(struct fx *x, char *why, size_t size) {
     return lw_handler_http.health(x->h, why, size);
 }
 
-/* While nothing listens, an attempt must be counted for the first two messages, and all others
+/* While no service listens, an attempt must be counted for the first two messages, and all others
  * must be given back without an attempt. A message that is answered must close the circuit
  * breaker. */
 static void test_service_down(void **state) {
@@ -435,7 +436,7 @@ static void test_service_down(void **state) {
     assert_contains(why, "Connection refused");
     assert_int_equal(atomic_load(&x.counts.openings), 1);
     wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
-    /* the breaker is half open, and the only request that it lets through fails */
+    /* the circuit breaker is half open, and the only request that it lets through fails */
     assert_int_equal(run(&x, 1, "ok"), LW_BACK);
     assert_true(x.j[1].job.wait_ms > BREAKER_PAUSE_MS);
     assert_int_equal(health(&x, NULL, 0), LW_UNABLE);
@@ -447,8 +448,8 @@ static void test_service_down(void **state) {
     close_fx(&x);
 }
 
-/* While the circuit breaker is half open, one request at a time may be under way, however many
- * jobs there are. */
+/* While the circuit breaker is half open, at most one request may be in flight, even if many jobs
+ * are ready. */
 static void test_one_at_a_time_on_trial(void **state) {
     (void)state;
     struct fx x;

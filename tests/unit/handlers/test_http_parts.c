@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the parts of the http handler that need no server: events, signatures, answers, the
- * circuit breaker, the configuration. */
+/* Tests the parts of the http handler that need no server: events, signatures, answers, the circuit
+ * breaker and the configuration. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/http/answer.h"
@@ -196,7 +196,7 @@ static void attributes_in_a_batch(void **state) {
 
 /* --- signatures ------------------------------------------------------------------------------- */
 
-/* Checks the example that the specification "Standard Webhooks" and its libraries give. */
+/* Checks the example signature of the specification "Standard Webhooks" and its libraries. */
 static void signature(void **state) {
     (void)state;
     struct signer s = {0};
@@ -232,7 +232,7 @@ static void keys(void **state) {
                                       "whsec_====MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(sign_key_read(bad[i], &k));
     char longest[6 + 89] = "whsec_", too_long[6 + 93] = "whsec_";
-    memset(longest + 6, 'A', 88), memcpy(longest + 92, "==", 2); /* base64 of 64 bytes */
+    memset(longest + 6, 'A', 88), memcpy(longest + 92, "==", 2); /* a key of 64 bytes in base64 */
     assert_true(sign_key_read(longest, &k));
     assert_int_equal(k.n, 64);
     memset(too_long + 6, 'A', 92);
@@ -354,7 +354,7 @@ static struct breaker made(int percent, int row_max) {
     return b;
 }
 
-/* Reports to the circuit breaker a request that fails in the moment in which it is sent. */
+/* Reports to the circuit breaker that a request failed at the moment it was sent. */
 static bool fails(struct breaker *b, enum breaker_failure how, bool trial, int64_t now_ms,
                   const char *why) {
     return breaker_failed(b, &(struct breaker_request){now_ms, trial}, how, now_ms, why);
@@ -370,7 +370,7 @@ static void refused_connections_open_it(void **state) {
     char why[256] = "";
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
-    /* one connection that works resets the count of refused connections */
+    /* one answered request resets the count of refused connections */
     answers(&b, false, 1000);
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
@@ -391,8 +391,8 @@ static void failures_in_a_row_open_it(void **state) {
     breaker_close(&b);
 }
 
-/* A connection that breaks ends many requests at once. Together they must count as one failure
- * when failures in a row are counted. */
+/* If a connection breaks, many requests fail at once. Together they must count as one failure when
+ * failures in a row are counted. */
 static void failures_together_are_one(void **state) {
     (void)state;
     struct breaker b = made(0, 3);
@@ -406,8 +406,8 @@ static void failures_together_are_one(void **state) {
     breaker_close(&b);
 }
 
-/* Every second request fails, so half of the requests in the window fail. The circuit breaker
- * must open when the window has enough requests. */
+/* Every second request fails. The circuit breaker must open as soon as the window contains enough
+ * requests. */
 static void a_rate_opens_it(void **state) {
     (void)state;
     struct breaker b = made(50, 1000);
@@ -427,8 +427,8 @@ static void a_rate_opens_it(void **state) {
 static void old_requests_do_not_count(void **state) {
     (void)state;
     struct breaker b = made(50, 1000);
-    /* one request per 600 ms, of which half fail: there are never 20 requests in a window of 10
-     * s */
+    /* With one request per 600 ms, half of which fail, a window of 10 s never contains the required
+     * 20 requests. */
     for (int i = 0; i < 40; i++)
         assert_false(i % 2 && fails(&b, BREAKER_FAILED, false, (int64_t)i * 600, "500"));
     breaker_close(&b);
@@ -446,9 +446,9 @@ static void trials(void **state) {
         assert_true(fails(&b, BREAKER_FAILED, true, now, "503"));
         pause = 2 * pause < BREAKER_PAUSE_MAX_MS ? 2 * pause : BREAKER_PAUSE_MAX_MS;
     }
-    /* a request from before the pause must not extend the pause */
+    /* the failure of a request that was sent before the pause must not extend the pause */
     assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503"));
-    /* An answer to a request from before the pause must not close the breaker. */
+    /* an answer to a request that was sent before the pause must not close the breaker */
     answers(&b, false, now + 5);
     assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
     now += pause;

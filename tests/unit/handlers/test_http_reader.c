@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the reader of HTTP/1.1 answers: each answer in one piece, cut in two at each place, and
- * byte by byte. */
+/* Tests the reader of HTTP/1.1 answers. Each answer is read in one piece, cut in two at each
+ * position, and byte by byte. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/http/reader.h"
@@ -9,15 +9,15 @@
 
 struct expected {
     const char *text;
-    /* state after the last byte, or after the service has closed the connection, if `closed` is
-     * true */
+    /* `state` is the reader's state after the last byte, or, if `closed` is true, after the service
+     * has closed the connection */
     enum reader_state state;
     bool closed;
     int status;
     const char *body;
-    bool keeps;        /* the connection may be used again */
-    size_t left_over;  /* number of bytes that do not belong to the answer */
-    const char *after; /* value of Retry-After */
+    bool keeps;        /* true if the connection may be used again */
+    size_t left_over;  /* number of bytes behind the end of the answer */
+    const char *after; /* value of the header Retry-After */
 };
 
 static const struct expected answers[] = {
@@ -92,8 +92,10 @@ struct fx_reader {
     struct http_received received;
 };
 
-/* Feeds the text in pieces that end at the given places. Returns how many bytes the reader has
- * taken. Each piece is a copy of its own, so that a sanitizer finds a read beyond its end. */
+/* Feeds the text to the reader in pieces, the first of `first` bytes and the others of `each`
+ * bytes. A size of 0 means all of the remaining text. Returns the number of bytes that the reader
+ * has consumed. Each piece is copied to a buffer of its own, so that a sanitizer finds a read
+ * beyond its end. */
 static size_t feed(struct fx_reader *x, const char *text, size_t first, size_t each) {
     size_t n = strlen(text), at = 0;
     reader_begin(&x->reader, &x->received);
@@ -128,8 +130,8 @@ static void close_reader(struct fx_reader *x) {
     received_free(&x->received);
 }
 
-/* However an answer is cut into pieces, it must be read in the same way. One reader reads them all,
- * one after the other. */
+/* An answer must be read in the same way for every division into pieces. One reader reads all
+ * answers, one after the other. */
 static void good_answers(void **state) {
     (void)state;
     struct fx_reader x = {0};
@@ -154,7 +156,7 @@ static void bad_answers(void **state) {
     close_reader(&x);
 }
 
-/* Returns a text that begins with `head` and goes on with n times `part`. The caller frees it. */
+/* Returns a text that consists of `head` and n copies of `part`. The caller frees the text. */
 static char *repeated(const char *head, const char *part, size_t n) {
     struct lw_buf text = {0};
     lw_buf_add(&text, head, strlen(head));
@@ -163,8 +165,8 @@ static char *repeated(const char *head, const char *part, size_t n) {
     return text.p;
 }
 
-/* No answer may make the reader keep more than its limits allow, whichever part of the answer has
- * no end. */
+/* No answer may make the reader store more than its limits allow, even if a part of the answer
+ * never ends. */
 static void endless_answers(void **state) {
     (void)state;
     static const struct {

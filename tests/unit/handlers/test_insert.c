@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the handler `insert` with real SQLite files: one writer, several processes, kill -9 in
- * the middle, a full disk. */
+/* Tests the handler type insert with real SQLite files: values, duplicates in a batch, rolled-back
+ * transactions, a full disk, a locked database, and errors when the handler is opened. */
 #include "tests/support/insert_cases.h"
 
 #include "handlers/insert/sqlite/sqlite.h"
@@ -129,12 +129,12 @@ static void test_values(void **state) {
                                 "FROM orders WHERE typeof(id) = 'text'"),
                         "620063|1|null");
     assert_int_equal(put(&x, &j, 3, "c", "{\"id\":\"1\"}"), LW_DONE);
-    /* the number 1 is not the text "1", because columns have no type here */
+    /* the number 1 and the text "1" are different values, because the columns have no type */
     assert_int_equal(put(&x, &j, 4, "d", "{\"id\":1}"), LW_DONE);
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "4");
     const char *escaped = "{ \"id\" : \"\\u00e4b\", \"amount\":\"c\\n\\/\", \"a\\/b\":[0, {\"k\" : "
                           "1, \"k\" : [ 2.50, \"\\u0061\" ]}] }";
-    /* the names and the values contain escapes */
+    /* the names and the values of this document contain escapes */
     assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE);
     assert_string_equal(
         ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id = 'äb'"),
@@ -176,7 +176,7 @@ static void test_duplicates_in_one_batch_share_a_fate(void **state) {
     close_fx(&x);
 }
 
-/* After a transaction was rolled back, its fence must not count as written. */
+/* After a transaction was rolled back, the fence that it wrote must not count as written. */
 static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     (void)state;
     struct fx x;
@@ -261,7 +261,7 @@ static void test_full_disk_has_no_partial_effect(void **state) {
     assert_string_equal(seen(&x, ""), "0:");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_recent"), "0");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_fences"), "0");
-    lw_handler_insert.run(x.h, x.s, jobs, 2); /* the disk has room again */
+    lw_handler_insert.run(x.h, x.s, jobs, 2); /* the disk has free space again */
     assert_int_equal(jobs[0]->outcome, LW_DONE);
     assert_int_equal(jobs[1]->outcome, LW_DONE);
     free(big);

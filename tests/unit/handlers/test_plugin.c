@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests plugins that are built as their authors build them: from the header installed in a
- * folder of its own, which pkg-config finds. The test runs in the source folder. */
+/* Tests plugins that are built as their authors build them: with the header installed in a separate
+ * folder, which pkg-config finds. The test must be started in the source folder. */
 #include "tests/support/handler_fixture.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-/* the folder has the installed header, the plugins and what the plugins write */
+/* `prefix` is the folder with the installed header, the plugins and the files that the plugins
+ * write */
 static char *prefix;
 
 static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -29,8 +30,8 @@ static int install(void **state) {
     shell(
         "sed -e 's|@PREFIX@|%s|' -e 's|@VERSION@|1|' scripts/latchwork.pc.in > %s/pc/latchwork.pc",
         prefix, prefix);
-    /* The plugins are copied, so that they find only the installed header. They are built
-     * without the flags of this program, which may ask for ASan. */
+    /* The plugins are copied, so that they can include only the installed header. They are built
+     * without the compiler flags of this program, which may enable ASan. */
     shell("cp -r handlers/examples/count handlers/examples/tail handlers/examples/tally "
           "tests/plugins/crash %s/",
           prefix);
@@ -281,7 +282,7 @@ static void test_outcomes(void **state) {
     assert_int_equal(play(&x, &j, "back"), LW_BACK);
     assert_int_equal(play(&x, &j, "odd"), LW_RETRY);
     assert_contains(j.job.reason, "unknown outcome 77");
-    /* the plugin hangs until it is told that the time is up */
+    /* the plugin hangs until it is told that its time is over */
     struct lw_job *job = fx_job(&j, 1, "k", "hang");
     job->give_up_ms = lw_boot_ms() + 50;
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_RETRY);
@@ -351,8 +352,8 @@ static void test_refusals(void **state) {
     expect_open_fails("single", "null", "has batch_of but no batch_max");
 }
 
-/* A plugin that was built with an older header, without batch_of, must get batches of different
- * keys. */
+/* A plugin that was built with an older header has no field batch_of. It must get batches in which
+ * no two messages have the same key. */
 static void test_which_batches(void **state) {
     (void)state;
     static const char batches[] =

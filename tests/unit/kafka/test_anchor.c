@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests anchors in commit metadata: if an anchor was added to a text, exactly this anchor must
- * be removed again. */
+/* Tests anchors in commit metadata. If an anchor was added to a text, decoding must return exactly
+ * this anchor and the length of the original text. */
 #include "kafka/anchor.h"
 
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static void test_round_trip(void **state) {
     }
 }
 
-/* Metadata of other programs must not be taken for an anchor, and must keep its length. */
+/* Metadata of other programs must not be decoded as an anchor, and must keep its length. */
 static void test_foreign(void **state) {
     (void)state;
     static const char *const foreign[] = {
@@ -54,8 +54,8 @@ static void test_foreign(void **state) {
     }
 }
 
-/* Records that differ in any way must have different anchors. A null value differs from an empty
- * one. */
+/* Records that differ in any way must have different anchors. A null value also differs from an
+ * empty value. */
 static void test_differs(void **state) {
     (void)state;
     char a[] = "a", b[] = "b";

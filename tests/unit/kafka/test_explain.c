@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that explained errors of Kafka name the right, the resource and the user, and no secret. */
+/* Tests that explanations of Kafka's errors name the missing right, the resource and the user, but
+ * no secret. */
 #include "kafka/explain.h"
 
 #include <setjmp.h>
@@ -31,7 +32,7 @@ static void test_principal(void **state) {
     char out[LW_PRINCIPAL_MAX];
     with("sasl_ssl", "sasl.username", "orders", false);
     assert_string_equal(lw_kafka_principal(&config, out), "user \"orders\"");
-    /* the user's name came from a file of secrets, so it must not be shown */
+    /* this user name came from a file of secrets, so it must not be shown */
     with("SASL_PLAINTEXT", "sasl.username", "hunter2", true);
     assert_string_equal(lw_kafka_principal(&config, out), "this user");
     with("ssl", "ssl.certificate.location", "/etc/me.pem", false);
@@ -87,7 +88,7 @@ static void test_tls(void **state) {
     lw_kafka_explain(&config, RD_KAFKA_RESP_ERR__TRANSPORT,
                      "alert bad certificate: SSL alert number 42", "READ", NULL, out);
     assert_non_null(strstr(out, "does not accept this client's certificate"));
-    /* No certificate was checked, so no reason may be added. */
+    /* in this test no certificate was checked, so the explanation must not add a reason */
     said(RD_KAFKA_RESP_ERR__SSL, "certificate verify failed", NULL, "certificate verify failed");
 }
 

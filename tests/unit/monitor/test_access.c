@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests who may read and write by HTTP, and which hosts and origins the HTTP server accepts. */
+/* Tests who may read and write over HTTP, and which hosts and origins the HTTP server accepts. */
 #include "monitor/access.h"
 
 #include <setjmp.h>

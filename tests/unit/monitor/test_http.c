@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the HTTP server: slow requests hold up nothing else, are bounded, and
- * end in order. test_metrics.c tests the texts of requests. */
+/* Tests the HTTP server. Slow requests must not delay other requests, their number is limited, and
+ * the server closes in order while they run. test_metrics.c tests how the text of a request is
+ * read. */
 #include "base/clock.h"
 #include "monitor/http.h"
 #include "monitor/stream.h"
@@ -23,9 +24,9 @@ enum { CLIENTS = 30, WAIT_MS = 20000 };
 
 struct world {
     struct lw_http *h;
-    atomic_bool gate;         /* while it is true, slow answers wait that are not lengthy */
-    atomic_bool lengthy_gate; /* the same for lengthy answers */
-    atomic_int begun, slow;   /* numbers of slow answers that have begun, and that have ended */
+    atomic_bool gate;         /* while true, slow answers that are not lengthy wait */
+    atomic_bool lengthy_gate; /* while true, lengthy answers wait */
+    atomic_int begun, slow;   /* numbers of slow answers that have begun and ended */
 };
 
 static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
@@ -75,7 +76,7 @@ static int connect_to(const struct world *w) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct timeval limit = {WAIT_MS / 1000, 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    /* this limit also holds for connect() */
+    /* the limit for sending also limits the time of connect() */
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;
@@ -130,8 +131,8 @@ static void test_quick(void **state) {
     lw_http_close(w.h);
 }
 
-/* Of the slow requests, one is under way and fifteen wait; all others must be
- * refused. Quick requests must be answered meanwhile. */
+/* One slow request may run and fifteen may wait. All other slow requests must be refused, and quick
+ * requests must be answered meanwhile. */
 static void test_slow_ones_are_bounded(void **state) {
     struct world w;
     char body[1024];
@@ -156,8 +157,8 @@ static void test_slow_ones_are_bounded(void **state) {
     lw_http_close(w.h);
 }
 
-/* While a lengthy answer does not end, slow requests that are not lengthy must be answered, as many
- * as there are. */
+/* While a lengthy answer is being made, slow requests that are not lengthy must still be answered,
+ * in any number. */
 static void test_lengthy_ones_hold_up_no_others(void **state) {
     struct world w;
     char body[1024];
@@ -209,7 +210,7 @@ static void test_crowd_of_slow_clients(void **state) {
     (void)state;
     open_world(&w);
     atomic_store(&w.gate, true);
-    /* this is the oldest connection, whose request is complete */
+    /* this connection is the oldest, and is kept because its request is complete */
     int kept = begin(&w, "GET /api/slow" HOST "\r\n");
     wait_for(&w.begun, 1);
     for (size_t i = 0; i < n; i++)
@@ -225,8 +226,8 @@ static void test_crowd_of_slow_clients(void **state) {
     lw_http_close(w.h);
 }
 
-/* Closes the server while requests are under way. The clients of two of these
- * requests have gone away. */
+/* Closes the server while requests are being answered. The clients of two of these requests have
+ * disconnected. */
 static void test_close_under_way(void **state) {
     struct world w;
     pthread_t t;
@@ -258,7 +259,7 @@ static void wait_for_streams(const struct world *w, int n) {
             fail_msg("%d streams did not become %d", lw_http_streams(w->h), n);
 }
 
-/* Reads from a stream until `text` has come. Fails if the stream ends before. */
+/* Reads from a stream until `text` has arrived. Fails if the stream ends earlier. */
 static void read_until(int fd, const char *text) {
     char all[8192];
     size_t n = 0;
@@ -267,7 +268,7 @@ static void read_until(int fd, const char *text) {
         if (got <= 0) break;
         n += (size_t)got;
         all[n] = 0;
-        /* nothing that was published before the stream began */
+        /* a stream must not contain texts that were published before it began */
         assert_null(strstr(all, "before;"));
         if (strstr(all, text)) return;
     }
@@ -311,7 +312,7 @@ static void test_streams_are_bounded(void **state) {
     assert_int_equal(lw_http_streams(w.h), LW_STREAMS);
     assert_int_equal(ask(&w, stream_request, body), 503);
     assert_string_equal(body, "{\"error\":\"too many streams are open; close a page\"}\n");
-    /* Even many clients must not make the server close a stream. */
+    /* the server must not close a stream to make room for other clients, however many they are */
     for (int i = 0; i < 2 * LW_HTTP_CROWD; i++)
         assert_int_equal(ask(&w, "GET /a" HOST "\r\n", body), 200);
     assert_int_equal(lw_http_streams(w.h), LW_STREAMS);
@@ -321,12 +322,12 @@ static void test_streams_are_bounded(void **state) {
         publish(&w, "x;");
     fd[3] = begin(&w, stream_request);
     read_until(fd[3], "first;");
-    lw_http_close(w.h); /* this ends all streams */
+    lw_http_close(w.h); /* closing the server ends all streams */
     for (int i = 0; i < LW_STREAMS; i++) end(fd[i], body);
 }
 
-/* A client that reads more slowly than texts are published is cut off, although
- * its connection is never idle. */
+/* A client that reads more slowly than texts are published must be disconnected, although its
+ * connection is never idle. */
 static void test_a_slow_reader_is_cut_off(void **state) {
     struct world w;
     char *text = malloc((64 << 10) + 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the figures of the web page: percentiles, points and their ring, and lists of outcomes. */
+/* Tests the figures of the web page: percentiles, the ring of data points, and lists of
+ * outcomes. */
 #include "base/clock.h"
 #include "monitor/live.h"
 #include "monitor/outcome_list.h"
@@ -51,7 +52,7 @@ static void test_percentiles(void **state) {
     (void)state;
     assert_int_equal(lw_hist_percentile(&bounds, &before, &after, 0.5), -1);
     lw_hist_add_n(&h, &bounds, 50, 100);
-    lw_hist_counts_add(&before, &h); /* what was added before the interval must not count */
+    lw_hist_counts_add(&before, &h); /* durations from before the interval must not count */
     lw_hist_add_n(&h, &bounds, 150, 50);
     lw_hist_add_n(&h, &bounds, 500, 49);
     lw_hist_add_n(&h, &bounds, 5000, 1);
@@ -129,7 +130,7 @@ static void test_percentiles_are_of_the_interval(void **state) {
     w->m.now_ms += 1000;
     lw_live_now(w->live, &w->m, json_array(), &text);
     json_t *now = event(&text, "now"), *point = json_object_get(now, "point");
-    /* nothing ran since the sample */
+    /* no handler has run since the sample */
     assert_true(json_is_null(json_object_get(point, "handler_p50_us")));
     assert_true(json_is_null(json_object_get(point, "end_to_end_p99_us")));
     json_decref(now);
@@ -213,7 +214,7 @@ static void test_what_is_complete(void **state) {
     for (int i = 1; i <= LW_OUTCOMES + 100; i++) add(w, 0, LW_END_DONE, from + i, "good");
     json_t *a = lw_outcomes_answer(w->board, &all);
     assert_true(json_is_false(json_object_get(a, "complete")));
-    assert_int_equal(number(a, "since_ms"), from + 101); /* the oldest success that is still kept */
+    assert_int_equal(number(a, "since_ms"), from + 101); /* time of the oldest kept success */
     assert_int_equal(json_array_size(json_object_get(a, "outcomes")), LW_OUTCOMES + 1);
     json_decref(a);
     a = lw_outcomes_answer(w->board, &failed);
@@ -231,7 +232,7 @@ static void test_hot_keys(void **state) {
         add(w, i % 3, LW_END_RETRY, 100000 + i, "hot");
         add(w, i % 3, LW_END_SKIPPED, 100000 + i, "");
     }
-    /* the outcomes of the first turn of the loop are too old to count */
+    /* the outcomes that the loop added in its first round are too old to count */
     json_t *hot = lw_outcomes_hot(w->board, 100000 + LW_HOT_MS, 10);
     assert_int_equal(json_array_size(hot), 10);
     assert_string_equal(json_string_value(json_object_get(json_array_get(hot, 0), "key")), "hot");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests metrics, health and the Host header. A scrape must tell what is on the board, in the
- * form that Prometheus reads. */
+/* Tests metrics, health and the Host header. A scrape must show the values of the board in the
+ * format that Prometheus reads. */
 #include "monitor/http.h"
 #include "monitor/metrics.h"
 #include "kafka/source.h"
@@ -180,23 +180,24 @@ static void test_wanted_workers(void **state) {
     assert_sample(w, "latchwork_wanted_workers", "0");
     assert_sample(w, "latchwork_runnable_lanes", "0");
     struct lw_board_partition *p = lw_board_own(w->board, 0, "t", 0);
-    atomic_store(&p->log_end, 1000000); /* records that nobody has read yet */
+    atomic_store(&p->log_end, 1000000); /* records that no worker has read yet */
     assert_sample(w, "latchwork_wanted_workers", "1");
-    /* one busy key: a million records, one message at a time */
+    /* one key is busy, so only one of the million records can be handled at a time */
     atomic_store(&w->board->workers[0].in_handler, 1);
     assert_sample(w, "latchwork_wanted_workers", "1");
     assert_sample(w, "latchwork_runnable_lanes", "0");
     atomic_store(&w->board->workers[0].in_handler, 10);
     atomic_store(&w->board->workers[1].in_handler, 3);
-    /* messages of 13 keys, of which a worker handles 4 at a time */
+    /* messages of 13 keys are with workers that can handle 4 each, so 4 workers are wanted */
     assert_sample(w, "latchwork_wanted_workers", "4");
-    /* lanes of the first worker; the second worker has a handler for each of its keys */
+    /* 6 of the 10 lanes of worker 0 have no handler, and worker 1 has a handler for each of its
+     * lanes */
     assert_sample(w, "latchwork_runnable_lanes", "6");
     atomic_store(&w->board->workers[0].in_handler, 0);
     atomic_store(&w->board->workers[1].in_handler, 0);
     atomic_store(&p->committed, 1000000);
     assert_sample(w, "latchwork_wanted_workers", "0");
-    atomic_store(&p->unfinished, 2); /* messages that back off, or wait for another worker */
+    atomic_store(&p->unfinished, 2); /* two messages back off or wait for another worker */
     assert_sample(w, "latchwork_wanted_workers", "1");
 }
 
@@ -207,7 +208,7 @@ static void test_histogram(void **state) {
     /* a duration equal to a bound belongs to the bucket of that bound */
     lw_hist_add(h, &lw_bounds_handler, 100);
     lw_hist_add(h, &lw_bounds_handler, 101);
-    /* longer than the last bound */
+    /* these durations are longer than the last bound */
     lw_hist_add_n(&w->board->workers[2].counts.handler, &lw_bounds_handler, 90000000, 2);
     assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"0.0001\"}", "2");
     assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"0.00025\"}", "3");
@@ -227,9 +228,9 @@ static void test_bounds_rise(void **state) {
     }
 }
 
-/* Another thread adds durations while the test reads the histogram. Within one reading no bucket
- * may be smaller than the one before it, and no reading may have a smaller total than the one
- * before it. */
+/* Another thread adds durations while the test reads the histogram. In each reading, no bucket may
+ * be smaller than the bucket before it, and the total may not be smaller than in the reading
+ * before. */
 static void *adds(void *arg) {
     for (int64_t i = 0; i < 200000; i++) lw_hist_add(arg, &lw_bounds_redis, i * 37 % 7000000);
     return NULL;
@@ -299,9 +300,9 @@ static void test_partitions_have_one_owner(void **state) {
                               *b = lw_board_own(w->board, 1, "orders", 1);
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, lw_board_own(w->board, 1, "orders", 2));
-    /* the end of the log was read before the commit */
+    /* the end of the log was read before the commit, so the commit is above it */
     atomic_store(&a->log_end, 9), atomic_store(&a->committed, 11);
-    /* changes nothing, because worker 1 owns the partition by now */
+    /* lw_board_disown() must change nothing, because worker 1 owns the partition now */
     lw_board_disown(a, 0);
     assert_sample(w, "latchwork_kafka_lag{topic=\"orders\",partition=\"1\"}", "0");
     atomic_store(&a->moved_ms, w->m.now_ms - 1500), atomic_store(&a->unfinished, 3);
@@ -417,8 +418,8 @@ static void expect_unready(struct world *w, const char *want) {
     free(why);
 }
 
-/* A worker must count as ready if it reported so in its last turn and still takes turns.
- * Otherwise the text of /readyz must give the reason. */
+/* A worker must count as ready if its last turn reported that it is ready, and if it still takes
+ * turns. Otherwise the text of /readyz must give the reason. */
 static void test_ready_says_why(void **state) {
     struct world *w = *state;
     for (int i = 0; i < 3; i++) {
@@ -430,7 +431,8 @@ static void test_ready_says_why(void **state) {
     expect_unready(w, "");
     assert_sample(w, "latchwork_kafka_workers{state=\"joined\"}", "3");
     lw_note_set(&w->board->workers[1].why, "kafka: no broker reachable for 7 s");
-    /* a worker that reports to be ready stays ready, even if it has left a reason */
+    /* a worker that reports that it is ready counts as ready, even if it has left a reason on the
+     * board */
     expect_unready(w, "");
     atomic_store(&w->board->workers[1].ready, false);
     atomic_store(&w->board->workers[1].kafka, LW_KAFKA_UNREACHABLE + 1);
@@ -440,15 +442,15 @@ static void test_ready_says_why(void **state) {
     atomic_store(&w->board->workers[1].pid, 0);
     expect_unready(w, "worker 1 is down\n");
     assert_sample(w, "latchwork_kafka_workers{state=\"unreachable\"}", "0");
-    /* worker 2 was ready when it was last seen */
+    /* worker 2 reported that it was ready, but it has not taken a turn for 30 s */
     atomic_store(&w->board->workers[2].heartbeat_ms, w->m.now_ms - 30000);
     char *why = unready(w);
     assert_non_null(strstr(why, "worker 2: no main-loop turn for 30000 ms"));
     free(why);
 }
 
-/* A worker writes the reason for not being ready to the board. If the writer died in the middle
- * of writing, the text must not be read, and the next writer must replace it. */
+/* A worker writes the reason why it is not ready to the board. If it dies while it writes, the text
+ * must not be read, and the next writer must replace it. */
 static void test_note(void **state) {
     struct world *w = *state;
     struct lw_note *n = &w->board->workers[0].why;

@@ -13,8 +13,8 @@
 
 static char *pointers[] = {"/card", "/customer/e~1mail", "/customer", "/items/0/price", "/"};
 
-/* Checks how much of a payload may be shown, and the text that is shown. The payload is a copy
- * without a NUL behind it, so that a sanitizer notices a read beyond its end. */
+/* Checks how much of a payload may be shown, and compares the text that is shown. The payload is a
+ * copy without a NUL behind it, so that a sanitizer notices a read beyond its end. */
 static void check(enum lw_payloads mode, struct lw_bytes payload, enum lw_payload_view view,
                   const char *shown) {
     struct lw_config c = {
@@ -66,8 +66,8 @@ static void test_mask(void **state) {
            "{\"customer\":\"•••\",\"card\":\"•••\"}");
 }
 
-/* A payload must not be shown if it cannot be parsed, or if it has a name twice, because then
- * another value could pass as the masked one. */
+/* A payload must not be shown if it cannot be parsed, or if it contains a name twice, because the
+ * masked value might not be the only value of that name. */
 static void test_doubtful_payloads_are_hidden(void **state) {
     (void)state;
     hidden("");

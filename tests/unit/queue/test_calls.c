@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the arguments of the scripts gate, settle and claim, one by one. */
+/* Tests each argument with which the scripts gate, settle and claim are called. */
 #include "queue/calls.h"
 
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static struct lw_call call_of(void) {
                             .fences = 64};
 }
 
-/* Compares the arguments with `want`, which ends with NULL. */
+/* Compares the arguments of a call with `want`, which ends with NULL. */
 static void assert_args(const char *const *want) {
     int n = 0;
     assert_int_equal(commands.n, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what C and the lane scripts share: the words of outcomes, and how states are read from
- * bytes. */
+/* Tests what the C code and the lane scripts share: the words for outcomes, and the encoding of
+ * states in bytes. */
 #include "queue/codes.h"
 
 #include <setjmp.h>

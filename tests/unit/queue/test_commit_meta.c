@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests commit metadata: decoding must give back what was encoded, ranges that do not fit must
- * be left out, highest first, and any other text must be rejected. */
+/* Tests commit metadata. Decoding must return what was encoded. If not all ranges fit, the highest
+ * must be left out. Any other text must be rejected. */
 #include "queue/commit_meta.h"
 
 #include <inttypes.h>
@@ -51,10 +51,10 @@ static void test_round_trip(void **state) {
         assert_int_equal(strlen(text), len); /* the text contains no NUL */
         int got = decode(committed, text, len, &err);
         assert_true(got >= 0 && (size_t)got <= n);
-        /* the highest ranges are left out */
+        /* only the highest ranges may be left out, so the input begins with the decoded ranges */
         assert_memory_equal(in, out, (size_t)got * sizeof *in);
         if (len + 40 < LW_META_MAX) assert_int_equal(got, n);
-        /* no range is left out without need */
+        /* a range may be left out only if the text is full or has the maximum number of ranges */
         if (n > (size_t)got) assert_true(len > LW_META_MAX - 40 || got == LW_META_RANGES);
         assert_int_equal(decode(committed + 1, text, len, &err), n ? -1 : 0);
     }
@@ -76,7 +76,7 @@ static void test_limits(void **state) {
     len = lw_meta_encode(9, in, 3, LW_META_MAX, "", text);
     assert_int_equal(decode(9, text, len, &err), 2);
     assert_true(out[0].lo == 10 && out[0].hi == 13 && out[1].lo == 15 && out[1].hi == 16);
-    /* An array that is too small must get the lowest ranges. */
+    /* If the caller's array is too small for all ranges, it must get the lowest ranges. */
     struct lw_range one[1];
     assert_int_equal(lw_meta_decode(9, text, len, one, 1, &err), 1);
     assert_true(one[0].lo == 10 && one[0].hi == 13);
@@ -113,8 +113,8 @@ static void test_fleet(void **state) {
     assert_false(lw_meta_fleet(777, text, len, who));
 }
 
-/* A broker may accept only a shorter text. Then only the lowest ranges must be encoded, in no
- * more bytes than the caller allows. */
+/* A broker may accept only short texts. Then only the lowest ranges must be encoded, in no more
+ * bytes than the caller allows. */
 static void test_less_room(void **state) {
     (void)state;
     rng = 44;
@@ -130,7 +130,7 @@ static void test_less_room(void **state) {
     }
 }
 
-/* Later versions of Latchwork must still read this text, because earlier versions have stored
+/* Every version of Latchwork must be able to read this text, because earlier versions have stored
  * such texts in Kafka. */
 static void test_form_is_fixed(void **state) {
     (void)state;
@@ -162,7 +162,8 @@ static void test_truncated_or_grown(void **state) {
     size_t len = lw_meta_encode(777, in, make_ranges(777, 25, 50), LW_META_MAX, "", text);
     struct lw_err err;
     for (size_t n = 1; n < len; n++) {
-        /* a buffer of exactly this length, so that ASan notices a read past the end */
+        /* the buffer has exactly the length of the text, so that ASan notices a read past the
+         * end */
         char *exact = malloc(n);
         memcpy(exact, text, n);
         assert_int_equal(decode(777, exact, n, &err), -1);
@@ -195,7 +196,7 @@ static void test_foreign(void **state) {
     assert_int_equal(decode(-1, "lw1:AgY:00000000", 16, &err), -1);
 }
 
-/* Decodes content that no correct writer makes, with a correct checksum. */
+/* Adds a correct checksum to content that no correct writer makes, and decodes the text. */
 static int decode_signed(const char *body, int64_t committed, struct lw_err *err) {
     char buf[8 + 200];
     for (int i = 0; i < 8; i++) buf[i] = (char)((uint64_t)committed >> (8 * i));
@@ -217,17 +218,17 @@ static void test_impossible_content(void **state) {
         "AgYAAQ",           /* a second range that touches the first */
         "Ag",               /* a gap without a length */
         "AgYC",             /* a second gap without a length */
-        "AoA",              /* the varint has no last byte */
-        "Av___________wE",  /* length 2^64 - 1 */
-        "Av7_________fw",   /* length 2^63 - 2: ends just past the largest offset */
-        "gICAgICAgICAAQE",  /* gap 2^63: begins past the largest offset */
+        "AoA",              /* a varint whose last byte is missing */
+        "Av___________wE",  /* a range of length 2^64 - 1 */
+        "Av7_________fw",   /* a range of length 2^63 - 2, which ends past the largest offset */
+        "gICAgICAgICAAQE",  /* a gap of 2^63, so that the range begins past the largest offset */
         "AoGAgICAgICAgAI",  /* a varint of 65 bits */
         "AoGAgICAgICAgIAA", /* a varint of 11 bytes */
-        "A",                /* one base64 digit is less than a byte */
-        "AgZ",              /* bits of the last digit are left over */
+        "A",                /* a single base64 digit, which is less than a byte */
+        "AgZ",              /* a last digit with unused bits that are not 0 */
         "Ag=Y",             /* padding inside the text */
-        "Ag+/",             /* digits of the other base64 alphabet */
-        "Ag Y",             /* a space */
+        "Ag+/",             /* digits that the URL-safe base64 alphabet does not have */
+        "Ag Y",             /* a space inside the text */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(decode_signed(bad[i], 0, &err), -1);
@@ -235,8 +236,8 @@ static void test_impossible_content(void **state) {
     }
 }
 
-/* Decodes random bytes with a correct checksum. The ranges must always be sorted, disjoint and
- * above the committed offset. */
+/* Decodes random bytes with a correct checksum. If ranges are decoded, they must be sorted,
+ * disjoint and above the committed offset. */
 static void test_random_content(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 20000; seed++) {

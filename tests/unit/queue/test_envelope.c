@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the envelope: random messages must survive a round trip, and every truncation and
- * mutation must be handled. */
+/* Tests the envelope. Random messages must survive a round trip, a truncated envelope must be
+ * refused, and a changed envelope must be refused or have another content. */
 #include "queue/envelope.h"
 
 #include <setjmp.h>
@@ -126,8 +126,8 @@ static void test_every_truncation_is_refused(void **state) {
     }
 }
 
-/* If a changed envelope is still accepted, encoding its content must give the same bytes again.
- * So each content has only one form. */
+/* If a changed envelope is still accepted, encoding its content must give the same bytes again, so
+ * that each content has only one form. */
 static void test_mutations(void **state) {
     (void)state;
     char pool[16][256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the id of an epoch. */
+/* Tests the ids of epochs: a younger id sorts behind an older one, and ids have random digits. */
 #include "queue/epoch.h"
 
 #include <setjmp.h>

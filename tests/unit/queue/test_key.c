@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the code for the key rule with jansson: which texts are JSON, and which values they
- * hold. */
+/* Compares the code for the key rule with the library jansson: which texts are JSON, and which
+ * values they contain. */
 #include "queue/key.h"
 
 #include <setjmp.h>
@@ -246,8 +246,8 @@ static void put_document(struct lw_buf *b, unsigned depth) {
     lw_buf_addf(b, "%s", spaces[below(6)]);
 }
 
-/* Returns true if only jansson has a reason to refuse the text: a number too large for jansson,
- * or a NUL in a name. */
+/* Returns true if the text is refused for a reason that only jansson has: a number that is too
+ * large for jansson, or a NUL in a name. */
 static bool jansson_only(const json_error_t *e) {
     return json_error_code(e) == json_error_numeric_overflow ||
            json_error_code(e) == json_error_null_byte_in_key;
@@ -289,11 +289,12 @@ static bool agree(struct lw_bytes text, json_t *root, const char *pointer) {
     return same;
 }
 
-/* Compares the results with jansson's, on a copy of exactly the text's length, so that the
- * sanitizer notices a read past the end. */
+/* Compares the results of the key rule with jansson's. The text is copied to a buffer of exactly
+ * its length, so that the sanitizer notices a read past the end. */
 static int compare(struct lw_bytes text) {
     json_error_t e;
-    /* a NUL behind the document is left out, because jansson would take it for the end */
+    /* a NUL behind the document is removed, because jansson would take it for the end of the
+     * text */
     if (text.n && !text.p[text.n - 1]) text.n--;
     char *copy = malloc(text.n ? text.n : 1);
     assert_non_null(copy);
@@ -348,7 +349,7 @@ static void test_damaged_documents_as_jansson(void **state) {
     assert_true(accepted > 500 && refused > 10000);
 }
 
-/* Tries every first byte of a character, with second to fourth bytes at the edges of what UTF-8
+/* Tries every possible first byte of a character, followed by bytes at the limits of what UTF-8
  * allows. */
 static void test_utf8_as_jansson(void **state) {
     (void)state;

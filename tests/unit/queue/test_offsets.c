@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the offsets tracker with a simple model, which has one cell per offset and computes
- * everything anew each time. */
+ * every result from the cells. */
 #include "queue/offsets.h"
 
 #include <setjmp.h>
@@ -13,8 +13,8 @@
 enum { SPAN = 300, BASE = 1000, ROUNDS = 3000, STEPS = 150 };
 
 struct model {
-    enum lw_offset_state state[SPAN]; /* states of the delivered records; UNKNOWN: not delivered */
-    /* for offsets from `next` on: true if the record is known to be done */
+    enum lw_offset_state state[SPAN]; /* UNKNOWN means that a record was not delivered */
+    /* `ahead` is used for offsets from `next` on, and is true if the record is known to be done */
     bool ahead[SPAN];
     int next;
 };
@@ -165,7 +165,7 @@ static void compare(const struct lw_offsets *t, const struct model *m) {
 }
 
 static void deliver_one(struct lw_offsets *t, struct model *m) {
-    /* offsets come mostly in order, with some gaps */
+    /* most records come in the order of offsets, some of them after a gap */
     int i = rnd(20) == 0 ? (int)rnd(SPAN) : m->next + (rnd(4) == 0 ? (int)rnd(5) : 0);
     if (i >= SPAN || (i > m->next + 5 && rnd(10))) return;
     enum lw_offset_state want = model_deliver(m, i);
@@ -233,7 +233,7 @@ static void test_random_against_model(void **state) {
 }
 
 /* Finishes records in random orders. At each step the watermark must be the lowest unfinished
- * offset, and after the last record the end of the span. */
+ * offset. After the last record, it must be the end of the span. */
 static void test_random_orders(void **state) {
     (void)state;
     enum { N = 5000 };
@@ -245,7 +245,7 @@ static void test_random_orders(void **state) {
         struct lw_offsets *t = lw_offsets_open(7);
         for (int i = 0; i < N; i++) {
             order[i] = i;
-            /* between two records there are two offsets without a record */
+            /* two offsets between each two records have no record */
             assert_int_equal(
                 lw_offsets_deliver(t, 7 + 3 * (int64_t)i, (uint32_t)(7 + 3 * (int64_t)i)),
                 LW_OFF_UNKNOWN);
@@ -294,8 +294,8 @@ static bool mark_three_fn(void *ctx, int64_t offset, uint32_t tag) {
     return true;
 }
 
-/* The callback may mark records as done during the walk. The walk must leave out the marked
- * records that it has not reached, and visit all others. */
+/* The callback may mark records as done during the walk. The walk must then leave out the marked
+ * records that it has not reached yet, and visit all others. */
 static void test_each_may_mark(void **state) {
     (void)state;
     struct lw_offsets *t = lw_offsets_open(0);
@@ -306,8 +306,8 @@ static void test_each_may_mark(void **state) {
     lw_offsets_free(t);
 }
 
-/* A search examines a limited number of records, and the next call continues behind them.
- * Together the calls must find each record of a state once, across gaps of any size. */
+/* A search examines a limited number of records, and the next search continues behind them.
+ * Together the searches must find each record of a given state once, across gaps of any size. */
 static void test_find_walks_all(void **state) {
     (void)state;
     for (size_t most = 1; most < 40; most += 3) {
