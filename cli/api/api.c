@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* minimum time that a request must have left to be repeated after a broken connection, in ms */
+/* A request whose connection to Redis was broken is repeated only if at least this many
+ * milliseconds are left until the request's time limit. */
 enum { RETRY_MS = 3 * API_ANSWER_MS };
 
 struct api {
     const struct lw_config *c;
-    /* Redis connections of the two answering threads; the second thread answers the lengthy
-     * requests */
+    /* connections to Redis of the two threads that answer requests; the second thread answers the
+     * lengthy requests */
     struct ops *o[2];
     struct api_jobs *jobs;
 };
@@ -45,7 +46,7 @@ static bool fits(const char *pattern, const struct api_call *k, int n) {
     return !*pattern;
 }
 
-/* Splits the part of the path behind /api/v1 into segments, and stores each decoded segment in
+/* Splits the part of the path after /api/v1 into segments, and stores each decoded segment in
  * `room`. Returns the number of segments, or -1 if the path is malformed. */
 static int split(struct api_call *k, const char *path, struct lw_buf room[API_SEGMENTS]) {
     static const char root[] = "/api/v1";
@@ -189,8 +190,9 @@ static void reset(struct ops *o, const struct lw_http_request *q) {
     o->scanned = o->to_scan = 0;
 }
 
-/* Calls the route's function. A connection to Redis may have broken unnoticed long before the
- * request. In this case, a request that only reads is repeated once. */
+/* Calls the route's function. If the connection to Redis proves to be broken, which may have
+ * happened unnoticed long before the request, a request that only reads is repeated once, provided
+ * that enough time is left. */
 static int call(struct api_call *k) {
     if (k->route->offline) return k->route->fn(k);
     if (!connected(k->o)) return -1;

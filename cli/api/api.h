@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The HTTP API below /api/v1/ offers in JSON what the commands `queue`, `dead` and `lock` show and
  * do. It runs in the process that serves the metrics. doc/reference/http.md lists the paths. Each
- * path calls functions of the corresponding command.
+ * path calls the functions of the command that does the same work.
  *
  * Two threads answer requests, each with its own connections (monitor/http.h): one thread answers
- * the requests that may look at all lanes or dead letters for seconds, the other thread answers the
- * rest. Each thread answers one request after the other, so that at most two commands are in flight
- * to Redis. Every command has a timeout, every request a time limit and every answer a maximum
- * size. So a Redis that does not answer makes only the API fail, not the metrics. */
+ * the requests that may take seconds because they look at all lanes or dead letters; the other
+ * thread answers the rest. Each thread answers one request after the other, so the two threads
+ * together have at most two commands in flight to Redis. Every command has a timeout, every request
+ * a time limit and every response a maximum size. So only the API fails if Redis does not answer;
+ * the metrics are still served. */
 #ifndef LW_CLI_API_API_H
 #define LW_CLI_API_API_H
 

@@ -29,7 +29,7 @@ static bool refuse(struct api_call *k, const char *why) {
     return false;
 }
 
-/* Reads one member of the request's filter. The request's body was checked before, so the member is
+/* Reads one member of "filter" in the request's body. The body was checked before, so the member is
  * a text, a number or a list of texts. */
 static int take_member(struct api_call *k, const char *name, const json_t *value) {
     char digits[32];
@@ -40,7 +40,8 @@ static int take_member(struct api_call *k, const char *name, const json_t *value
         if (api_take(k, k->route->filter, name, json_string_value(one))) return -1;
     if (!json_is_integer(value)) return 0;
     snprintf(digits, sizeof digits, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    /* api_take() parses the number at once, so `digits` is not used after the call */
+    /* api_take() parses the number at once, so the local array `digits` does not have to outlive
+     * the call */
     return api_take(k, k->route->filter, name, digits);
 }
 
@@ -55,8 +56,8 @@ static bool take_filter(struct api_call *k) {
     return api_filter_ok(k);
 }
 
-/* Makes the texts of a JSON list the arguments of the command. The texts are not copied, so the
- * request's body must outlive the command. */
+/* Makes the texts of a JSON list the arguments of the command. The arguments point into the
+ * request's body, so the body must outlive the command. */
 static bool take_words(struct api_call *k, const json_t *list) {
     size_t i;
     const json_t *one;

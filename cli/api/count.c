@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers GET lanes/count and dead/count: counts the lanes or dead letters that the filters match,
- * until the request's time is used up. */
+/* Answers GET lanes/count and dead/count: counts the lanes or dead letters that the filters match.
+ * Counting stops when the request's time is used up. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
 #include "base/clock.h"
 
-/* The time for counting is short, because other lengthy requests wait for the same thread. */
+/* The time limit for counting is short, because other lengthy requests wait for the same thread. */
 enum { COUNT_MS = 1000, SPARE_MS = 500 };
 
 struct counting {

@@ -36,7 +36,7 @@ static int edit_one(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 /* Reads the new payload from the request's body, which contains it as text or in base64. The caller
- * frees *out, after a failure, too. */
+ * must free *out, even after a failure. */
 static bool take_payload(struct api_call *k, struct lw_buf *out) {
     const json_t *text = json_object_get(k->body, "payload"),
                  *base64 = json_object_get(k->body, "payload_base64");
@@ -52,8 +52,8 @@ static bool take_payload(struct api_call *k, struct lw_buf *out) {
     return false;
 }
 
-/* Answers with the result of the edit, and replays the dead letter if the request asks for a
- * replay. */
+/* Sends the response that describes the edit. Before that, replays the dead letter if the request
+ * asks for a replay. */
 static int finish(struct api_call *k, struct edit *e) {
     bool stored = k->execute && e->valid && e->changed;
     if (k->execute && !e->valid) {
@@ -70,8 +70,8 @@ static int finish(struct api_call *k, struct edit *e) {
     int bad = k->execute && json_is_true(json_object_get(k->body, "replay"))
                   ? api_replay_one(k, e->id, &replayed)
                   : 0;
-    /* If the replay fails, the edit stays. The edited letter has a new id, so the answer must still
-     * contain the id. */
+    /* If the replay fails, the edit is kept. The edited letter has a new id, so the response must
+     * contain that id even then. */
     if (bad) {
         json_object_set_new(e->answer, "replay_error", json_string(k->o->err.text));
         k->o->err = (struct lw_err){0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers GET dead/export and lanes/export: writes messages with their whole payloads as JSON
- * Lines, as the commands `dead export` and `queue export` do. An answer ends after EXPORT_BYTES or
- * EXPORT_MS. The cursor of the next part is in the header Latchwork-Next, so that the lines contain
+ * Lines, as the commands `dead export` and `queue export` do. No more messages are added to a
+ * response when it has EXPORT_BYTES bytes or took EXPORT_MS. The header Latchwork-Next of the
+ * response then has the cursor with which the client requests the next part, so the body contains
  * nothing but messages. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
@@ -83,19 +84,19 @@ int api_dead_export(struct api_call *k) {
 
 /* --- waiting messages ------------------------------------------------------------------------- */
 
-/* The state of an export of waiting messages. Lanes are read in pages by ZSCAN and exported in the
- * order of their names within a page. If an answer ends in the middle of a lane, the next answer
- * reads the page again and continues behind the last exported message. If the request names keys,
- * their lanes are one page. */
+/* The state of an export of waiting messages. Lanes are read in pages by ZSCAN, and exported in the
+ * order of their names within a page. If a response ends in the middle of a lane, the next response
+ * reads that page again and continues after the last exported message. If the request names keys,
+ * the lanes of these keys form one page. */
 struct lanes {
     struct part e;
     struct lw_bytes *name; /* copies of lane names, owned by this struct */
     size_t n, cap;
-    /* the lane and the message at which the last answer ended; both are empty if the answer ended
-     * between two pages */
+    /* `lane` and `identity` name the lane and the message at which the last response ended. Both
+     * are empty if the response ended between two pages. */
     struct lw_buf lane, identity;
-    bool skip;  /* the messages of this lane up to `identity` were exported by the last answer */
-    bool ended; /* the answer is full */
+    bool skip;  /* true: the last response already had the messages of `lane` up to `identity` */
+    bool ended; /* true: the response is full */
 };
 
 static int keep(struct ops *o, const struct ops_lane *l, void *ctx) {
@@ -138,9 +139,9 @@ static int put_waiting(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Exports one lane. If the message at which the last answer ended has left the lane since then, the
- * whole lane is exported, because all messages that are still in the lane stood behind that
- * message. */
+/* Exports one lane. The last response may have ended at a message that has left the lane since
+ * then. In this case the whole lane is exported, because all messages that are still in the lane
+ * stood after that message. */
 static int put_lane(struct lanes *ls, struct lw_bytes lane) {
     struct ops *o = ls->e.k->o;
     struct lw_bytes from = lw_bytes(ls->lane.p, ls->lane.n);
@@ -211,7 +212,7 @@ static int walk(struct lanes *ls, int shard, char at[OPS_CURSOR]) {
         bad = shard < 0 ? ops_each_lane(o, keep, ls)
                         : ops_lane_page(o, &o->shards[shard], false, at, PAGE, keep, ls);
         if (!bad) bad = put_page(ls);
-        /* The answer ended within the page, so the next answer reads the page again. */
+        /* The response ends within the page, so the next response will read this page again. */
         if (ls->ended) memcpy(at, page, sizeof page);
         if (ls->ended || (shard >= 0 && strcmp(at, "0") != 0)) continue;
         shard = shard < 0 ? shards : shard + 1;

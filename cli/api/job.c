@@ -15,8 +15,8 @@ enum { DRY_MS = 3500, SPARE_MS = 500 };
 enum state { RUNS, DONE, FAILED, CANCELLED };
 static const char *const state_name[] = {"running", "done", "failed", "cancelled"};
 
-/* Sample rows of a job: the first rows of a dry run (`all` is true), otherwise the first rows with
- * problems. */
+/* Sample rows of a job. `all` is true for a dry run, in which the samples are the first rows.
+ * Otherwise the samples are the first rows with problems. */
 struct sample {
     json_t *rows;
     bool all;
@@ -32,7 +32,7 @@ struct job {
     struct ops_args args;
     int64_t asked_ms;
     struct ops_watch watch;
-    /* The lock in struct api_jobs guards the following members. */
+    /* The mutex in struct api_jobs guards the members after this comment. */
     enum state state;
     int64_t ended_ms;
     char error[1024];
@@ -158,9 +158,9 @@ static struct job *new_job(struct api_call *k, const struct api_work *w) {
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* Answers 409 if a job of the application is running, in this process or elsewhere. If another job
- * begins right after this check, the job of this request finds the other one when it starts, and
- * fails. */
+/* Answers 409 if a job of the application is running, in this process or elsewhere. Another job may
+ * still begin elsewhere right after this check. Then the job of this request fails when it starts,
+ * because it finds the other job. */
 static int is_busy(struct api_call *k, bool *busy) {
     struct ops *o = k->o;
     ops_begin(o, "GET"), ops_key(o, &o->shards[0], "job", lw_bytes("", 0));
@@ -174,8 +174,9 @@ static int is_busy(struct api_call *k, bool *busy) {
     return 0;
 }
 
-/* Adds the job to the list and starts its thread, unless another job is running. The thread cannot
- * end the job before this function has copied the job's id, because both need the lock. */
+/* Adds the job to the list and starts its thread, unless another job is running. The function holds
+ * the mutex until it has copied the job's id. The thread also needs the mutex to end the job, so
+ * the id is copied before the job can end. */
 static bool launch(struct api_call *k, struct job *j, char id[24]) {
     struct api_jobs *all = k->jobs;
     pthread_t thread;

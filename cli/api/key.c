@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers GET keys/KEY: reports everything about one key in one answer, for the question "where is
- * my message?". */
+/* Answers GET keys/KEY: reports everything about one key in one response, for the question "where
+ * is my message?". */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
@@ -19,8 +19,8 @@ struct one_key {
 
 /* --- who holds it ----------------------------------------------------------------------------- */
 
-/* Extracts the host and the process id from a worker's id, which is HOST-PID-RANDOM. Leaves both
- * null if a command of an operator holds the lock, because its holder id has another form. */
+/* Extracts the host and the process id from a worker's id, which is HOST-PID-RANDOM. If a command
+ * of an operator holds the lock, its holder id has another form, and both values stay null. */
 static void set_host(json_t *v, struct lw_bytes worker) {
     char id[256];
     json_object_set_new(v, "host", json_null());

@@ -22,7 +22,8 @@ int api_ledger(struct api_call *k) {
     int64_t at_ms = 0;
     json_t *v = api_job_last(k, &work_ledger, &at_ms);
     if (v) {
-        /* The copy gets the time as a member; the result that the job keeps must stay unchanged. */
+        /* The time is added to a copy, because the result that the job keeps must stay
+         * unchanged. */
         json_t *copy = json_copy(v);
         json_decref(v);
         json_object_set_new(copy, "at_ms", json_integer(at_ms));

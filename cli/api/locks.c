@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers GET locks: lists who holds lanes now. Redis has no list of locks, so SCAN walks over the
- * names of all its keys. A page ends when it has enough rows or when its time is used up. */
+/* Answers GET locks: lists who holds lanes now. Redis has no list of locks, so the function walks
+ * over all key names with SCAN. A page ends when it has enough rows or when its time is used up. */
 #include "cli/api/private.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ static int add_lock(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct lw_bytes worker;
     uint64_t fence;
     (void)o;
-    /* the lock has expired since SCAN found it, or it only marks a backoff */
+    /* SCAN found a lock that has expired since then, or a lock that only marks a backoff */
     if (!ops_lane_held(l, &worker, &fence)) return 0;
     json_t *v = json_object();
     ops_set_bytes(v, "key", l->name);

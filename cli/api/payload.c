@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts messages to JSON and shows only as much of a payload as the setting http.payloads
- * allows. Every payload in an answer of the API passes through these functions. */
+ * allows. Every payload in a response of the API passes through these functions. */
 #include "cli/api/private.h"
 #include "ops/payload.h"
 

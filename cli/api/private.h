@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations shared by the files of the API. */
+/* Declares what the files of the API share. */
 #ifndef LW_CLI_API_PRIVATE_H
 #define LW_CLI_API_PRIVATE_H
 
@@ -7,11 +7,11 @@
 #include "ops/ops.h"
 
 enum {
-    API_LIMIT = 100, /* maximum number of rows in an answer if the request names no limit */
+    API_LIMIT = 100, /* maximum number of rows in a response if the request names no limit */
     API_LIMIT_MAX = 500,
     API_LOOK_MAX = 5000, /* maximum number of rows that one request reads */
-    /* An answer with a list ends after this number of bytes and contains a cursor for the next
-     * page. */
+    /* When the rows of a list have this number of bytes, no more rows are added to the response,
+     * and the response contains a cursor for the next page. */
     API_BYTES_MAX = 1 << 20,
     API_PAYLOAD_MAX = 1 << 20,
     API_HEAD_BYTES = 256,
@@ -23,8 +23,8 @@ enum {
 struct api_call;
 struct api_jobs;
 struct api_work;
-/* The type of a function that answers one path. The function returns -1 if Redis could not be
- * asked, with the reason in o->err. */
+/* The type of a function that answers the requests for one path. The function returns -1 if a
+ * request to Redis failed, with the reason in o->err. */
 typedef int api_fn(struct api_call *k);
 
 /* --- the routes (cli/api/routes.c) ------------------------------------------------------------ */
@@ -45,7 +45,7 @@ enum {
     API_P_ORDER = 1 << 11,
     API_P_LIMIT = 1 << 12,
     API_P_CURSOR = 1 << 13,
-    API_P_OUTCOME = 1 << 14, /* only the metrics exporter reads this parameter */
+    API_P_OUTCOME = 1 << 14, /* a query parameter that only the metrics exporter reads */
     API_LANE_FILTER =
         API_P_KEY | API_P_MATCH | API_P_TOPIC | API_P_PARTITION | API_P_OLDER_THAN | API_P_ATTEMPTS,
     API_DEAD_FILTER =
@@ -56,7 +56,8 @@ enum {
 struct api_param {
     unsigned bit;
     const char *name;
-    /* type in the notation of cli/api/schema.c; "[s]" if the parameter may be repeated */
+    /* type of the parameter's value in the notation of cli/api/schema.c; "[s]" if the parameter may
+     * be repeated */
     const char *type;
     const char *help;
 };
@@ -68,28 +69,33 @@ extern const size_t api_n_params;
  * /api/v1/openapi.json. */
 struct api_route {
     bool post;
-    const char *path; /* the path behind /api/v1/; "*" stands for any one segment */
-    api_fn *fn;       /* NULL: the metrics exporter answers this path, from the board */
+    const char *path; /* the path after /api/v1/; "*" stands for any one segment */
+    /* the function that answers; NULL: the metrics exporter answers, with figures from the board */
+    api_fn *fn;
     const char *help; /* description of the path, one sentence */
     unsigned params;
-    /* the members allowed in "filter" of the request's body (API_P_…); 0: no filter is allowed */
+    /* bits (API_P_…) of the members that "filter" in the request's body may have; 0: the body may
+     * have no "filter" */
     unsigned filter;
-    const struct api_work *work; /* the action of api_bulk() for this path (cli/api/job.h) */
+    /* the command that api_bulk() runs for this path (cli/api/job.h) */
+    const struct api_work *work;
     /* members of the request's body, in the notation of cli/api/schema.c; NULL: no body is
      * allowed */
     const char *body;
-    /* shape of the answer with status 200, in the notation of cli/api/schema.c; NULL: the path has
-     * no such answer */
+    /* shape of the body of a response with status 200, in the notation of cli/api/schema.c; NULL:
+     * the path has no such response */
     const char *answer;
-    bool job;         /* the answer may be 202 with {"job":ID} */
-    const char *type; /* Content-Type of the answer; NULL: JSON */
-    bool export;      /* the header Latchwork-Next has the cursor of the next part */
-    bool offline;     /* the function does not use Redis */
-    /* The function may look at all lanes or dead letters for seconds, so it runs in the thread of
-     * the lengthy requests. */
+    bool job;         /* true: the response may be 202 with {"job":ID} */
+    const char *type; /* Content-Type of the response; NULL: JSON */
+    /* true: the header Latchwork-Next of a response may have the cursor of the next part */
+    bool export;
+    bool offline; /* true: the route's function does not use Redis */
+    /* true if the route's function may take seconds because it looks at all lanes or dead letters;
+     * the thread of the lengthy requests then calls it */
     bool lengthy;
-    /* The request is lengthy if the second segment of the path is the identity of a dead letter
-     * instead of its id, because all dead letters are searched for the identity. */
+    /* true if the second segment of the path may be the identity of a dead letter instead of its
+     * id; a request with an identity is lengthy, because all dead letters are searched for the
+     * identity */
     bool searches;
 };
 extern const struct api_route api_routes[];
@@ -114,41 +120,44 @@ struct api_call {
     const char *segment[API_SEGMENTS]; /* decoded segments of the path behind /api/v1 */
     const char *cursor;                /* cursor of the requested page; NULL: first page */
     bool newest;
-    /* the request's body, which was checked against the route's shape; an empty object if the
-     * request has no body */
+    /* the JSON of the request's body, which was checked against the route's shape; an empty object
+     * if the request has no body */
     json_t *body;
     bool execute; /* the member "execute" of the request's body */
     size_t limit;
     struct api_jobs *jobs;
-    /* the array behind o->args.words; freed after the request, unless a job took it over */
+    /* the array that o->args.words points to; freed after the request, unless a job took it over */
     char **words;
     int n_segments;
 };
 
-/* cli/api/api.c defines this function. */
+/* cli/api/api.c defines api_index(). */
 api_fn api_index;
-/* cli/api/openapi.c and export.c define these functions. */
+/* cli/api/openapi.c defines api_openapi(), and cli/api/export.c the functions for exports. */
 api_fn api_openapi, api_dead_export, api_lanes_export;
-/* cli/api/read.c defines these functions. */
+/* cli/api/read.c defines the functions that read lanes and dead letters. */
 api_fn api_lanes, api_lane, api_dead, api_dead_one;
-/* cli/api/key.c defines this function. */
+/* cli/api/key.c defines api_key(). */
 api_fn api_key;
-/* cli/api/count.c, job.c and bulk.c define these functions. */
+/* cli/api/count.c, job.c and bulk.c define the functions that count, that show and cancel jobs, and
+ * that start bulk commands. */
 api_fn api_lanes_count, api_dead_count, api_jobs, api_job, api_cancel, api_bulk;
-/* cli/api/write.c defines these functions. */
+/* cli/api/write.c defines the functions that change one lane or one dead letter. */
 api_fn api_pause, api_resume, api_break, api_replay, api_dead_drop;
-/* cli/api/edit.c, audit.c, locks.c and ledger.c define these functions. */
+/* cli/api/edit.c, audit.c, locks.c and ledger.c define the functions for edits, the audit, locks
+ * and the ledger. */
 api_fn api_edit, api_audit, api_locks, api_ledger, api_run_ledger;
 
 /* Answers 200 with the object, and takes over the caller's reference to it. */
 void api_put(struct api_call *k, json_t *v);
-/* Stores the value of a filter or of another query parameter. `params` has the bits of the allowed
- * parameters. The value must stay valid until the request is answered. Returns -1 if no allowed
- * parameter has this name, or if the parameter does not allow this value. */
+/* Stores the value of one query parameter, which may be a filter, in the call. `params` has the
+ * bits of the allowed parameters. The value must stay valid until the request is answered. Returns
+ * -1 if no allowed parameter has this name, or if the parameter does not allow this value. */
 int api_take(struct api_call *k, unsigned params, const char *name, const char *value);
 /* Answers 400 and returns false if a filter is malformed or if two filters exclude each other. */
 bool api_filter_ok(struct api_call *k);
-/* Writes the name of the request's sender for the audit to `out`, and returns `out`. */
+/* Writes the name of the client that sent the request to `out`, for the audit, and returns
+ * `out`. */
 const char *api_who(const struct api_call *k, char out[API_WHO]);
 /* Returns the holder of a lane, or JSON null if nobody holds the lane (cli/api/key.c). */
 json_t *api_holder_json(const struct ops_lane *l);
@@ -166,16 +175,16 @@ void api_set_payload(const struct api_call *k, json_t *v, const char *name,
  * failure. */
 int api_replay_one(struct api_call *k, const char *id, json_t **result);
 
-/* The rows of an answer with a list. The list ends when one of three limits is reached: the number
- * of rows, the number of bytes, or the number of rows that were looked at. */
+/* The rows of a response with a list. No more rows are added when one of three limits is reached:
+ * the number of rows, the number of bytes, or the number of rows that were looked at. */
 struct api_rows {
     struct api_call *k;
     json_t *list;
     size_t limit, bytes, looked;
 };
 bool api_full(const struct api_rows *rs);
-/* Appends `v` to the list and takes over the reference. `about` is the approximate size of the row
- * in bytes. */
+/* Appends `v` to the list and takes over the caller's reference to it. `about` is the approximate
+ * size of the row in bytes. */
 void api_append(struct api_rows *rs, json_t *v, size_t about);
 /* Lists the messages that wait in a lane, oldest first. Sets *more to true if the list ends before
  * the last waiting message. The caller owns *list, even after a failure. */
@@ -199,7 +208,8 @@ int api_waiting(struct api_call *k, int shard, struct lw_bytes lane, json_t **li
 json_t *api_schema(const char *text);
 /* Returns the JSON schema of the request bodies that the route accepts. */
 json_t *api_body_schema(const struct api_route *r);
-/* Returns true if the value `v` matches the schema. Otherwise *err names the wrong member. */
+/* Returns true if the value `v` matches the schema. Otherwise returns false, and *err names the
+ * wrong member. */
 bool api_fits(const json_t *schema, const json_t *v, struct lw_err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers the GET requests about lanes and dead letters. Lists are split into pages. `next` is the
- * cursor of the next page, or null on the last page. */
+/* Answers the GET requests about lanes and dead letters. Lists are split into pages. The member
+ * "next" of a response is the cursor of the next page, or null on the last page. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
@@ -61,7 +61,8 @@ int api_lanes(struct api_call *k) {
     for (; !bad && shard < o->c->redis.shards && !api_full(&rs);) {
         before = rs.looked;
         bad = ops_lane_page(o, &o->shards[shard], kind == 'p', at, page, add_lane, &rs);
-        /* a page of Redis without a matching lane still counts toward API_LOOK_MAX */
+        /* a page of lanes from Redis of which none matches the filters still counts toward
+         * API_LOOK_MAX */
         if (rs.looked == before) rs.looked += (size_t)page;
         if (strcmp(at, "0") != 0) continue;
         shard += kind == 'p';

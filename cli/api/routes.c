@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of all paths of the API below /api/v1/: the function that answers, the allowed
- * parameters, and the shape of the answer. */
+/* The table of all paths of the API below /api/v1/. Each row has the function that answers, the
+ * allowed parameters, and the shape of the response. */
 #include "cli/api/job.h"
 
 const struct api_param api_params[] = {
@@ -87,7 +87,7 @@ const struct api_shape api_shapes[] = {
 };
 const size_t api_n_shapes = sizeof api_shapes / sizeof *api_shapes;
 
-/* The first matching path is used, so each path with a "*" stands behind the more special paths
+/* The first matching path is used, so each path with a "*" stands after the more specific paths
  * that the "*" would match, too. */
 const struct api_route api_routes[] = {
     {.path = "",

@@ -64,8 +64,8 @@ static json_t *parse_one(const char **p) {
     return json_pack("{s:s}", "type", type);
 }
 
-/* Makes a schema allow null. A "type" becomes a list of two types, and a reference becomes a choice
- * of two schemas. */
+/* Extends a schema so that it also allows null. A "type" becomes a list of two types, and a
+ * reference becomes a choice of two schemas. */
 static json_t *or_null(json_t *v) {
     json_t *type = json_object_get(v, "type");
     if (!type) return json_pack("{s:[o,{s:s}]}", "anyOf", v, "type", "null");

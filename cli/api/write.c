@@ -88,8 +88,9 @@ int api_break(struct api_call *k) {
 
 /* --- dead letters ----------------------------------------------------------------------------- */
 
-/* Converts the output of `dead replay` or `dead drop`, one JSON object per message and then a
- * summary, to one object. Sets *any to true if the output has a message. */
+/* Converts the output of `dead replay` or `dead drop` to one object. The output is one JSON object
+ * per message, followed by a summary. Sets *any to true if the output is about at least one
+ * message. */
 static json_t *results(const struct lw_buf *lines, bool *any) {
     json_t *all = json_object(), *each = json_array();
     const char *p = lines->p, *end = p ? p + lines->n : NULL;
@@ -114,8 +115,8 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 /* Searches for the dead letter first, and then runs the command for the id that was found, so that
- * the search does not use up the job's time. Returns -1 with o->err on failure. *all becomes the
- * result, or NULL if there is no such dead letter. */
+ * the search does not use up the job's time. *all becomes the result, or NULL if there is no such
+ * dead letter. Returns -1 with o->err on failure. */
 static int act_on_one(struct api_call *k, const char *word, const char *verb,
                       int (*operate)(struct ops *), json_t **all) {
     struct ops *o = k->o;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Writes a pattern for the key names of all shards of the application, which begin with
- * "lw:{NAME.SHARD}:". In the pattern, only a digit may follow the dot, so that the pattern for
+ * "lw:{NAME.SHARD}:". In the pattern, the dot must be followed by a digit, so the pattern for
  * "orders" does not match the keys of "orders.eu". */
 void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]) {
     snprintf(out, LW_ACL_PATTERN, "lw:{%s.[0-9]*}:*", name);
@@ -21,8 +21,8 @@ static void add_lower(struct lw_buf *out, const char *text, size_t n) {
     }
 }
 
-/* Returns true if a command has subcommands. An ACL rule can allow single subcommands of such a
- * command: SCRIPT LOAD, but not SCRIPT FLUSH. */
+/* Returns true if a command has subcommands. An ACL rule can allow some subcommands of such a
+ * command and refuse the others, for example allow SCRIPT LOAD but not SCRIPT FLUSH. */
 static bool has_subcommands(const char *command) {
     static const char *const names[] = {"SCRIPT", "CLIENT", "CLUSTER", "CONFIG", "ACL"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the ACL rule that gives a Redis user the least rights. `check --acl` prints the rule, and
- * problems that `check --connect` reports quote it. */
+/* Writes the ACL rule that gives a Redis user only the rights that Latchwork needs. `check --acl`
+ * prints the rule, and problems that `check --connect` reports quote it. */
 #ifndef LW_CLI_CHECK_ACL_H
 #define LW_CLI_CHECK_ACL_H
 
@@ -15,8 +15,8 @@ enum { LW_ACL_PATTERN = 96 };
  * pattern. */
 void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]);
 
-/* Adds the rule that allows a command, such as "+get" or "+script|load". `args` has the form of
- * args in struct lw_redis_right. */
+/* Adds the rule that allows a command, such as "+get" or "+script|load". `args` has the form of the
+ * member `args` in struct lw_redis_right. */
 void lw_acl_allow(struct lw_buf *out, const char *command, const char *args);
 
 /* Returns false if an ACL rule cannot or must not name this user. cli/check/acl.c explains why. */

@@ -13,7 +13,7 @@
 struct check_args {
     struct cli_args cli;
     bool connect, reference, reference_metrics, metric_names;
-    const char *acl, *whose; /* the values of --acl and --for */
+    const char *acl, *whose; /* values of the options --acl and --for */
 };
 
 static const struct cli_option options[] = {

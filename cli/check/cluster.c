@@ -90,7 +90,8 @@ void lw_check_cluster(const struct lw_redis_servers *servers, struct lw_check_re
     struct look l = {.servers = servers, .r = r};
     struct lw_err err = {0};
     if (servers->kind != LW_REDIS_CLUSTER) return;
-    /* an error is not reported here, because the search for the node of shard 0 reports it */
+    /* an error is not reported here, because the code that looks for the node of shard 0 reports
+     * it */
     if (lw_cluster_map(servers->cluster, -1, r->wait_ms, &l.map, &err)) return;
     l.master = lw_alloc((l.map.n + 1) * sizeof *l.master);
     look_at_slots(&l);

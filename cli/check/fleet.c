@@ -2,7 +2,7 @@
 /* Finds out whether the group's commits name a fleet that works with another Redis. Two fleets in
  * one group share its partitions, and neither sees the locks of the other
  * (consumer/worker/rival.c). A foreign name alone proves nothing, because each loss of Redis' data
- * begins a new epoch. But if a commit advances under a foreign name, a fleet of that name is
+ * begins a new epoch. But if a commit advances while it names a foreign fleet, that fleet is
  * alive. */
 #include "base/clock.h"
 #include "cli/check/servers.h"
@@ -17,7 +17,8 @@
 enum { LOOK_AGAIN_MS = 2000 };
 
 struct found {
-    /* the first commit found that names another fleet than the fleet of this Redis */
+    /* the first commit that names another fleet than the fleet of this Redis; NULL: no commit
+     * does */
     const rd_kafka_topic_partition_t *first;
     char fleet[LW_META_FLEET + 1];
     int n;
@@ -44,8 +45,8 @@ static struct found look(const rd_kafka_topic_partition_list_t *list, const char
     return f;
 }
 
-/* Returns the partition whose commit has advanced from `before` to `after` under the same foreign
- * name, or NULL if no commit has. */
+/* Returns a partition whose commit has advanced from `before` to `after` and names the same foreign
+ * fleet in both, or NULL if there is no such partition. */
 static const rd_kafka_topic_partition_t *moved(const rd_kafka_topic_partition_list_t *before,
                                                const rd_kafka_topic_partition_list_t *after,
                                                const char *ours) {

@@ -28,7 +28,8 @@ struct lw_config *lw_config_load_checked(const char *path, const struct lw_overr
     return lw_config_load(path, set, n_set, problems);
 }
 
-/* a handler process that lacks a module or has a wrong setting usually fails within this time */
+/* START_MS is the time within which a handler process that lacks a module or has a wrong setting
+ * usually fails. */
 enum { START_MS = 2000 };
 
 static int try_slot(const struct lw_handler_type *type, struct lw_handler *h, struct lw_err *err) {
@@ -70,7 +71,8 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     size_t n = 0;
     while ((left = end - lw_boot_ms()) > 0 && n + 1 < size) {
         struct pollfd p = {fd, POLLIN, 0};
-        /* poll() was interrupted by a signal, or the time is up, which ends the loop */
+        /* If poll() was interrupted by a signal, the loop continues. If the time is up, the loop's
+         * condition ends it. */
         if (poll(&p, 1, (int)left) <= 0) continue;
         ssize_t got = read(fd, text + n, size - 1 - n);
         if (got <= 0) break;
@@ -80,8 +82,9 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     return left > 0;
 }
 
-/* Waits for the end of the child. The wait is short, because the pipe closes when the child dies.
- * If the child closed the pipe and lives on, this function kills the child. */
+/* Waits for the end of the child, and then kills all processes that are left in the child's process
+ * group. The wait is short, because the pipe usually closes when the child dies. If the child has
+ * closed the pipe and still runs, this function kills the child. */
 static int reap(pid_t pid) {
     int status = 0;
     int64_t end = lw_boot_ms() + 1000;

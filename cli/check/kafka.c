@@ -13,13 +13,13 @@
  * more than "timed out". */
 struct trouble {
     const struct lw_config *c;
-    bool reached; /* `text` is about a broker to which a connection was made */
+    bool reached; /* true: `text` is about a broker to which a connection was made */
     char text[LW_EXPLAINED_MAX];
 };
 
-/* Keeps what a broker has said, such as that the password is wrong, when a later attempt fails to
- * connect. Such failures are common, because a name such as localhost may have several addresses,
- * and the broker may listen at only one of them. */
+/* Keeps what a broker has said, such as that the password is wrong, although a later attempt fails
+ * to connect. Failed attempts are common, because a name such as localhost may have several
+ * addresses, and the broker may listen at only one of them. */
 static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *trouble) {
     struct trouble *last = trouble;
     bool reached = !strstr(reason, "Connect to ");
@@ -83,7 +83,7 @@ static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md
 static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res,
                         const struct trouble *last, struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
-    /* the client's events are served, because they contain the reason why the brokers did not
+    /* polling serves the client's events, which contain the reason why the brokers did not
      * answer */
     for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10);
     lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s",
@@ -103,8 +103,8 @@ static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err,
 }
 
 /* Reports missing rights if they were the reason why the commit of check_reading() failed. A broker
- * checks the rights first. So any other error is not a problem: it only means that the partition
- * does not exist, and nothing was written. */
+ * checks the rights first, so any other error means that the rights are sufficient. Such an error
+ * is expected, because the partition does not exist, and nothing was written. */
 static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event,
                          struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);
@@ -120,8 +120,8 @@ static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event,
     if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) tell_group(c, err, r);
 }
 
-/* Returns why no coordinator was found. If the user has no right to see the group, the search never
- * ends: librdkafka reports the missing right in its main queue and keeps retrying. */
+/* Returns why no coordinator was found. If the user has no right to see the group, librdkafka never
+ * stops searching for the coordinator. It reports the missing right only in its main queue. */
 static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
     rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
     rd_kafka_poll_set_consumer(rk);

@@ -20,9 +20,10 @@ struct server {
     struct lw_check_report *r;
     struct lw_redis *redis;
     char *shown;      /* the server's URL in the form in which reported problems name it */
-    const char *user; /* name of the user with whose login the check connects */
-    bool no_lua;      /* the server has no Lua; this problem was reported earlier */
-    /* the server is a replica, whose problems are only warnings until it is master */
+    const char *user; /* name of the user as which the check logs in */
+    bool no_lua;      /* true: the server has no Lua, which was already reported as a problem */
+    /* true: the server is a replica, so its problems are only warnings as long as it is not
+     * promoted */
     bool replica;
 };
 
@@ -141,7 +142,8 @@ static void check_info(struct server *s) {
 
 enum { WORDS_MAX = 2048, WORD_BYTES = 40, SAMPLES_MAX = 128 };
 
-/* Holds sample calls of commands, stored as the arguments of the script that tests all samples. */
+/* Holds sample calls of commands as the arguments of one call of the script rights.lua, which tests
+ * all samples. */
 struct samples {
     const char *argv[WORDS_MAX];
     char number[SAMPLES_MAX][8];
@@ -163,8 +165,8 @@ static void add_sample(struct samples *all, const char *command, const char *arg
     for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++)
         add_word(all, strcmp(w, "K") ? w : key);
     snprintf(all->number[all->n++], sizeof all->number[0], "%zu", words);
-    /* a sample without room would be left out, but this cannot happen, because the tables are
-     * constant */
+    /* If a sample did not fit into the array, it would be left out. This cannot happen, because the
+     * tables of samples are constant. */
     if (all->argc == WORDS_MAX) all->argc = count;
 }
 
@@ -179,9 +181,9 @@ static void malformed(struct server *s) {
             "malformed reply to the check of this user's rights: expected one letter per command");
 }
 
-/* Runs the script that tests all samples and answers with one letter per sample: 1 for allowed, 0
- * for refused, ? for unknown. Returns false if the answer has another form, for example because the
- * user may not run scripts. */
+/* Runs the script rights.lua, which tests all samples. Its reply has one letter per sample: 1 for
+ * allowed, 0 for refused, ? for a command that the server does not know. Returns false if the reply
+ * has another form, for example because the user may not run scripts. */
 static bool ask_script(struct server *s, struct samples *all, char *letters) {
     all->argv[0] = "EVAL", all->argv[1] = lw_op_rights.text, all->argv[2] = "0";
     redisReply *reply = call(s, all->argc, all->argv);
@@ -200,8 +202,8 @@ static char letter_of(const redisReply *r, bool queued) {
     return queued || r->type == REDIS_REPLY_STATUS ? '1' : '0';
 }
 
-/* Sends each sample as a command, with the words of `before` in front. Sets letters[i] to '1' if
- * the user can run sample i, otherwise to '0'. Returns false if the connection failed. */
+/* Sends each sample as a command, preceded by the words of `before`. Sets letters[i] to '1' if the
+ * user can run sample i, otherwise to '0'. Returns false if the connection failed. */
 static bool ask_each(struct server *s, const struct samples *all, const char *const *before,
                      size_t n_before, char *letters) {
     const char *argv[16];
@@ -255,7 +257,7 @@ static const char *who_needs(int roles) {
                                       : "as workers and operators do";
 }
 
-/* Reports, in one line, the refused commands whose roles in the table of rights are exactly
+/* Reports, in one line, all refused commands that the table of rights lists with exactly these
  * `roles`. */
 static bool tell_commands(struct server *s, const char *letters, int roles, const char *key) {
     struct lw_buf list = {0}, rules = {0};
@@ -300,8 +302,8 @@ static const struct {
 } touches[] = {{"SET", "K v GET"}, {"ZADD", "K 1 m"}, {"HSET", "K f v"}};
 enum { TOUCHES = sizeof touches / sizeof *touches };
 
-/* Reports the key names that this user may not use. `usable` becomes the first name that is not
- * refused, or "" if there is none. */
+/* Reports the key names that the checked user may not use. `usable` becomes the first name that is
+ * not refused, or "" if there is none. */
 static bool check_names(struct server *s, const char *tag, char usable[200]) {
     static struct samples all;
     static char names[SAMPLES_MAX][200];
@@ -331,7 +333,7 @@ static bool check_names(struct server *s, const char *tag, char usable[200]) {
 }
 
 /* Reports all missing rights at once: key names, and commands on a name that is allowed. Returns
- * false if a right is missing; the caller then does not check the rights on the other shards,
+ * false if a right is missing. The caller then does not check the rights on the other shards,
  * because one report is enough. */
 static bool check_rights(struct server *s, int shard) {
     char tag[LW_SHARD_PREFIX], usable[200] = "";
@@ -363,8 +365,8 @@ static void learn_fleet(struct server *s) {
     freeReplyObject(reply);
 }
 
-/* Checks whether a replica lets the user in with the same rights, so that the replica can take
- * over. */
+/* Checks whether a replica accepts the user's login and gives the user the same rights, so that
+ * Latchwork can still work if the replica is promoted. */
 static void check_replica(const struct server *master, int shard, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf shown = {0};
@@ -442,8 +444,9 @@ static void check_found(const struct lw_config *c, size_t i, const struct lw_red
     free(s.shown);
 }
 
-/* Returns whether the list `seen`, with one server per line, has this server; if not, adds the
- * server. Shards of a cluster may share a node, which is then checked only once. */
+/* Returns true if the list `seen`, with one server per line, already has this server. Otherwise
+ * adds the server and returns false. Shards of a cluster may share a node, which is then checked
+ * only once. */
 static bool seen_before(struct lw_buf *seen, const struct lw_redis_url *at) {
     char where[160], line[164];
     int n = snprintf(line, sizeof line, "\n%s\n", lw_redis_url_where(at, where, sizeof where));

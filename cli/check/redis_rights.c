@@ -40,8 +40,8 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"PING", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, ""},
     {"PTTL", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
     {"PUBLISH", LW_RIGHT_LOCK, "c m"},
-    /* Latchwork never sends this command; the code has its name only because error replies begin
-     * with it */
+    /* Latchwork never sends this command. The code contains its name only because some error
+     * replies begin with the same word. */
     {"READONLY", 0, ""},
     {"ROLE", LW_RIGHT_LANES | LW_RIGHT_LOCK, ""},
     {"RPOPLPUSH", LW_RIGHT_LANES, "K K"},
@@ -73,7 +73,7 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"ZCARD", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
     {"ZCOUNT", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, "K 0 1"},
     {"ZMSCORE", LW_RIGHT_LANES, "K m"},
-    /* this command wakes clients that wait for a lock of the library; lanes have no such clients */
+    /* ZPOPMIN serves clients that wait for a lock of the library; lanes have no such clients */
     {"ZPOPMIN", LW_RIGHT_LOCK, "K"},
     {"ZRANGE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},
     {"ZRANGEBYSCORE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},

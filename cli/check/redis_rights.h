@@ -7,20 +7,20 @@
 
 enum {
     LW_RIGHT_WORKER = 1,
-    LW_RIGHT_OPERATOR = 2, /* the right is for commands of operators, and for the HTTP API */
+    LW_RIGHT_OPERATOR = 2, /* role of commands of operators, and of the HTTP API */
     LW_RIGHT_LANES = LW_RIGHT_WORKER | LW_RIGHT_OPERATOR,
-    LW_RIGHT_LOCK = 4, /* the right is for the lock library and `lock --redis` */
+    LW_RIGHT_LOCK = 4, /* role of the lock library and `lock --redis` */
 };
 struct lw_redis_right {
     const char *command;
     int roles; /* the callers that need the command (LW_RIGHT_…); 0: no caller */
-    /* arguments of a sample call, separated by single spaces, beginning with the subcommand if the
-     * command has subcommands; K stands for a key */
+    /* `args` has the arguments of a sample call, separated by single spaces. If the command has
+     * subcommands, the first argument is the subcommand. K stands for a key. */
     const char *args;
 };
 extern const struct lw_redis_right lw_redis_rights[];
 extern const size_t lw_n_redis_rights;
-/* the first parts of key names; the last element is NULL */
+/* Lists the first parts of key names. The last element is NULL. */
 extern const char *const lw_redis_names[];
 
 #endif

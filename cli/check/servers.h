@@ -16,9 +16,9 @@ struct lw_check_report {
     struct lw_problems problems;
     struct lw_buf notes;
     int wait_ms;
-    bool fleet_known; /* true: Redis was asked for the epoch of shard 0, so that `fleet` is valid */
-    /* name of the fleet of this Redis, as commit metadata contains it; "" if Redis has no fleet
-     * yet */
+    bool fleet_known; /* true: the epoch of shard 0 was read from Redis, so `fleet` is valid */
+    /* name of the fleet that this Redis knows, in the form used in commit metadata; "" if Redis has
+     * no fleet yet */
     char fleet[LW_META_FLEET + 1];
 };
 
@@ -35,8 +35,8 @@ void lw_check_cluster(const struct lw_redis_servers *servers, struct lw_check_re
  * rd_kafka_t, `partitions` an rd_kafka_topic_partition_list_t. */
 void lw_check_fleet(const struct lw_config *c, void *consumer, const void *partitions,
                     struct lw_check_report *r);
-/* Opens the handler in a child process, so that a handler that hangs or crashes is only reported
- * as a problem. Call this function before any thread is started. */
+/* Opens the handler in a child process, so a handler that hangs or crashes cannot stop the check,
+ * and is reported as a problem. Call this function before any thread is started. */
 void lw_check_handler_opens(const struct lw_config *c, struct lw_check_report *r);
 
 #endif
