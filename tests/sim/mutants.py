@@ -1093,7 +1093,7 @@ def world_of(name):
 
 def found(text, want):
     """Finds a text in a source file. Ignores all whitespace, so that a new layout of the code
-    breaks no mutant. Returns the begin and the end of each occurrence."""
+    breaks no mutant. Returns the start and the end of each occurrence."""
     at = [i for i, c in enumerate(text) if not c.isspace()]
     bare, want = ''.join(text[i] for i in at), ''.join(want.split())
     places, k = [], bare.find(want)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the deterministic simulation: each seed, in one of the modes of faults, with all oracles
- * on.
+/* Runs the deterministic simulation: each seed in one of the modes of faults, and with all
+ * oracles.
  *
  * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate]
  * [--dead-topic]
  *                  [--mutate SCRIPT FROM TO]
  *
- * --operate runs the modes with an operator (operator.h), who drops, replays, breaks, pauses and
- * tries during the run. To repeat one seed: sim_lanes --first SEED --seeds 1 --trace */
+ * --operate runs the modes with an operator (operator.h), which drops and replays messages, breaks
+ * and pauses lanes, and makes trials during the run. To repeat one seed:
+ * sim_lanes --first SEED --seeds 1 --trace */
 #include "tests/sim/world/world.h"
 
 #include "base/log.h"

@@ -340,7 +340,8 @@ static bool last_of_k(int64_t wanted) {
 
 /* The first owner of the partition ends, and Redis is wiped. The next owner writes the finished
  * offsets of the commit metadata back to Redis in two calls. If `cut` is set, the first call is
- * lost with its connection. In both cases record 4 must have the last effect of key K. */
+ * lost with its connection. In both cases the last effect of key K must be that of record 4, and
+ * not that of record 2. */
 static bool second_owner(bool cut) {
     first_life();
     end_worker();
@@ -379,7 +380,8 @@ static bool a_gap_of_the_key(void) {
 }
 
 /* A worker learns of a new epoch too late: another worker has already entered it, and its
- * quarantine is over. The records that the first worker had done must run again before record 5. */
+ * quarantine is over. The records of key K that the first worker had done must run again before
+ * record 5, which has the same key. */
 static bool a_repair_that_is_late(void) {
     first_life();
     struct scene a = s;
@@ -411,8 +413,9 @@ static bool a_repair_that_is_late(void) {
 }
 
 /* The second owner gets the partition after the quarantine, and runs record 2 again. Then that
- * worker dies, and Redis is wiped a second time. The third owner must not trust the commit metadata
- * that the first owner wrote. So record 4 must run again after record 2. */
+ * worker dies, and Redis is wiped a second time. The third owner must not trust the commit
+ * metadata that the first owner wrote. So record 4, which has the same key, must run again after
+ * record 2. */
 static bool metadata_that_is_outdated(void) {
     first_life();
     end_worker();
@@ -439,7 +442,8 @@ static bool metadata_that_is_outdated(void) {
 /* Partition 1 is repaired first, with one record per call, and is taken away after the first call.
  * The repair of partition 0 must then begin at the first record of partition 0, and not at the
  * position that the repair of partition 1 had reached. Otherwise record 4 would be written back to
- * Redis without record 2. The next owner gets no commit metadata, so it relies on Redis alone. */
+ * Redis without record 2, which has the same key. The next owner gets no commit metadata, so it
+ * relies on Redis alone. */
 static bool a_repair_whose_place_moves(void) {
     s.repair_batch = 1;
     begin_worker("a-1");
@@ -506,10 +510,10 @@ static bool has_k(void) {
     return false;
 }
 
-/* Records 2 and 4 wait in Redis. The first worker claims and handles both, but is cut off before it
- * can settle them. Its lease ends, a second worker runs record 2 again, and then Redis is wiped.
- * The first worker may record only record 2 as done. Record 4 must run again, after the second
- * worker's run of record 2. */
+/* Records 2 and 4 of key K wait in Redis. The first worker claims and handles both, but is cut off
+ * before it can settle them. Its lease ends, a second worker runs record 2 again, and then Redis is
+ * wiped. The first worker may record only record 2 as done. Record 4 must run again, after the
+ * second worker's run of record 2. */
 static bool dones_of_an_ended_lease(void) {
     s.k_lingers = true;
     begin_worker("a-1");

@@ -168,8 +168,8 @@ void cluster_failed_over(struct world *w, struct server *old, struct server *fre
     store_set_role(old->store, "slave");
 }
 
-/* By chance, moves some keys, restarts a node, or begins or ends a migration. Returns true if it
- * did one of these things. The world then makes no other fault in this step. */
+/* Sometimes moves some keys, restarts a node, or begins or ends a migration. Returns true if it did
+ * one of these things. The world then makes no other fault in this step. */
 bool cluster_fault(struct world *w) {
     struct slot *slot = &w->slot[rnd_below(w, SHARDS)];
     if (rnd_unit(w) < 0.002 * w->f->restart) return restart(w, slot), true;

@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Marks the errors that this file makes on purpose. An unexpected error without the mark is a
- * violation. */
+/* This text marks the error replies that errors.c makes on purpose. Any other error reply of the
+ * fake Redis is a violation, except NOSCRIPT, OOM and the redirections of a cluster. */
 #define BY_CHANCE "(by chance)"
 
 enum { SCRIPT_CALLS = 24 }; /* a script fails at one of its first 24 calls */
@@ -39,7 +39,7 @@ enum { PERIODS = sizeof periods / sizeof periods[0], SINGLES = sizeof singles / 
 
 bool errors_meant(const char *text) { return strstr(text, BY_CHANCE) != NULL; }
 
-/* By chance, begins a period of errors on a shard. Returns true if it began one. The world then
+/* Sometimes begins a period of errors on a shard. Returns true if it began one. The world then
  * makes no other fault in this step. */
 bool errors_begin(struct world *w) {
     struct errors *e = &w->errors[rnd_below(w, SHARDS)];
@@ -87,7 +87,7 @@ redisReply *errors_refuse(struct world *w, const struct server *s, const char *c
     return error_reply(w, s, command, text);
 }
 
-/* By chance, makes the next script fail in the middle. */
+/* Sometimes makes the next script fail in the middle. */
 void errors_tear(struct world *w, struct server *s) {
     bool now = w->faults_on && w->f->torn > 0 && rnd_unit(w) < 0.02 * w->f->torn;
     store_fail_script(s->store, now ? 1 + rnd_below(w, SCRIPT_CALLS) : 0,

@@ -20,7 +20,7 @@ struct replay {
     int part, index;
     int64_t number;
     bool done, dead, stored, dropped;
-    int at; /* rank in the order in which replays ended first; 0: not ended */
+    int at; /* rank among the replays by the time of their first end; 0: not ended */
 };
 struct item {
     int key, part, index;
@@ -271,7 +271,8 @@ static void dropped(struct world *w, const struct item *it) {
                   p->offset[it->index], it->number);
     if (it->number) {
         struct replay *r = find(w->operator, it->part, it->index, it->number);
-        /* The replay's handler had already ended, but no settle had recorded its outcome. */
+        /* The replay's handler had already ended when the drop came, and only its outcome was not
+         * recorded yet. So the oracles still count the replay as done or dead. */
         if (r->done || r->dead) return;
         r->dropped = true;
         return;
@@ -280,7 +281,7 @@ static void dropped(struct world *w, const struct item *it) {
     /* From now on the message must never run. The exception is a message that was done before the
      * drop, because another run of it may already have begun. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
-    /* Mark the message as finished for the other oracles. */
+    /* The other oracles then treat the dropped message as finished. */
     p->done[it->index] = p->dead[it->index] = true;
 }
 
@@ -479,7 +480,8 @@ void operator_tend(struct world *w) {
 
 static void try_lane(struct world *w, int key) {
     if (w->operator->trial[key]) {
-        /* End few trials early, so that most of them last until their lease has been renewed. */
+        /* A trial ends only by chance, so that most trials last until their lease has been
+         * renewed. */
         if (!rnd_below(w, 8)) end_trial(w, key);
     } else {
         take_lane(w, key);

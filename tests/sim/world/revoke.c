@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulates a rebalance that takes partitions away in steps. While their owner waits for the
- * handlers that have started, the rest of the world continues: handlers end, and connections break.
- * Two things must hold besides the oracles of every run. No message of a leaving partition may
- * start from the fast path. The wait must end soon after the last of these handlers, however many
- * messages of the partition wait in Redis. */
+/* Simulates a rebalance that takes partitions away in steps. While the owner of the partitions
+ * waits for the handlers that it has started, the rest of the world continues: handlers end, and
+ * connections break. Two things must hold besides the oracles of every run. No message of a leaving
+ * partition may start from the fast path. The wait must end soon after the last of these handlers
+ * has ended, however many messages of the partition wait in Redis. */
 #include "tests/sim/world/world.h"
 
 #include "queue/lane.h"

@@ -23,7 +23,7 @@ struct of_record {
     char id[12];
 };
 
-/* The most recent run of a key. */
+/* Describes the most recent run of a message of a key. */
 struct last {
     int worker;
     bool fast;
@@ -34,7 +34,7 @@ struct rules {
     struct of_record record[PARTS][MAX_RECORDS];
     struct last last[KEYS];
     struct lw_header header;
-    uint64_t hold[KEYS]; /* the last lease under which each key ran */
+    uint64_t hold[KEYS]; /* the lease of each key's most recent run */
     int written[PARTS], overtakes[KEYS], n_dropped, n_behind;
     /* Number of times in a row that a worker's handler gave back a message of a key. */
     int backs[KEYS][WORKERS];

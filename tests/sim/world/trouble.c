@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-/* By chance, makes Kafka's coordinator go away for a while. Returns true if it did. The world then
+/* Sometimes makes Kafka's coordinator go away for a while. Returns true if it did. The world then
  * makes no other fault in this step. */
 bool trouble_begin(struct world *w) {
     if (rnd_unit(w) >= 0.003 * w->f->commits) return false;
@@ -61,8 +61,8 @@ static bool carries_repair(const struct world *w, const struct pipe *p) {
     return false;
 }
 
-/* By chance, breaks a connection on which a call of repair is under way, so that only a part of
- * what the owner writes back arrives. */
+/* Sometimes breaks a connection on which a call of repair is under way, so that only a part of what
+ * the owner writes back arrives. */
 bool trouble_cut_repair(struct world *w) {
     if (rnd_unit(w) >= 0.05 * w->f->cut_repairs) return false;
     for (int i = 0; i < w->n_pipes; i++) {
@@ -77,8 +77,8 @@ bool trouble_cut_repair(struct world *w) {
     return false;
 }
 
-/* By chance, makes a disaster: most workers die and most shards are wiped at once, as when a
- * cluster restarts. The next owners of the partitions know only what Kafka knows. */
+/* Sometimes makes a disaster: most workers die and most shards are wiped at once, as when a cluster
+ * restarts. The next owners of the partitions know only what Kafka knows. */
 bool trouble_disaster(struct world *w) {
     if (rnd_unit(w) >= 0.0005 * w->f->disaster) return false;
     trace(w, "a disaster");

@@ -161,7 +161,7 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
     store_fail_script(s->store, 0, NULL);
     bool split = r->type == REDIS_REPLY_ERROR && cluster_meant(r->str),
          torn = split || (r->type == REDIS_REPLY_ERROR && errors_meant(r->str));
-    if (torn) rules_lost_data(w); /* the failed script may not have counted attempts */
+    if (torn) rules_lost_data(w); /* the failed script may not have counted all attempts */
     if (torn && !split) torn_look(w, s);
     if (!strcmp(c->argv[0], "EVALSHA"))
         bytes_called(w, c->argc, c->argv, c->len, r, store_list_bytes() - list_bytes);
@@ -218,8 +218,8 @@ struct pipe *wire_open(struct world *w, int worker, int shard) {
  * executed later, or never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
-    /* A busy pipeline is one whose answer step_deliver() is just delivering. step_deliver() removes
-     * such a pipeline when the answer is delivered. */
+    /* While a pipeline is busy, step_deliver() is delivering one of its answers. Afterwards
+     * step_deliver() removes the pipeline. */
     if (p->busy) return;
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
 }

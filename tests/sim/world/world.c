@@ -158,7 +158,8 @@ static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t w
     (void)ctx, (void)topic, (void)partition, (void)watermark;
 }
 static void io_stop(void *ctx, int status, const char *reason) {
-    /* A worker whose seek has failed may stop. The world ends it in its next step. */
+    /* A worker stops itself after a failed seek, which is no violation. The next step of the world
+     * ends it. */
     if (((struct sim_worker *)ctx)->ending) return;
     world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason);
 }
@@ -442,7 +443,7 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
-    /* These limits are far longer than revoke.c lets a revoke last. */
+    /* No revoke times out. If a revoke takes too long, revoke.c reports this much earlier. */
     c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000;
     w->longer = *c;
     w->longer.lock.ttl_ms *= w->f->longer;
@@ -464,8 +465,7 @@ static void set_up(struct world *w) {
         for (int i = 0; i < part->n; i++) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
-            /* Some offsets are left out, like those that compaction and transaction markers use
-             * up. */
+            /* Some offsets are skipped, as in a log with compaction or transaction markers. */
             double gap = rnd_unit(w);
             at += w->f->sparse  ? 1 + rnd_below(w, 2 * w->f->sparse)
                   : gap < 0.9   ? 1

@@ -202,7 +202,7 @@ struct sim_worker {
     int pos[PARTS]; /* index of the next record that the worker reads */
     bool hold[PARTS];
     int64_t begun[PARTS]; /* the group's committed offset when the assignment began */
-    /* Whether the partition's states in Redis have been read since the partition was assigned. */
+    /* True if the partition's states in Redis have been read since the partition was assigned. */
     bool was_read[PARTS];
     bool ending; /* the worker cannot continue, so it will be ended */
     struct {
@@ -212,8 +212,8 @@ struct sim_worker {
     } commit[64];
     char commit_meta[64][4200];
     int n_commit;
-    /* Whether the worker has asked Kafka for the commits of the group, and whether Kafka has read
-     * them. */
+    /* How far the worker's request for the commits of the group has come: not made, sent, or
+     * answered by Kafka. */
     enum { NO_LOOK, LOOK_SENT, LOOK_READ } look;
     bool look_known;
     size_t listed;
