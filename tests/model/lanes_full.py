@@ -30,7 +30,8 @@ RULES = dict(
     # A key is named by at most one unanswered call, and by only one item of that call. The item may
     # have up to `ahead` messages.
     hold=1,
-    # If 0, a newer message of a key is sent to gate in the same pipeline as the settle of that key.
+    # If 1, a newer message of a key is not sent to gate in the same pipeline as the settle of that
+    # key.
     hold_pipe=1,
     floor_prune=1,  # every check for finished messages also looks at the floor, as gate does
     floor_settle=1,  # settle writes no state below the floor
@@ -42,14 +43,15 @@ RULES = dict(
     # A settle in mode keep names the next message of the chain. If that message is finished, the
     # answer is SKIP.
     chain_check=1,
-    # If 1, a lost epoch ends only the leases of its own shard. All partitions are rewound.
+    # If 1, a lost epoch ends only the leases of its own shard, but all partitions are rewound.
     per_shard=1,
     # with per_shard, a rewound message that still runs in this worker is not sent to gate again
     ident=1,
     stale_outcome=1,  # a run whose fence the store refuses is not reported as done
     stale_local=1,  # a handler that outlived its epoch still blocks its key in its worker
     late_grant=1,  # a grant whose deadline has passed when it arrives is not started
-    kept_empty=1,  # a lane that was kept or granted is given back if nothing is left to run
+    # a lane whose lock was kept or granted is given back if no message is left to run
+    kept_empty=1,
     retry_guard=1,
     dead_pop=0,
     retry_first=0,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests base/cond: deadlines are well-formed and use the monotonic clock, and waits end. */
+/* Tests base/cond: deadlines are well-formed and on the monotonic clock, and a wait ends at its
+ * deadline. */
 #include "base/cond.h"
 
 #include <errno.h>

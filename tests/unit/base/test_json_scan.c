@@ -228,7 +228,7 @@ static void put_value(struct lw_buf *b, unsigned depth) {
     lw_buf_addf(b, "%s", spaces[below(6)]);
 }
 
-/* Returns the value to which a pointer leads in jansson's document. */
+/* Returns the value to which a JSON pointer leads in jansson's document. */
 static const json_t *walk(const json_t *v, const char *pointer) {
     while (v && *pointer) {
         char step[64];
@@ -281,8 +281,8 @@ static bool same(const struct lw_json_value *got, const json_t *want) {
 
 static struct { int accepted, refused, found; } seen;
 
-/* Scans a copy in a buffer of exactly its length, so that the sanitizer notices a read past the
- * end. Compares the result with jansson's. */
+/* Copies the text to a buffer of exactly its length, so that the sanitizer notices a read past the
+ * end. Scans the copy, and compares the result with jansson's. */
 static void compare(struct lw_bytes given) {
     static const char *const all[] = {"",       "/a", "/b",   "/a/a",   "/a/b", "/b/a",
                                       "/0",     "/1", "/a/0", "/0/a",   "/1/1", "/a~1b",

@@ -126,7 +126,7 @@ static void expect_host(const char *node, const char *host, int port) {
     lw_slot_map_free(&m);
 }
 
-/* In an answer to CLUSTER SLOTS, a node may lack its own address, or a name although the server
+/* In an answer to CLUSTER SLOTS, a node may have no address, or have no name although the server
  * prefers names. */
 static void a_node_without_a_host(void **state) {
     (void)state;

@@ -64,7 +64,7 @@ static void test_seat_outlives_a_crash(void **state) {
     char reason[LW_REASON_MAX] = "";
     assert_int_equal(lw_board_ask(board, "orders/3/1042", reason), LW_BLAMED);
     assert_string_equal(reason, "worker died");
-    /* message 1043 is no suspect, because it left its seat before the worker died */
+    /* message 1043 is not a suspect, because it left its seat before the worker died */
     assert_int_equal(lw_board_ask(board, "orders/3/1043", reason), LW_INNOCENT);
     /* the next process of the worker starts with empty seats */
     assert_false(atomic_load(&board->workers[1].seats[7].busy));
@@ -108,7 +108,7 @@ static void test_life_of_a_suspicion(void **state) {
     assert_int_equal(board->n_suspects, 0);
 }
 
-/* A suspicion also ends after a time, because a worker of another supervisor may finish the
+/* A suspicion also ends after some time, because a worker of another supervisor may finish the
  * message without telling this board. */
 static void test_suspicions_end(void **state) {
     (void)state;
@@ -196,7 +196,7 @@ static int ask_the_oldest(int forget_every) {
 
 /* Workers ask about suspects and remove them while the supervisor replaces suspects. The reason
  * that a worker reads must belong to the identity for which it asked, and the number of suspects
- * must stay right. */
+ * must be correct. */
 static void test_readers_against_the_writer(void **state) {
     (void)state;
     pid_t pid[2];

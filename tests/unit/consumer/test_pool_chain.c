@@ -508,7 +508,8 @@ enum { LANES = 24, EACH = 400, AHEAD = 5 };
 
 struct lane {
     struct many m;
-    /* jobs below this index have been given to the pool or linked behind another job */
+    /* jobs with an index below `submitted` have been given to the pool or linked behind another
+     * job */
     int submitted;
     int reaped; /* jobs below this index are done */
     /* the handler changes `effects` without a lock, because a chain runs its jobs in order */

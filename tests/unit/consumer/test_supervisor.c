@@ -200,7 +200,7 @@ static void test_ends_are_told_apart(void **state) {
     for (size_t i = 0; i < sizeof kill_ / sizeof *kill_; i++)
         assert_int_equal(lw_sup_classify(sup, w, kill_[i]), LW_SUP_KILLED);
     static const int statuses[] = {0, 1, LW_EXIT_REFUSED, 255};
-    /* without the flag `returned`, the process ended because a handler called exit() */
+    /* if a process exits without the flag `returned`, a handler has called exit() */
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED);
     assert_non_null(strstr(w->why, "exited unasked with status 255"));
@@ -211,8 +211,7 @@ static void test_ends_are_told_apart(void **state) {
     w->hung = true;
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_CRASHED);
     w->hung = false, w->state = LW_SUP_STOPPING;
-    /* SIGTERM may end the worker before it has installed its signal handlers, so this is a clean
-     * exit */
+    /* SIGTERM may end a worker that has not installed its signal handlers yet; the exit is clean */
     assert_int_equal(lw_sup_classify(sup, w, SIGTERM), LW_SUP_EXIT_CLEAN);
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_KILLED);
 }
@@ -264,16 +263,15 @@ static void test_fenced_while_it_stops_is_no_failure(void **state) {
     static const enum lw_sup_event ends[] = {LW_SUP_EXIT_FAILED, LW_SUP_KILLED};
     for (size_t i = 0; i < 2; i++) {
         assert_false(fails_after(state, LW_FENCED_NOW, ends[i]));
-        /* LW_FENCED_BEFORE says that an earlier process of the worker was fenced, and this one was
-         * not */
+        /* the value LW_FENCED_BEFORE says that only an earlier process of the worker was fenced */
         assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i]));
         assert_true(fails_after(state, LW_FENCED_NO, ends[i]));
     }
     assert_true(fails_after(state, LW_FENCED_NOW, LW_SUP_CRASHED));
 }
 
-/* Returns the number of ticks until the worker counts as hung, or -1 if it does not within 1,000
- * ticks. */
+/* Returns the number of ticks until the worker counts as hung, or -1 if 1,000 ticks are not
+ * enough. */
 static int ticks_until_hung(struct lw_sup_worker *w, bool beats) {
     for (int i = 1; i <= 1000; i++) {
         if (beats) atomic_fetch_add(&board->workers[0].heartbeat_ms, 1);
@@ -317,7 +315,7 @@ static void test_hung_handler(void **state) {
     assert_int_equal(lw_board_ask(board, "t/0/1", reason), LW_BLAMED);
     assert_non_null(strstr(reason, "hung"));
     put_in(LW_SUP_RUNNING);
-    config.handler.timeout_ms = 0; /* without a timeout, a handler may run for any time */
+    config.handler.timeout_ms = 0; /* without a timeout, a handler may run forever */
     int without = ticks_until_hung(w, true);
     config.handler.timeout_ms = 1000, options.blames_worker = false;
     int elsewhere = ticks_until_hung(w, true);
@@ -338,8 +336,8 @@ static void printed_summary(const struct lw_sup_report *r, int64_t now_ms, char 
     close(file), close(was);
 }
 
-/* A run has ten seconds of quarantine and then 500 messages in one second. Its rate must be 500
- * per second. */
+/* A run has ten seconds of quarantine and then 500 messages in one second. Its reported rate must
+ * be 500 per second. */
 static void test_rate_leaves_the_quarantine_out(void **state) {
     (void)state;
     static struct lw_supervise_options drain = {.drain = true};

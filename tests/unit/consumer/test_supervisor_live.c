@@ -110,7 +110,7 @@ static int stubborn_worker(const struct lw_config *c, struct lw_board *b, int i)
         if (got_term > seen) seen++, atomic_fetch_add(&shared->terms, 1);
         if (atomic_load(&b->quick)) atomic_store(&shared->quick_seen, 1);
     }
-    return 0; /* never reached */
+    return 0; /* the loop above never ends */
 }
 
 static struct lw_config live_config = {.name = (char *)"old",
@@ -481,7 +481,7 @@ static int follow_group(const struct lw_config *c, struct lw_board *b) {
     while (!atomic_load(&shared->go)) lw_sleep_ms(2);
     lw_board_committed(b, "u", 0, 5);
     for (;;) lw_sleep_ms(1000);
-    return 0; /* never reached */
+    return 0; /* the loop above never ends */
 }
 
 /* All partitions belong to the workers of another supervisor in the same group, so the workers of
@@ -523,7 +523,7 @@ static int ends_that_hang(const struct lw_config *c, int64_t timeout_ms,
     (void)c, (void)timeout_ms, (void)fn, (void)fn_ctx, (void)err;
     atomic_store(&shared->go, 1);
     for (;;) lw_sleep_ms(1000);
-    return 0; /* never reached */
+    return 0; /* the loop above never ends */
 }
 
 static void test_drain_whose_ends_hang(void **state) {

@@ -203,7 +203,7 @@ static void test_the_ratio(void **state) {
     assert_int_equal(n, again);
     w->config.tracing.ratio = 0;
     for (int i = 0; i < 100; i++) assert_null(begin(w, i, NULL, 0));
-    /* a trace that its sender samples stays sampled with every ratio */
+    /* a trace that its sender has sampled is recorded even if the ratio is 0 */
     assert_non_null(begin(w, 7, &parent, 1));
 }
 

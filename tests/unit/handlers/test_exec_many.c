@@ -219,8 +219,7 @@ static void test_a_process_that_has_read_nothing_more(void **state) {
         lw_feed_submit(x.feed, jobs, (size_t)n);
         await(&x, (size_t)n);
         for (int i = 1; i <= n; i++) assert_int_equal(outcome(&x, i), LW_DONE);
-        /* the two messages were in flight together, so they were not suspects, which run one by
-         * one */
+        /* if the two messages were suspects, they would never be in flight together */
         if (n == 2) assert_int_equal(count(&x, "together", "2\n"), 1);
         close_fx(&x);
     }

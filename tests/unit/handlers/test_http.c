@@ -133,7 +133,7 @@ static void close_fx(struct fx *x) {
     fx_remove(x->folder);
 }
 
-/* Makes an empty file, whose name tells the server to behave differently. */
+/* Makes an empty file. The server behaves differently while a file of this name exists. */
 static void make_file(const struct fx *x, const char *name) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", x->folder, name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the HTTP server. Slow requests must not delay other requests, their number is limited, and
- * the server closes in order while they run. test_metrics.c tests how the text of a request is
+ * the server can be closed while they run. test_metrics.c tests how the text of a request is
  * read. */
 #include "base/clock.h"
 #include "monitor/http.h"

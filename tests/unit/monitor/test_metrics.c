@@ -42,8 +42,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* Returns the value of a sample as its text shows it, or NULL if there is none. The returned
- * text is valid until the next call. */
+/* Returns the value of a sample as text, or NULL if there is no such sample. The returned text is
+ * valid until the next call. */
 static const char *value(const char *text, const char *sample) {
     static char out[64];
     size_t n = strlen(sample);

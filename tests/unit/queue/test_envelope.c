@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the envelope. Random messages must survive a round trip, a truncated envelope must be
- * refused, and a changed envelope must be refused or have another content. */
+ * refused, and a changed envelope must be refused or be the only form of its new content. */
 #include "queue/envelope.h"
 
 #include <setjmp.h>
@@ -74,8 +74,8 @@ static void assert_equal(const struct lw_envelope *a, const struct lw_envelope *
     }
 }
 
-/* Decodes a copy in a buffer of exactly its length, so that the sanitizer notices a read past
- * the end. */
+/* Copies the envelope to a buffer of exactly its length, so that the sanitizer notices a read past
+ * the end, and decodes the copy. */
 static int decode_copy(const char *p, size_t n, struct lw_buf *again) {
     char *copy = malloc(n ? n : 1);
     assert_non_null(copy);

@@ -253,7 +253,8 @@ static bool jansson_only(const json_error_t *e) {
            json_error_code(e) == json_error_null_byte_in_key;
 }
 
-/* Returns the value to which a pointer without escapes leads in jansson's document, or NULL. */
+/* Returns the value to which a JSON pointer without escapes leads in jansson's document, or
+ * NULL. */
 static json_t *walk(json_t *v, const char *pointer) {
     while (v && *pointer) {
         char step[64];
