@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The benchmark: make bench (at most 15 minutes), make bench-full (everything, goes on where it stopped). BENCH: more options of bench/run.py
+# The benchmark: `make bench` takes at most 15 minutes. `make bench-full` measures everything, and
+# continues where an earlier run stopped. BENCH contains more options of bench/run.py.
 BENCHTOOLS := $(if $(shell command -v go),$(B)/bench/go) $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/answer $(B)/bench/web $(B)/bench/bench.so $(B)/bench/batch.so $(B)/tests/tools/kafkatool
 
 $(B)/bench/writer: $(B)/bench/writer.o $(B)/bench/writer_postgres.o $(B)/bench/journal.o $(LIB)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A handler for the benchmark, made with the Go SDK. The argument is the work per message in µs.
-// If it is 0, the handler does nothing; otherwise it waits for that time.
+// A handler for the benchmark, made with the Go SDK. The argument is the work per message in µs. If
+// it is 0, the handler does nothing; otherwise the handler sleeps for that time.
 package main
 
 import (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The limits: bare programs that bench measures the queue against. `make limits`; each has --help.
+# The limits: bare programs that set an upper limit for any queue. `make limits` builds them.
 ifndef LIMITS # the rules count once, however many files include this one
 LIMITS := $(addprefix $(B)/bench/limits/,read setdel scripts sqlite insert offer post)
 LIMITLIB := $(addprefix $(B)/bench/limits/,tool.o loop.o calls.o)

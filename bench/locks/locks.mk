@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Figures of the lock library: make bench-locks (about a minute). LOCKS: more options of bench/locks/locks.py
+# Figures of the lock library: `make bench-locks` takes about a minute. LOCKS contains more options
+# of bench/locks/locks.py.
 LOCKBENCH := $(B)/bench/locks/locks
 
 $(LOCKBENCH): $(B)/bench/locks/locks.o $(LOCKLIB)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A web server that answers 204 to everything, by Node's own module http, and a command that runs
-// beside it: what bench/web.c does, but by a server as services have it.
+// A web server that answers 204 to every request, and a command that runs beside the server. The
+// program does the same as bench/web.c, but with Node's module http, as many services do.
 //
 //     node web.js COMMAND [ARGUMENT…]
 "use strict";
@@ -15,7 +15,7 @@ const server = http.createServer((request, response) => {
     response.writeHead(204).end();
   });
 });
-server.keepAliveTimeout = 0; // a connection stays open however long it is idle
+server.keepAliveTimeout = 0; // never close an idle connection
 server.listen({ host: "127.0.0.1", port: 0, backlog: 1024 }, () => {
   const [command, ...words] = process.argv.slice(2);
   const url = `http://127.0.0.1:${server.address().port}/`;

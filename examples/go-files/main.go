@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keeps a file for each customer with the sum of the customer's orders. The file is read, changed and written without any lock: no other
-// handler, on this machine or another that shares the folder, has a message of the same customer meanwhile. The fence in the file
-// stops a process that was frozen past its lease, and the identities in the file make a second delivery harmless.
+// Keeps a file for each customer with the sum of the customer's orders. The program reads, changes
+// and writes the file without any lock, because Latchwork runs only one message of a customer at a
+// time, on all machines that share the folder. The fence in the file stops a process that was
+// frozen until its lease had ended. The identities in the file make a second delivery of a message
+// harmless.
 package main
 
 import (
@@ -16,7 +18,9 @@ import (
 	"latchwork"
 )
 
-const remembered = 100 // number of identities kept per customer, because only the last few messages of a key come again
+// Number of identities kept per customer. Only the last few messages of a key can be delivered
+// again.
+const remembered = 100
 
 type order struct {
 	Customer string `json:"customer"`

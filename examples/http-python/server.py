@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server that is the handler of this example: Latchwork sends it each message as a CloudEvent
-over HTTP, in binary mode. A server with Express or FastAPI would look much the same. GET / returns
-the numbers of customers and orders. Usage: server.py [PORT]"""
+"""The handler of this example is a web server. Latchwork sends each message to this server as a
+CloudEvent over HTTP, in binary mode. A server with Express or FastAPI would look much the same. A
+GET request for / returns the numbers of customers and orders.
+
+Usage: server.py [PORT]"""
 
 import json
 import sys
@@ -9,29 +11,30 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 lock = threading.Lock()
-accounts = {}  # customer → the last fence, the sum of the orders, and their identities
+# customer → the last fence, the sum of the orders, and the identities of their messages
+accounts = {}
 
 
 def add(identity, fence, order):
     """Adds an order to the customer's account. Returns the HTTP status and the text of the
     answer."""
     if "amount" not in order:
-        # Latchwork makes a message that is answered with status 422 a dead letter.
+        # After status 422, Latchwork makes the message a dead letter.
         return (422, "the order has no amount")
     with lock:
         last, amount, seen = accounts.get(order["customer"], (0, 0, set()))
         if identity in seen:
             return 200, "known"
         if fence < last:
-            # A message that is answered with status 409 is run again by the worker that has the
-            # key now.
+            # After status 409, the message is run again by the worker that now holds the lock of
+            # the key.
             return (409, "a stale fence")
         accounts[order["customer"]] = (fence, amount + order["amount"], seen | {identity})
     return 200, "added"
 
 
 class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # connections stay open between requests
+    protocol_version = "HTTP/1.1"  # keeps connections open between requests
     disable_nagle_algorithm = True
 
     def answer(self, status, text):

@@ -7,17 +7,19 @@
  *
  * Each customer reads the stock and, if any is left, pays and takes one item. Without a lock, other
  * customers read the stock between these two steps, so several customers act on the same number.
- * The lock makes the two steps one: latchwork_lock_acquire() … latchwork_hold_release(), with the
- * name of the item, across threads, processes and machines. (For a number in Redis, DECR alone
- * would do. The stock in this example stands for a row in a database, a file, or a supplier's web
- * service, which have no DECR.)
+ * The lock makes the two steps atomic, across threads, processes and machines. Each customer calls
+ * latchwork_lock_acquire() before the first step and latchwork_hold_release() after the second one.
+ * The lock has the name of the item. (For a number in Redis, DECR alone would do. The stock in this
+ * example stands for a row in a database, a file, or a supplier's web service, which have no DECR.)
  *
  * The customers are threads in 8 processes, and each process has one pool of connections for all
- * its locks. The release of one customer wakes the next, so no customer polls Redis. The program
- * uses the keys inventory:stock and lwl:{inventory}:…; it sets inventory:stock at the start and
- * deletes it at the end. Options: --no-lock, --clients N, --stock N, --processes N.
+ * its locks. When a customer releases the lock, the next customer is woken, so no customer polls
+ * Redis. The program uses the keys inventory:stock and lwl:{inventory}:…. It sets inventory:stock
+ * at the start and deletes it at the end.
  *
- * Exit status: 0 if no more was sold than existed, 1 if more was sold, 2 after any error. */
+ * Options: --no-lock, --clients N, --stock N, --processes N.
+ * Exit status: 0 if no more items were sold than existed, 1 if more were sold, 2 after any
+ * error. */
 #include <latchwork/lock.h>
 
 #include <hiredis/hiredis.h>
@@ -34,11 +36,11 @@
 
 enum { PROCESSES_MAX = 8, CLIENTS_MAX = 4000, PAY_MS = 2, WAIT_MS = 60000 };
 
-struct figures { /* holds the figures of one run, in memory that all processes share */
+struct figures { /* the figures of one run, in memory that all processes share */
     atomic_int sold, refused, failed, lowest;
 };
 
-struct shop { /* holds the state that the threads of one process share */
+struct shop { /* the state that the threads of one process share */
     const char *url;
     struct figures *figures;
     struct latchwork_client *client;

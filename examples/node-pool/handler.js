@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Writes each order into a store over HTTP, through a pool of at most 10 connections, while up to handler.in_flight orders are under way. */
+/* Writes each order into a store over HTTP, through a pool of at most 10 connections, while up to
+ * handler.in_flight orders are in progress. */
 "use strict";
 const http = require("node:http");
 const latchwork = require("latchwork");
 
-const pool = new http.Agent({ keepAlive: true, maxSockets: 10 }); // a pool of database connections is used in the same way
+// A pool of database connections is used in the same way.
+const pool = new http.Agent({ keepAlive: true, maxSockets: 10 });
 const [host, port] = (process.env.SERVICE ?? "127.0.0.1:8378").split(":");
 
 const put = (path, body, headers, signal) =>
@@ -22,9 +24,10 @@ latchwork
   .run(async (m, { signal }) => {
     const order = m.json();
     if (!order.customer) throw new latchwork.Dead("the order has no customer");
-    // the store refuses a fence smaller than the last one of the customer: a process that was frozen cannot overwrite a newer order
+    // The store refuses a fence that is smaller than the customer's last fence, so that a process
+    // that was frozen cannot overwrite a newer order.
     const status = await put(`/customers/${order.customer}`, JSON.stringify(order), { "x-fence": String(m.fence) }, signal);
-    if (status === 412) throw new latchwork.Dead("a newer order of the customer was written"); // the older order must not be written any more
+    if (status === 412) throw new latchwork.Dead("a newer order of the customer was written");
     if (status !== 204) throw new latchwork.Retry(`the store answered ${status}`);
   })
   .then(() => pool.destroy());

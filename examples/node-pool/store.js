@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The store of this example. PUT /customers/ID keeps the newest order of a customer, by its fence. GET / returns the numbers of customers, writes and connections. */
+/* The store of this example. PUT /customers/ID stores an order unless the customer has an order
+ * with a larger fence. GET / returns the numbers of customers, writes and connections. */
 "use strict";
 const http = require("node:http");
 const orders = new Map();

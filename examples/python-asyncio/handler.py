@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bills orders by calling a service over HTTP. One process makes up to handler.in_flight calls at a
-time, but only one at a time for each customer."""
+"""Bills orders by calling a service over HTTP. One process makes up to handler.in_flight calls in
+parallel, but only one at a time for each customer."""
 
 import asyncio
 import json
@@ -14,8 +14,8 @@ log = logging.getLogger("billing")
 
 
 async def post(path, body, idempotency_key):
-    """Sends a POST request, and returns the status and the body of the answer. A program that may
-    have dependencies would use aiohttp or httpx for this."""
+    """Sends a POST request, and returns the status and the body of the answer. A program that is
+    allowed to have dependencies would use aiohttp or httpx instead of this function."""
     reader, writer = await asyncio.open_connection(HOST, int(PORT))
     try:
         head = "POST %s HTTP/1.0\r\ncontent-length: %d\r\nidempotency-key: %s\r\n\r\n" % (
@@ -34,8 +34,8 @@ async def post(path, body, idempotency_key):
 @latchwork.handler
 async def handle(m):
     order = m.json()
-    # A message that comes again has the same m.id, so the service bills each message once. If the
-    # service cannot be reached, OSError is raised, and Latchwork runs the message again.
+    # A message that is delivered again has the same m.id, so the service bills each message once.
+    # If the service cannot be reached, post() raises OSError, and Latchwork runs the message again.
     status, text = await post("/bills", json.dumps(order).encode(), m.id)
     if status == 422:
         raise latchwork.Dead(text)

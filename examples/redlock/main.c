@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This example uses a lock on several independent Redis servers: any number of processes of this
- * program raise a counter in a file.
+/* This example uses a lock on several independent Redis servers. Any number of processes of this
+ * program increment a counter in a file.
  *
  *     redlock ROUNDS FILE URL URL URL…
  *
  * FILE contains two numbers: the counter, and the largest fence so far. A holder that was paused
- * until its lease had ended has a smaller fence, and is refused. The counter stays right because of
- * this check. The majority of servers alone would not be enough. (A database would make the check
- * in its UPDATE … WHERE fence < ?. To make the check safe in a file, the file would need a lock of
- * its own. This program assumes instead that no process is paused between pread and pwrite.) */
+ * until its lease had ended has a smaller fence, and is refused. The counter stays correct because
+ * of this check. The majority of servers alone would not be enough. (With a database, the program
+ * would make the check in its UPDATE … WHERE fence < ?. With a file, a safe check would need a lock
+ * on the file. This program assumes instead that no process is paused between pread and pwrite.) */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>

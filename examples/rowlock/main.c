@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This example holds several rows (table, id) under one lock: any number of processes of this
+/* This example holds several rows (table, id) under one lock. Any number of processes of this
  * program transfer money between accounts.
  *
  *     rowlock redis://127.0.0.1:6379 ROUNDS FILE
  *
- * FILE contains the balances of eight accounts, 100 each at first. A transfer locks the two rows
- * that it changes, and may name them in any order without a deadlock. The sum stays 800. A program
- * that is killed during a transfer delays the others for at most the TTL. */
+ * FILE contains the balances of eight accounts, which begin with 100 each. A transfer locks the two
+ * rows that it changes, and may name them in any order without a deadlock. The sum of the balances
+ * stays 800. If a program is killed during a transfer, the others wait for the two rows at most for
+ * the TTL. */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>
@@ -21,7 +22,7 @@ static void transfer(int file, int from, int to, long amount) {
     for (int i = 0; i < 2; i++) {
         int account = i ? to : from;
         off_t at = (off_t)(account * sizeof(long));
-        /* an account that is not in the file yet begins with the balance START */
+        /* An account that is not in the file yet begins with the balance START. */
         if (pread(file, &balance[account], sizeof(long), at) != sizeof(long))
             balance[account] = START;
         balance[account] += i ? amount : -amount;

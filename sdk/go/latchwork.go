@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package latchwork is for handlers of Latchwork in Go:
+// Package latchwork is the SDK for Latchwork handlers in Go:
 //
 //	func handle(ctx context.Context, m *latchwork.Message) error {
 //		var o order
@@ -16,13 +16,17 @@
 //		}
 //	}
 //
-// Latchwork starts this program (handler.type "exec"), gives it messages of different keys, up to `handler.in_flight` at a time, and
-// takes an answer for each. Each message has a goroutine. A handler that returns nil is done, Retry("why") asks for another attempt,
-// Dead("why") makes a dead letter, and any other error, or a panic, is a retry. The context ends when Latchwork takes the message back, and
-// when its time is over. A process with no other message is killed at that time, so use Message.Deadline to stop earlier.
+// Latchwork starts this program (handler.type "exec"), sends it messages of different keys, up to
+// `handler.in_flight` at a time, and expects an answer for each message. Each message has a
+// goroutine. If the handler returns nil, the message is done. Retry("why") asks for another
+// attempt, Dead("why") makes the message a dead letter, and any other error, or a panic, is a
+// retry. The context ends when Latchwork takes the message back, or when the message times out. A
+// process that has no other message is killed at the timeout, so a handler that wants to stop
+// earlier must use Message.Deadline.
 //
-// Once this package is imported, answers go over a descriptor of their own, so that whatever is printed goes to the log and harms
-// nothing. The protocol is described in doc/reference/exec-protocol.md.
+// When a program imports this package, answers go over a separate file descriptor, so that printed
+// text goes to the log and does not disturb the protocol. The protocol is described in
+// doc/reference/exec-protocol.md.
 package latchwork
 
 import (
@@ -46,11 +50,11 @@ const (
 	readBytes = 1 << 16
 )
 
-// ErrTakenBack says that Latchwork has taken the message back, because its lease is lost or its time is over. The answer then does not
-// matter. Cause returns this error.
+// ErrTakenBack says that Latchwork has taken the message back, because its lease is lost or it has
+// timed out. Latchwork then ignores the answer. Cause returns this error.
 var ErrTakenBack = errors.New("latchwork has taken the message back")
 
-// --- messages ------------------------------------------------------------------------------------------------------------------------
+// --- messages ------------------------------------------------------------------------------------
 
 // A Header is a header of the record. A nil value is Kafka's null.
 type Header struct {
@@ -62,18 +66,21 @@ type Header struct {
 type Message struct {
 	ID        string // "topic/partition/offset", the same at every attempt
 	Key       []byte // the primary key; nil if the record of a null key has none
-	Fence     uint64 // grows with every message of a key, and with every attempt
-	Attempt   int    // 1 at the first attempt
+	Fence     uint64 // a number that grows with every message of a key, and with every attempt
+	Attempt   int    // the number of this attempt; 1 for the first attempt
 	Topic     string
 	Partition int32
 	Offset    int64
 	Timestamp time.Time // Kafka's timestamp; zero if it is unknown
-	Deadline  time.Time // when handler.timeout_ms will be over; zero if there is no limit, or if the time is not known yet (later messages of a batch)
-	Headers   []Header  // in order; a name may come twice
-	Payload   []byte    // nil for a tombstone
+	// Deadline is the time at which handler.timeout_ms will have passed. It is zero if there is no
+	// limit, or if the time is not known yet, as for the later messages of a batch.
+	Deadline time.Time
+	Headers  []Header // in order; a name may occur twice
+	Payload  []byte   // nil for a tombstone
 }
 
-// JSON decodes the payload. If the payload is not JSON, it returns Dead, because another attempt would read the same bytes.
+// JSON decodes the payload. If the payload is not JSON, it returns Dead, because another attempt
+// would read the same bytes.
 func (m *Message) JSON(v any) error {
 	if m.Payload == nil {
 		return Dead("the payload is null, so it is no JSON")
@@ -94,26 +101,29 @@ func (m *Message) Header(name string) []byte {
 	return nil
 }
 
-// Traceparent returns the W3C trace context of the producer, or "".
+// Traceparent returns the value of the header traceparent (the producer's W3C trace context), or
+// "".
 func (m *Message) Traceparent() string { return string(m.Header("traceparent")) }
 
-// --- outcomes ------------------------------------------------------------------------------------------------------------------------
+// --- outcomes ------------------------------------------------------------------------------------
 
 type outcome struct{ word, reason string }
 
 func (o *outcome) Error() string { return o.word + ": " + o.reason }
 
-// Retry returns an error that asks for another attempt, after a backoff. The attempt that ends with this error counts.
+// Retry returns an error that asks for another attempt, after a backoff. The attempt that ends with
+// this error counts.
 func Retry(reason string) error { return &outcome{"retry", reason} }
 
-// Dead returns an error that makes the message a dead letter: another attempt is pointless.
+// Dead returns an error that makes the message a dead letter, because another attempt would be
+// pointless.
 func Dead(reason string) error { return &outcome{"dead", reason} }
 
-// --- context -------------------------------------------------------------------------------------------------------------------------
+// --- context -------------------------------------------------------------------------------------
 
 type contextKey struct{}
 
-// state is what the context of a handler holds.
+// state is the value that the context of a handler contains.
 type state struct {
 	message   *Message
 	cancel    context.CancelFunc
@@ -133,7 +143,8 @@ func stateOf(ctx context.Context) *state {
 	return s
 }
 
-// FromContext returns the message that the handler with this context handles, for log lines and trace contexts; nil outside of a handler.
+// FromContext returns the message that the handler with this context handles, or nil outside of a
+// handler. It is useful for log lines and trace contexts.
 func FromContext(ctx context.Context) *Message {
 	if s := stateOf(ctx); s != nil {
 		return s.message
@@ -141,8 +152,9 @@ func FromContext(ctx context.Context) *Message {
 	return nil
 }
 
-// Cause tells why the context of a handler has ended: ErrTakenBack, context.DeadlineExceeded, or what else ctx.Err() says. It returns nil
-// while the context has not ended.
+// Cause returns the reason why the context of a handler has ended: ErrTakenBack,
+// context.DeadlineExceeded, or another error of ctx.Err(). It returns nil while the context has not
+// ended.
 func Cause(ctx context.Context) error {
 	if s := stateOf(ctx); s != nil {
 		s.mu.Lock()
@@ -154,13 +166,15 @@ func Cause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// --- the log -------------------------------------------------------------------------------------------------------------------------
+// --- the log -------------------------------------------------------------------------------------
 
-// A Logger writes lines to Latchwork's log, with the identity of the message. Its functions have the form of log/slog: a text, then
-// names and values in turn. Never log payloads or secrets.
+// A Logger writes lines to Latchwork's log, with the identity of the message. Its functions have
+// the same form as those of log/slog: a text, then names and values in turn. Never log payloads or
+// secrets.
 type Logger struct{ prefix string }
 
-// Log returns the logger for the message of the context, or for the program if there is none.
+// Log returns the logger for the message of the context, or for the program if the context has no
+// message.
 func Log(ctx context.Context) Logger {
 	if m := FromContext(ctx); m != nil {
 		return Logger{m.ID + ": "}
@@ -186,15 +200,16 @@ func (l Logger) write(level, text string, args []any) {
 	fmt.Fprintln(os.Stderr, strings.ReplaceAll(b.String(), "\n", " | "))
 }
 
-// --- the wire ------------------------------------------------------------------------------------------------------------------------
+// --- the wire ------------------------------------------------------------------------------------
 
 var requests, answers = openWire()
 
-// openWire returns where requests come from and answers go to. The hello is written at once, before the program prints anything.
+// openWire returns the files for requests and answers. It writes the hello at once, before the
+// program prints anything.
 func openWire() (*os.File, *os.File) {
 	var in, out uintptr
 	fds := os.Getenv("LATCHWORK_FDS")
-	os.Unsetenv("LATCHWORK_FDS") // a program that we start must not take our descriptors for its own
+	os.Unsetenv("LATCHWORK_FDS") // child processes of this program must not use its descriptors
 	if n, _ := fmt.Sscanf(fds, "%d,%d", &in, &out); n == 2 {
 		r, w := os.NewFile(in, "requests"), os.NewFile(out, "answers")
 		if r != nil && w != nil {
@@ -206,7 +221,7 @@ func openWire() (*os.File, *os.File) {
 	return os.Stdin, os.Stdout
 }
 
-// text is a member that may be null, or base64 if it is not UTF-8.
+// text is a value of a request: null, text, or base64 if the bytes are not UTF-8.
 func text(plain *string, encoded *string) ([]byte, error) {
 	if encoded != nil {
 		return base64.StdEncoding.DecodeString(*encoded)
@@ -217,7 +232,7 @@ func text(plain *string, encoded *string) ([]byte, error) {
 	return []byte(*plain), nil
 }
 
-// headerPart is a name or a value: text, null, or {"base64":"…"}.
+// headerPart is the name or the value of a header: text, null, or {"base64":"…"}.
 type headerPart struct{ bytes []byte }
 
 func (p *headerPart) UnmarshalJSON(data []byte) (err error) {
@@ -278,7 +293,8 @@ func (w *wireMessage) message() (*Message, error) {
 	return m, nil
 }
 
-// parse returns the messages of a line, all of one key, or the identity of the one to cancel.
+// parse returns the messages of a request, which all have the same key, or the identity of the
+// message that a cancellation names.
 func parse(line []byte) (messages []*Message, cancel string, err error) {
 	var r wireRequest
 	if err = json.Unmarshal(line, &r); err != nil {
@@ -300,7 +316,7 @@ func parse(line []byte) (messages []*Message, cancel string, err error) {
 	return messages, "", nil
 }
 
-// answer returns the line that answers for a message.
+// answer returns the answer line for a message.
 func answer(id string, err error) []byte {
 	a := struct {
 		ID      string `json:"id"`
@@ -315,11 +331,12 @@ func answer(id string, err error) []byte {
 	default:
 		a.Outcome, a.Reason = "retry", err.Error()
 	}
-	line, _ := json.Marshal(a) // cannot fail, because there are only strings
+	line, _ := json.Marshal(a) // cannot fail, because all fields are strings
 	return append(line, '\n')
 }
 
-// writer writes answers. Answers that come during a write are written together by the next write.
+// writer writes answers. Answers that are added during a write are written together by the next
+// write.
 type writer struct {
 	mu      sync.Mutex
 	pending bytes.Buffer
@@ -353,7 +370,7 @@ func (w *writer) flush() {
 	w.idle.Broadcast()
 }
 
-// wait returns when all answers are written.
+// wait returns when all answers have been written.
 func (w *writer) wait() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -363,19 +380,20 @@ func (w *writer) wait() error {
 	return w.err
 }
 
-// --- running -------------------------------------------------------------------------------------------------------------------------
+// --- running -------------------------------------------------------------------------------------
 
 // server is the state of one call of Run or RunBatch.
 type server struct {
-	batch bool // messages of a batch share a context
+	batch bool // true if all messages of a batch share a context
 	out   writer
 	wait  sync.WaitGroup
 	mu    sync.Mutex
 	open  map[string]*state
 }
 
-// Run calls the handler for each message, until Latchwork closes its end, and returns when the messages under way are done. If ctx ends
-// before, the contexts of the handlers end with it, and Run returns its error once the handlers have returned.
+// Run calls the handler for each message, until Latchwork closes the pipe of requests. It returns
+// when the messages in progress are done. If ctx ends earlier, the contexts of the handlers end
+// too, and Run returns the error of ctx when the handlers have returned.
 func Run(ctx context.Context, handler func(ctx context.Context, m *Message) error) error {
 	if handler == nil {
 		return errors.New("latchwork: the handler is nil")
@@ -393,9 +411,12 @@ func Run(ctx context.Context, handler func(ctx context.Context, m *Message) erro
 	})
 }
 
-// RunBatch calls the handler with all messages of a request: with `handler.batch` above 1, several of one key, in order. The handler
-// returns how many of them, from the first on, are done, and an error if not all are: the error is the outcome of the next message, and
-// those behind it come again. A nil error means that all are done. The context ends as soon as one of the messages is taken back.
+// RunBatch calls the handler with all messages of a request. If `handler.batch` is above 1, these
+// may be several messages of one key, in order. The handler returns the number of messages that are
+// done, counted from the first one, and an error if not all messages are done. The error is the
+// outcome of the next message, and Latchwork sends the messages behind it again later. A nil error
+// means that all messages are done. The context ends as soon as one of the messages is taken
+// back.
 func RunBatch(ctx context.Context, handler func(ctx context.Context, ms []*Message) (done int, err error)) error {
 	if handler == nil {
 		return errors.New("latchwork: the handler is nil")
@@ -431,7 +452,8 @@ type result struct {
 	err  error
 }
 
-// guard calls a handler, and turns a panic into an error. Errors that name no outcome are logged.
+// guard calls a handler, and turns a panic into an error. It logs an error that is neither Retry
+// nor Dead.
 func guard(ctx context.Context, call func() (int, error)) (r result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -454,7 +476,8 @@ func guard(ctx context.Context, call func() (int, error)) (r result) {
 	return result{done, err}
 }
 
-// contexts makes a context for each message, or one for the whole batch, and lists them, so that a cancellation finds them.
+// contexts makes a context for each message, or one context for a whole batch. It registers the
+// contexts in s.open, so that a cancellation finds them.
 func (s *server) contexts(ctx context.Context, ms []*Message) ([]*state, []context.Context) {
 	states, contexts := make([]*state, len(ms)), make([]context.Context, len(ms))
 	s.mu.Lock()
@@ -506,7 +529,8 @@ func (s *server) cancel(id string) {
 	}
 }
 
-// readLines sends each line of the requests; the error is nil at the end of the input.
+// readLines sends each line of the requests to the channel lines, and then the error that ended the
+// input to the channel end; nil means the normal end.
 func readLines(lines chan<- []byte, end chan<- error) {
 	r := bufio.NewReaderSize(requests, readBytes)
 	for {
@@ -526,7 +550,7 @@ func readLines(lines chan<- []byte, end chan<- error) {
 
 func (s *server) run(ctx context.Context, handle func([]*Message, []*state, []context.Context)) error {
 	if answers == os.Stdout {
-		os.Stdout = os.Stderr // prints of the handler must not mix with the answers
+		os.Stdout = os.Stderr // text that the handler prints must not mix with the answers
 	}
 	lines, end := make(chan []byte, 64), make(chan error, 1)
 	go readLines(lines, end)
@@ -547,7 +571,7 @@ func (s *server) serve(ctx context.Context, lines <-chan []byte, end <-chan erro
 				return err
 			}
 		case err := <-end:
-			for { // take the lines that were read before the end
+			for { // handle the lines that were read before the end
 				select {
 				case line := <-lines:
 					if err := s.take(ctx, line, handle); err != nil {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests of the Go SDK: the protocol's vectors, then handlers as processes, with the test in Latchwork's place. The test program is
-// its own handler: TestMain runs the handler that LATCHWORK_TEST_HANDLER names.
+// Tests of the Go SDK. Some use the protocol's test vectors. The others start handlers as
+// processes, and do what Latchwork would do. The test program itself is the handler: TestMain runs
+// the handler that LATCHWORK_TEST_HANDLER names.
 package latchwork
 
 import (
@@ -23,7 +24,7 @@ import (
 
 const vectors = "../../tests/vectors/exec/"
 
-// --- handlers --------------------------------------------------------------------------------------------------------------------------
+// --- handlers ------------------------------------------------------------------------------------
 
 func outcomes(ctx context.Context, m *Message) error {
 	var what struct{ Do string }
@@ -114,7 +115,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// --- vectors ---------------------------------------------------------------------------------------------------------------------------
+// --- vectors -------------------------------------------------------------------------------------
 
 func eachVector(t *testing.T, name string, judge func(t *testing.T, vector json.RawMessage)) {
 	f, err := os.Open(vectors + name)
@@ -210,7 +211,7 @@ func TestAnswers(t *testing.T) {
 	same(t, "done", string(answer("t/0/1", nil)), "{\"id\":\"t/0/1\",\"outcome\":\"done\"}\n")
 }
 
-// --- processes -------------------------------------------------------------------------------------------------------------------------
+// --- processes -----------------------------------------------------------------------------------
 
 type process struct {
 	t            *testing.T
@@ -220,7 +221,8 @@ type process struct {
 	stdout, logs strings.Builder
 }
 
-// start runs this program as a handler. If side is true, the process may use descriptors 3 and 4.
+// start runs this test program as a handler. If side is true, the process may use descriptors 3 and
+// 4 for the protocol.
 func start(t *testing.T, handler string, side bool) *process {
 	p := &process{t: t, cmd: exec.Command(os.Args[0])}
 	p.cmd.Env = append(os.Environ(), "LATCHWORK_TEST_HANDLER="+handler)
@@ -272,7 +274,7 @@ func (p *process) line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// answers returns n answers as "outcome reason", by identity.
+// answers waits for n answers, and returns a map from identity to "outcome reason".
 func (p *process) answers(n int) map[string]string {
 	p.t.Helper()
 	all := map[string]string{}
@@ -286,7 +288,7 @@ func (p *process) answers(n int) map[string]string {
 	return all
 }
 
-// end closes the input, and expects no more answers and status 0.
+// end closes the input, and expects that no more answers come and that the exit status is 0.
 func (p *process) end() {
 	p.t.Helper()
 	p.in.Close()
@@ -409,7 +411,7 @@ func TestARequestThatIsNotUnderstood(t *testing.T) {
 	}
 }
 
-// A module that has a copy of this folder builds without any download.
+// A Go module that contains a copy of this folder must build without any download.
 func TestAsAModule(t *testing.T) {
 	dir := t.TempDir()
 	source, err := os.ReadFile("latchwork.go")

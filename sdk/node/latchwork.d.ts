@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Handlers for Latchwork in Node. latchwork.js begins with how to use it. */
+/** Latchwork handlers in Node. The first comment of latchwork.js describes how to write a
+ * handler. */
 
-/** Text is a string if it is UTF-8, and a Buffer otherwise; null is Kafka's null. */
+/** A value is a string if its bytes are UTF-8, and a Buffer otherwise; null is Kafka's null. */
 export type Text = string | Buffer | null;
 
 /** One message, and the lease under which it is handled. */
@@ -11,28 +12,30 @@ export class Message {
   readonly id: string;
   /** The primary key. */
   readonly key: Text;
-  /** Grows with every message of a key, and with every attempt. A bigint only above 2^53. */
+  /** A number that grows with every message of a key, and with every attempt. It is a bigint only
+   * above 2^53. */
   readonly fence: number | bigint;
-  /** 1 at the first attempt. */
+  /** The number of this attempt; 1 for the first attempt. */
   readonly attempt: number;
   readonly topic: string;
   readonly partition: number;
-  /** A bigint only above 2^53. */
+  /** The record's offset, which is a bigint only above 2^53. */
   readonly offset: number | bigint;
   /** Kafka's timestamp in ms since 1970; null if it is unknown. */
   readonly timestampMs: number | null;
-  /** Null for a tombstone. */
+  /** The record's payload; null for a tombstone. */
   readonly payload: Text;
-  /** [name, value] pairs in order; a name may come twice. */
+  /** The record's headers as [name, value] pairs, in order. A name may occur twice. */
   readonly headers: Array<[string | Buffer, Text]>;
-  /** The W3C trace context of the producer, or null. */
+  /** The value of the header traceparent (the producer's W3C trace context), or null. */
   readonly traceparent: Text;
-  /** When handler.timeout_ms will be over; null if there is no limit, or if the time is not known yet (later messages of a batch). */
+  /** The time at which handler.timeout_ms will have passed. Null if there is no limit, or if the
+   * time is not known yet, as for the later messages of a batch. */
   readonly deadline: Date | null;
-  /** Aborted once Latchwork has taken the message back. */
+  /** A signal that is aborted when Latchwork takes the message back. */
   readonly signal: AbortSignal;
   readonly cancelled: boolean;
-  /** Returns the payload as JSON; throws Dead if the payload is not JSON. */
+  /** Returns the payload as JSON. Throws Dead if the payload is not JSON. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   json<T = any>(): T;
   /** Returns the value of the last header of this name, or null. */
@@ -40,7 +43,7 @@ export class Message {
 }
 
 export interface OutcomeOptions {
-  /** In runBatches(): how many messages before this one are done. */
+  /** For runBatches(): the number of messages before the failed message that are done. */
   done?: number;
 }
 /** Asks for another attempt, after a backoff. The attempt that ends with this error counts. */
@@ -59,13 +62,16 @@ export class Cancelled extends Error {}
 export interface Context {
   readonly signal: AbortSignal;
 }
-/** Handles messages until Latchwork closes its end; resolves when the messages under way are done. */
+/** Handles messages until Latchwork closes the pipe of requests. Resolves when the messages in
+ * progress are done. */
 export function run(handler: (message: Message, context: Context) => unknown): Promise<void>;
-/** Like run(), with all messages of a request at once: several of one key, in order, if `handler.batch` is above 1. */
+/** Like run(), but calls the handler with all messages of a request. If `handler.batch` is above 1,
+ * these may be several messages of one key, in order. */
 export function runBatches(handler: (messages: Message[], context: Context) => unknown): Promise<void>;
-/** Returns the message that the running code handles. */
+/** Returns the message that the running code handles, or undefined. */
 export function current(): Message | undefined;
-/** Writes lines to Latchwork's log, with the identity of the message that is handled. Arguments are those of console.log(). */
+/** Writes lines to Latchwork's log, with the identity of the message that is being handled. The
+ * arguments are the same as for console.log(). */
 export const log: {
   debug(...args: unknown[]): void;
   info(...args: unknown[]): void;

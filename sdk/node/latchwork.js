@@ -8,13 +8,15 @@
  *       await store(order, m.fence, { signal });   // returning means: done
  *     });
  *
- * Latchwork starts this program (handler.type "exec"), gives it messages of different keys, up to `handler.in_flight` at a time, and
- * takes an answer for each. A handler that returns is done. `throw new Retry("why")` asks for another attempt, `throw new Dead("why")`
- * makes a dead letter, and any other error is a retry, with its stack in the log. `signal` is aborted when Latchwork takes the
- * message back.
+ * Latchwork starts this program (handler.type "exec"), sends it messages of different keys, up to
+ * `handler.in_flight` at a time, and expects an answer for each message. If the handler returns,
+ * the message is done. `throw new Retry("why")` asks for another attempt, `throw new Dead("why")`
+ * makes the message a dead letter, and any other error is a retry, with its stack in the log.
+ * `signal` is aborted when Latchwork takes the message back.
  *
- * Require this file before anything that prints: it then tells Latchwork that answers come on a descriptor of their own, so that
- * whatever is printed goes to the log and harms nothing. The protocol is described in doc/reference/exec-protocol.md. */
+ * Require this file before any module that prints. When it is loaded, it tells Latchwork that
+ * answers come on a separate file descriptor, so that printed text goes to the log and does not
+ * disturb the protocol. The protocol is described in doc/reference/exec-protocol.md. */
 "use strict";
 
 const { AsyncLocalStorage } = require("node:async_hooks");
@@ -25,8 +27,8 @@ const { format } = require("node:util");
 const PROTOCOL = 1;
 const NEWLINE = 10;
 
-/** Asks for another attempt, after a backoff. The attempt that ends with this error counts.
- * `done`, in runBatches(): how many messages before this one are done. */
+/** Asks for another attempt, after a backoff. The attempt that ends with this error counts. `done`
+ * is for runBatches(): the number of messages before the failed message that are done. */
 class Retry extends Error {
   constructor(reason = "", { done = 0 } = {}) {
     super(reason);
@@ -35,7 +37,8 @@ class Retry extends Error {
   }
 }
 
-/** Makes the message a dead letter: another attempt is pointless. `done` is as in Retry. */
+/** Makes the message a dead letter, because another attempt would be pointless. `done` has the same
+ * meaning as in Retry. */
 class Dead extends Error {
   constructor(reason = "", { done = 0 } = {}) {
     super(reason);
@@ -44,8 +47,8 @@ class Dead extends Error {
   }
 }
 
-/** Says that Latchwork has taken the message back. This error is the reason of the aborted signal. The answer of the handler then does
- * not matter. */
+/** The reason of an aborted signal: Latchwork has taken the message back. Latchwork then ignores
+ * the answer of the handler. */
 class Cancelled extends Error {
   constructor() {
     super("cancelled");
@@ -59,7 +62,8 @@ const textOrBytes = (request, name) => {
 };
 const headerPart = (part) => (part !== null && typeof part === "object" ? Buffer.from(part.base64, "base64") : part);
 
-/** One message, and the lease under which it is handled. Text is a string if it is UTF-8, and a Buffer otherwise. */
+/** One message, and the lease under which it is handled. A value is a string if its bytes are
+ * UTF-8, and a Buffer otherwise. */
 class Message {
   #request;
   #controller;
@@ -68,12 +72,14 @@ class Message {
     this.#request = request;
     this.id = request.id; // "topic/partition/offset", the same at every attempt
     this.key = textOrBytes(request, "key");
-    this.fence = request.fence; // grows with every message of a key, and with every attempt
-    this.attempt = request.attempt; // 1 at the first attempt
+    // a number that grows with every message of a key, and with every attempt
+    this.fence = request.fence;
+    this.attempt = request.attempt; // the number of this attempt; 1 for the first attempt
     this.topic = request.topic;
     this.partition = request.partition;
     this.offset = request.offset;
-    this.timestampMs = request.timestamp_ms; // Kafka's timestamp; null if it is unknown
+    // Kafka's timestamp in ms since 1970; null if it is unknown
+    this.timestampMs = request.timestamp_ms;
   }
 
   /** The record's payload; null for a tombstone. */
@@ -81,7 +87,8 @@ class Message {
     return textOrBytes(this.#request, "payload");
   }
 
-  /** Returns the payload as JSON. Throws Dead if the payload is not JSON, because another attempt would read the same bytes. */
+  /** Returns the payload as JSON. Throws Dead if the payload is not JSON, because another attempt
+   * would read the same bytes. */
   json() {
     const payload = this.payload;
     if (payload === null) throw new Dead("the payload is null, so it is no JSON");
@@ -92,7 +99,8 @@ class Message {
     }
   }
 
-  /** The record's headers as [name, value] pairs, in order; a name may come twice, and a value may be null. */
+  /** The record's headers as [name, value] pairs, in order. A name may occur twice, and a value may
+   * be null. */
   get headers() {
     return this.#request.headers.map(([name, value]) => [headerPart(name), headerPart(value)]);
   }
@@ -104,19 +112,22 @@ class Message {
     return null;
   }
 
-  /** The W3C trace context of the producer, or null. */
+  /** The value of the header traceparent (the producer's W3C trace context), or null. */
   get traceparent() {
     return this.header("traceparent");
   }
 
-  /** When handler.timeout_ms will be over, as a Date; null if there is no limit, or if the time is not known yet (later messages of a batch). */
+  /** The time at which handler.timeout_ms will have passed, as a Date. Null if there is no limit,
+   * or if the time is not known yet, as for the later messages of a batch. */
   get deadline() {
     const ms = this.#request.deadline_ms;
     return ms === undefined ? null : new Date(ms);
   }
 
-  /** Aborted once Latchwork has taken the message back: its lease is lost, or its time is over while the process has other messages. A
-   * message that is alone gets no sign when its time is over, because the process is killed at once: use `deadline` to stop earlier. */
+  /** A signal that is aborted when Latchwork takes the message back, because its lease is lost, or
+   * because it has timed out while the process has other messages. A process without other messages
+   * gets no signal at the timeout, because it is killed at once. A handler that wants to stop
+   * earlier must use `deadline`. */
   get signal() {
     this.#controller ??= new AbortController();
     return this.#controller.signal;
@@ -126,31 +137,33 @@ class Message {
     return this.#controller !== undefined && this.#controller.signal.aborted;
   }
 
-  /** For this file only: takes the message back. */
+  /** Only for this file: marks the message as taken back. */
   cancel() {
     this.#controller ??= new AbortController();
     this.#controller.abort(new Cancelled());
   }
 }
 
-// --- the wire --------------------------------------------------------------------------------------------------------------------------
+// --- the wire ------------------------------------------------------------------------------------
 
-/* Returns the descriptors for requests and answers. The hello is written at once, before the program prints anything. */
+/* Returns the file descriptors for requests and answers. Writes the hello at once, before the
+ * program prints anything. */
 const openWire = () => {
   const fds = process.env.LATCHWORK_FDS;
-  delete process.env.LATCHWORK_FDS; // a program that we start must not take our descriptors for its own
+  delete process.env.LATCHWORK_FDS; // child processes of this program must not use its descriptors
   if (!fds) return [0, 1];
   const [requests, answers] = fds.split(",").map(Number);
   try {
     fs.writeSync(answers, `{"hello":${PROTOCOL}}\n`);
     return [requests, answers];
   } catch {
-    return [0, 1]; // whoever started us has closed these descriptors
+    return [0, 1]; // the process that started this program has closed these descriptors
   }
 };
 const [REQUESTS, ANSWERS] = openWire();
 
-/* JSON.parse() rounds numbers above 2^53. Reads such numbers again from the text, as BigInt. */
+/* JSON.parse() rounds numbers above 2^53. This function reads such numbers again from the text, as
+ * BigInt. */
 const exactNumbers = (messages, line, name) => {
   if (messages.every((r) => Number.isSafeInteger(r[name]))) return;
   const found = [...line.matchAll(new RegExp(`"${name}":(\\d+)`, "g"))];
@@ -159,7 +172,7 @@ const exactNumbers = (messages, line, name) => {
   });
 };
 
-/* Returns what a line says: {cancel: id} or {messages: [Message, …]}. */
+/* Returns the contents of a request line: {cancel: id} or {messages: [Message, …]}. */
 const parse = (line) => {
   const request = JSON.parse(line);
   if (request.cancel !== undefined) return request;
@@ -191,7 +204,7 @@ class Answers {
 
   constructor(stream) {
     this.#stream = stream;
-    stream.on("error", () => {}); // Latchwork is gone; the end of the input follows
+    stream.on("error", () => {}); // Latchwork has closed the pipe, so the input will end next
   }
 
   add(line) {
@@ -213,11 +226,12 @@ class Answers {
   }
 }
 
-// --- answers and the log -----------------------------------------------------------------------------------------------------------------
+// --- answers and the log -------------------------------------------------------------------------
 
 const current_ = new AsyncLocalStorage();
 
-/** Returns the message that the running code handles, or undefined; for log lines and trace contexts. */
+/** Returns the message that the running code handles, or undefined. Useful for log lines and trace
+ * contexts. */
 const current = () => current_.getStore();
 
 const logAt =
@@ -227,7 +241,8 @@ const logAt =
     const text = `${m ? m.id + ": " : ""}${level}: ${format(...args)}`;
     process.stderr.write(text.replaceAll("\n", " | ") + "\n");
   };
-/** Writes a line to Latchwork's log, with the identity of the message that is handled. Never log payloads or secrets. */
+/** Writes a line to Latchwork's log, with the identity of the message that is being handled. Never
+ * log payloads or secrets. */
 const log = { debug: logAt("debug"), info: logAt("info"), warn: logAt("warning"), error: logAt("error") };
 
 const answer = (m, outcome, reason) => JSON.stringify(reason ? { id: m.id, outcome, reason } : { id: m.id, outcome }) + "\n";
@@ -242,9 +257,9 @@ const failed = (m, error) => {
   return answer(m, "retry", isError ? `${error.name}: ${error.message}` : format(error));
 };
 
-// --- running -----------------------------------------------------------------------------------------------------------------------------
+// --- running -------------------------------------------------------------------------------------
 
-/* Handles the messages of one key in order, up to the first that is not done. */
+/* Handles the messages of one key in order, and stops after the first message that is not done. */
 const oneByOne = (handler) => async (messages, answers) => {
   for (const m of messages) {
     try {
@@ -258,7 +273,7 @@ const oneByOne = (handler) => async (messages, answers) => {
   }
 };
 
-/* Handles the messages of one key with one call. */
+/* Handles all messages of a request with one call of the handler. */
 const together = (handler) => async (messages, answers) => {
   let done = messages.length;
   let error;
@@ -275,7 +290,7 @@ const together = (handler) => async (messages, answers) => {
   answers.add(text);
 };
 
-/* Keeps prints of the program away from the answers if both have only stdout. */
+/* Makes sure that printed text does not mix with the answers if both would go to stdout. */
 const answerStream = () => {
   if (ANSWERS !== 1) return new net.Socket({ fd: ANSWERS, readable: false, writable: true });
   const out = process.stdout;
@@ -310,26 +325,26 @@ const check = (handler) => {
   if (typeof handler !== "function") throw new TypeError("latchwork: the handler must be a function");
 };
 
-/**
- * Calls `handler(message, { signal })` for each message until Latchwork closes its end, and returns when the messages under way are
- * done. Then close what keeps the process alive, such as a pool of connections: Latchwork kills the process after 2 s.
- */
+/** Calls `handler(message, { signal })` for each message until Latchwork closes the pipe of
+ * requests. Resolves when the messages in progress are done. The program must then close everything
+ * that keeps the process alive, such as a pool of connections, because Latchwork kills the process
+ * after 2 s. */
 const run = async (handler) => {
   check(handler);
   await serve(oneByOne(handler));
 };
 
-/**
- * Like run(), but calls `handler(messages, { signal })` with all messages of a request: with `handler.batch` above 1, several of one
- * key, in order. If the handler returns, all messages are done. If only the first n are, throw Retry or Dead with { done: n }.
- */
+/** Like run(), but calls `handler(messages, { signal })` with all messages of a request. If
+ * `handler.batch` is above 1, these may be several messages of one key, in order. If the handler
+ * returns, all messages are done. If only the first n messages are done, the handler must throw
+ * Retry or Dead with { done: n }. */
 const runBatches = async (handler) => {
   check(handler);
   await serve(together(handler));
 };
 
 module.exports = { run, runBatches, current, log, Message, Retry, Dead, Cancelled };
-// for tests of the protocol; not part of the interface
+// These functions are exported for tests of the protocol, and are not part of the interface.
 module.exports._parse = parse;
 module.exports._answer = answer;
 module.exports._failed = failed;

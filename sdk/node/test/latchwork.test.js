@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tests of the Node SDK: the protocol's vectors, then handlers as processes, with this test in Latchwork's place.
+/* Tests of the Node SDK. Some use the protocol's test vectors. The others start handlers as
+ * processes, and do what Latchwork would do.
  *
  *     node --test sdk/node/test */
 "use strict";
@@ -17,10 +18,11 @@ const VECTORS = path.join(__dirname, "../../../tests/vectors/exec");
 const LIMIT_MS = 30000;
 
 const vectors = (name) => fs.readFileSync(path.join(VECTORS, name), "utf8").trim().split("\n").map((line) => JSON.parse(line));
-/* Returns text as the vectors write it. */
+/* Returns the value as the files of test vectors contain it: text unchanged, and a Buffer as the
+ * object {"base64": …}. */
 const plain = (text) => (Buffer.isBuffer(text) ? { base64: text.toString("base64") } : text);
 
-// --- vectors ---------------------------------------------------------------------------------------------------------------------------
+// --- vectors -------------------------------------------------------------------------------------
 
 test("requests", () => {
   const cases = vectors("requests.jsonl");
@@ -60,7 +62,7 @@ test("answers are what the vectors allow", () => {
   assert.equal(latchwork._answer(m, "done"), '{"id":"t/0/1","outcome":"done"}\n');
 });
 
-// --- processes -------------------------------------------------------------------------------------------------------------------------
+// --- processes -----------------------------------------------------------------------------------
 
 const request = (id, more = {}) => {
   const [topic, partition, offset] = id.split("/");
@@ -70,9 +72,11 @@ const line = (id, more) => JSON.stringify(request(id, more));
 const done = (id) => ({ id, outcome: "done" });
 
 const started = [];
-after(() => started.forEach((p) => p.kill("SIGKILL"))); // ends the processes that a failed test has left
+// kills the processes that a failed test has left
+after(() => started.forEach((p) => p.kill("SIGKILL")));
 
-/* A handler as a process. If `side` is true, the process may use descriptors 3 and 4. */
+/* A handler in a process of its own. If `side` is true, the process may use descriptors 3 and 4 for
+ * the protocol. */
 class Handler {
   constructor(code, { side = true } = {}) {
     const env = { ...process.env };
@@ -122,7 +126,7 @@ class Handler {
     return all;
   }
 
-  /* Closes the input, and returns the exit status. */
+  /* Closes the input of the process, and returns its exit status. */
   async end() {
     this.input.end();
     this.process.stdin.end();
@@ -249,7 +253,7 @@ test("a program that is started does not inherit the variable, and a bad handler
   assert.equal(h.logged, "undefinedlatchwork: the handler must be a function");
 });
 
-// --- the package -----------------------------------------------------------------------------------------------------------------------
+// --- the package ---------------------------------------------------------------------------------
 
 test("the package can be packed, installed, required and imported", (t) => {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), "latchwork-npm-"));

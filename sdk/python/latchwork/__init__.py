@@ -10,18 +10,18 @@
 
     latchwork.run()
 
-Latchwork starts this program (handler.type "exec"), gives it messages of different keys, up to
-`handler.in_flight` at a time, and takes an answer for each. A handler that returns is done. `raise
-Retry("why")` asks for another attempt, `raise Dead("why")` makes a dead letter, and any other
-exception is a retry, with a traceback in the log.
+Latchwork starts this program (handler.type "exec"), sends it messages of different keys, up to
+`handler.in_flight` at a time, and expects an answer for each message. If the handler returns, the
+message is done. `raise Retry("why")` asks for another attempt, `raise Dead("why")` makes the
+message a dead letter, and any other exception is a retry, with a traceback in the log.
 
-A coroutine runs beside others on one event loop; it is cancelled when Latchwork takes the message
-back. A plain function runs on `run(threads=N)` threads (default: 1, the main thread); it may look
-at `m.cancelled`.
+Coroutines run concurrently on one event loop. A coroutine is cancelled when Latchwork takes its
+message back. Plain functions run on the threads of `run(threads=N)` (default: 1, the main thread),
+and can check `m.cancelled`.
 
-Import this module before anything that prints: it then tells Latchwork that answers come on a
-descriptor of their own, so that whatever is printed goes to the log and harms nothing. The protocol
-is described in doc/reference/exec-protocol.md."""
+Import this module before any module that prints. On import, the module tells Latchwork that answers
+come on a separate file descriptor, so that printed text goes to the log and does not disturb the
+protocol. The protocol is described in doc/reference/exec-protocol.md."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _parse = json.JSONDecoder().raw_decode
 
 PROTOCOL = 1
 READ_BYTES = 1 << 20
-# if a handler takes longer than this, its answer is sent at once, and not together with the next
-# ones
+# If a handler takes longer than this time, its answer is sent at once, and not together with later
+# answers.
 FLUSH_S = 0.001
-# minimum time between two looks for a cancellation while a handler runs on the main thread
+# minimum time between two checks for a cancellation while a handler runs on the main thread
 POLL_S = 0.005
 
 
@@ -66,12 +66,12 @@ class Retry(Exception):
 
 
 class Dead(Exception):
-    """Makes the message a dead letter: another attempt is pointless."""
+    """Makes the message a dead letter, because another attempt would be pointless."""
 
 
 class Cancelled(Exception):
-    """Says that Latchwork has taken the message back. A handler raises this exception to stop; its
-    answer then does not matter."""
+    """Raised by a handler that stops because Latchwork has taken its message back. Latchwork then
+    ignores the answer."""
 
 
 def _bytes_or_text(request: Dict[str, Any], name: str) -> Text:
@@ -84,8 +84,8 @@ def _header_value(value: Any) -> Text:
 
 
 class Message:
-    """One message, and the lease under which it is handled. Text is `str` if it is UTF-8, and
-    `bytes` otherwise."""
+    """One message, and the lease under which it is handled. Fields of the type Text are `str` if
+    the bytes are UTF-8, and `bytes` otherwise."""
 
     __slots__ = ("_cancelled", "_poll", "_request", "id")
 
@@ -98,8 +98,8 @@ class Message:
     def __repr__(self) -> str:
         return "<latchwork.Message %s attempt %d>" % (self.id, self.attempt)
 
-    # The other fields are read from the request when they are asked for: most handlers use few of
-    # them.
+    # The other fields are read from the request only when they are used, because most handlers use
+    # few fields.
 
     @property
     def key(self) -> Text:
@@ -114,7 +114,7 @@ class Message:
 
     @property
     def attempt(self) -> int:
-        """1 at the first attempt."""
+        """The number of this attempt; 1 for the first attempt."""
         attempt: int = self._request["attempt"]
         return attempt
 
@@ -157,7 +157,7 @@ class Message:
 
     @property
     def headers(self) -> List[Tuple[Text, Text]]:
-        """The record's headers, in order; a name may come twice, and a value may be None."""
+        """The record's headers, in order. A name may occur twice, and a value may be None."""
         return [
             (_header_value(name), _header_value(value)) for name, value in self._request["headers"]
         ]
@@ -171,20 +171,22 @@ class Message:
 
     @property
     def traceparent(self) -> Text:
-        """The W3C trace context of the producer, or None."""
+        """The value of the header traceparent (the producer's W3C trace context), or None."""
         return self.header("traceparent")
 
     @property
     def deadline(self) -> Optional[float]:
-        """The time at which handler.timeout_ms will be over, as time.time() counts. None if there
-        is no limit, or if the time is not known yet, as for the later messages of a batch."""
+        """The time at which handler.timeout_ms will have passed, in seconds since 1970 like
+        time.time(). None if there is no limit, or if the time is not known yet, as for the later
+        messages of a batch."""
         ms = self._request.get("deadline_ms")
         return None if ms is None else ms / 1000
 
     @property
     def cancelled(self) -> bool:
-        """True once Latchwork has taken the message back: its lease is lost, or it has timed out.
-        Stop then, and write nothing more."""
+        """True once Latchwork has taken the message back, because its lease is lost, or because it
+        has timed out while the process has other messages. The handler must then stop, and write
+        nothing more. A process without other messages is killed at the timeout."""
         if self._poll and not self._cancelled:
             self._poll()
         return self._cancelled
@@ -197,13 +199,13 @@ _handler: Optional[Handler] = None
 
 
 def current() -> Optional[Message]:
-    """Returns the message that this task or thread handles, or None; for log lines and trace
-    contexts."""
+    """Returns the message that the current task or thread handles, or None. Useful for log lines
+    and trace contexts."""
     return _current.get()
 
 
 def handler(function: Handler) -> Handler:
-    """Makes the function, or coroutine function, the one that run() calls for each message. A
+    """Marks a function or coroutine function as the handler, which run() calls for each message. A
     program has one handler."""
     global _handler
     if _handler is not None:
@@ -219,8 +221,8 @@ def handler(function: Handler) -> Handler:
 
 
 class _Wire:
-    """The descriptors on which requests come and answers go. Answers are collected, and sent by
-    flush()."""
+    """The file descriptors for requests and answers. Answers are collected until flush() sends
+    them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -229,17 +231,18 @@ class _Wire:
         self.requests, self.out = 0, 1
         fds = os.environ.pop(
             "LATCHWORK_FDS", None
-        )  # a program that we start must not take our descriptors for its own
+        )  # child processes of this program must not use its descriptors
         if not fds:
             return
         try:
             self.requests, self.out = (int(fd) for fd in fds.split(","))
             self.write(b'{"hello":%d}\n' % PROTOCOL)
-        except OSError:  # whoever started us has closed these descriptors
+        except OSError:  # the process that started this program has closed these descriptors
             self.requests, self.out = 0, 1
 
     def prepare(self) -> None:
-        """Keeps prints and reads of the handler away from the protocol."""
+        """Makes sure that the handler cannot disturb the protocol by printing or by reading
+        stdin."""
         if self.out != 1:
             null = os.open(os.devnull, os.O_RDONLY)
             os.dup2(null, 0)
@@ -250,7 +253,7 @@ class _Wire:
         os.dup2(2, 1)
 
     def read(self) -> Optional[List[str]]:
-        """Waits for requests, and returns their lines; None at the end."""
+        """Waits for requests, and returns their lines. Returns None at the end of the input."""
         data = os.read(self.requests, READ_BYTES)
         if not data:
             return None
@@ -258,7 +261,8 @@ class _Wire:
         if not newline:
             self.rest += data
             return []
-        lines = (self.rest + whole).decode().split("\n")  # all lines are decoded at once
+        # decode all lines at once, because many small calls are slower
+        lines = (self.rest + whole).decode().split("\n")
         self.rest = rest
         return lines
 
@@ -266,11 +270,11 @@ class _Wire:
         return bool(select.select([self.requests], [], [], 0)[0])
 
     def add(self, answer: str) -> None:
-        with self.lock:  # flush() of another thread must not clear the answer
+        with self.lock:  # without the lock, flush() on another thread might discard the answer
             self.answers.append(answer)
 
     def add_unlocked(self, answer: str) -> None:
-        """Does what add() does, if all answers come from one thread."""
+        """Does the same as add(), but requires that all answers come from one thread."""
         self.answers.append(answer)
 
     def flush(self) -> None:
@@ -287,7 +291,7 @@ class _Wire:
 
 
 def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
-    """Returns the line that answers for a message, and whether the message is done."""
+    """Returns the answer line for a message, and whether the message is done."""
     if error is None:
         return '{"id":%s,"outcome":"done"}\n' % _quote(m.id), True
     if isinstance(error, (Retry, Dead)):
@@ -308,8 +312,8 @@ def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
 
 
 def _unwanted(value: Any) -> TypeError:
-    """Returns the error for a handler that returns something. Nobody reads what it returns, so
-    `return Dead("why")` would count as done."""
+    """Returns the error for a handler that returns a value. The value would be ignored, so `return
+    Dead("why")` would count as done."""
     kind = value if isinstance(value, type) else type(value)
     if issubclass(kind, BaseException):
         return TypeError(
@@ -344,8 +348,8 @@ def _request(line: str) -> Dict[str, Any]:
 
 
 class _Inbox:
-    """The requests that have come and are not handled yet, and the messages that a cancellation may
-    name."""
+    """The requests that have arrived and are not handled yet, and all messages that a cancellation
+    may name."""
 
     def __init__(self, wire: _Wire, polls: bool) -> None:
         self.wire, self.polls = wire, polls
@@ -356,8 +360,8 @@ class _Inbox:
         self.polled = 0.0
 
     def take(self, lines: List[str]) -> List[List[Message]]:
-        """Returns the new requests, and marks those that are cancelled. Each request is a list of
-        the messages of one key."""
+        """Returns the new requests, and marks messages that are cancelled. Each request is a list
+        of the messages of one key."""
         new, poll = [], self.poll if self.polls else None
         for line in lines:
             if line[:1] != "{":
@@ -380,7 +384,7 @@ class _Inbox:
             m._cancelled = True
 
     def poll(self) -> None:
-        """Looks for a cancellation, on behalf of a handler that keeps the main thread busy."""
+        """Checks for a cancellation, on behalf of a handler that keeps the main thread busy."""
         now = time.monotonic()
         if self.ended or now - self.polled < POLL_S:
             return
@@ -401,7 +405,8 @@ class _Inbox:
 
 
 def _handle(function: Handler, inbox: _Inbox, messages: List[Message]) -> None:
-    """Handles the messages of one key in order, up to the first that is not done."""
+    """Handles the messages of one key in order, and stops after the first message that is not
+    done."""
     for m in messages:
         token = _current.set(m)
         error: Optional[BaseException] = None
@@ -476,7 +481,7 @@ class _AsyncInbox(_Inbox):
         self.add = wire.add_unlocked
         self.tasks: Dict[
             str, "asyncio.Task[None]"
-        ] = {}  # the task of each message, by its identity
+        ] = {}  # the task of each message; the dict's keys are identities
 
     def cancel(self, identity: str) -> None:
         super().cancel(identity)
@@ -525,7 +530,7 @@ async def _serve_async(function: Handler, wire: _Wire) -> None:
     def finished(task: "asyncio.Task[None]") -> None:
         nonlocal flushing
         running.discard(task)
-        if not flushing:  # flush once per turn of the loop, for all tasks that end in it
+        if not flushing:  # flush once per turn of the loop, for all tasks that end in the turn
             flushing = True
             loop.call_soon(flush)
 
@@ -569,9 +574,10 @@ def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
     """Handles messages until Latchwork closes the pipe of requests, then waits for handlers that
     are still running, and returns.
 
-    `function`: the handler, if it was not marked by @latchwork.handler. `threads`: how many
-    messages a plain function handles at a time; a coroutine function needs no threads. Logging goes
-    to stderr, and so into Latchwork's log, unless it was set up before."""
+    `function` is the handler; the default is the function marked with @latchwork.handler. `threads`
+    is the number of messages that a plain function handles at a time; a coroutine function needs no
+    threads. If the program has not configured logging, log records go to stderr, and so into
+    Latchwork's log."""
     atexit.unregister(_tell_no_run)
     function = function or _handler
     if function is None:
@@ -601,8 +607,9 @@ def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
 
 
 def _tell_no_run() -> None:
-    """Says at the end of a program that Latchwork started why it took no message. After an
-    exception, its traceback says that already."""
+    """If Latchwork started a program that ends without calling run(), prints why the program took
+    no message. Prints nothing after an exception, because the traceback already explains the
+    end."""
     if not hasattr(sys, "last_type"):
         print(
             "latchwork: the program ended before it called latchwork.run(), so it takes no messages; write latchwork.run() at its end",

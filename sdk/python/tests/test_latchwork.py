@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the Python SDK: the protocol's vectors, then handlers as processes, with this test in
-Latchwork's place.
+"""Tests of the Python SDK. Some use the protocol's test vectors. The others start handlers as
+processes, and do what Latchwork would do.
 
 python3 -m unittest discover -s sdk/python/tests"""
 
@@ -28,8 +28,8 @@ def vectors(name):
 
 
 def plain(text):
-    """Returns the text, or for bytes the object {"base64": …}, as the files of test vectors write
-    it."""
+    """Returns the value as the files of test vectors contain it: text unchanged, and bytes as the
+    object {"base64": …}."""
     return {"base64": base64.b64encode(text).decode()} if isinstance(text, bytes) else text
 
 
@@ -105,7 +105,8 @@ def request(identity, key="k", payload="{}", attempt=1, headers=()):
 
 
 class Handler:
-    """A handler as a process. If `side` is true, the process may use descriptors 3 and 4."""
+    """A handler in a process of its own. If `side` is true, the process may use descriptors 3 and 4
+    for the protocol."""
 
     def __init__(self, code, side=True):
         def pipe():
@@ -113,8 +114,8 @@ class Handler:
 
         (in_r, self.stdin), (self.stdout, out_w), (self.answers, side_w) = pipe(), pipe(), pipe()
         env = dict(os.environ, PYTHONPATH=SDK)
-        # The descriptors are moved to high numbers first, so that neither is overwritten when they
-        # become 3 and 4.
+        # Both descriptors are first moved to high numbers. Otherwise dup2() to 3 or 4 might
+        # overwrite one of them.
         setup = (
             "import os\nr, w = os.dup(%d), os.dup(%d)\nr, w = [os.dup2(fd, n, inheritable=True) for fd, n in ((r, 60), (w, 61))]\n"
             % (in_r, side_w)
@@ -152,7 +153,7 @@ class Handler:
         os.write(self.stdin, b"".join(json.dumps(r).encode() + b"\n" for r in requests))
 
     def answer(self):
-        """Returns the next answer; None at the end."""
+        """Returns the next answer, or None at the end of the answers."""
         until = time.monotonic() + LIMIT_S
         while b"\n" not in self.rest:
             if not select.select([self.answers], [], [], max(0, until - time.monotonic()))[0]:
@@ -165,8 +166,8 @@ class Handler:
         return json.loads(line)
 
     def end(self):
-        """Closes the input; returns (answers not yet read, text printed, stderr, exit status of the
-        process)."""
+        """Closes the input of the process, and waits for its end. Returns the answers that were not
+        yet read, the printed text, stderr, and the exit status."""
         os.close(self.stdin)
         left = []
         while (answer := self.answer()) is not None:
@@ -246,8 +247,8 @@ class Processes(unittest.TestCase):
         self.outcomes(OUTCOMES % ("", ""), side=False)
 
     def together(self, code, n=50):
-        """Checks that n messages are in their handlers at once: `code` is a handler that returns
-        only when all of them have come."""
+        """Checks that n messages can be in their handlers at once. `code` is a handler that returns
+        only when n messages have arrived."""
         h = Handler(code)
         h.send(*[request("t/0/%d" % i, key="k%d" % i) for i in range(n)])
         self.assertEqual({h.answer()["id"] for _ in range(n)}, {"t/0/%d" % i for i in range(n)})
@@ -299,7 +300,8 @@ class Processes(unittest.TestCase):
             % threads
         )
         h.send(request("t/0/0"))
-        time.sleep(0.05)  # by now the message is in its handler; if not, the test proves less
+        # gives the message time to reach its handler; if it does not, the test proves less
+        time.sleep(0.05)
         h.send(request("t/0/1", key="first"), {"cancel": "t/0/0"})
         self.assertEqual({h.answer()["id"] for _ in range(2)}, {"t/0/0", "t/0/1"})
         self.assertEqual(h.end()[0::3], ([], 0))
@@ -444,8 +446,8 @@ class Processes(unittest.TestCase):
         self.assertIn("write @latchwork.handler above your function", stderr)
 
     def test_no_run(self):
-        """A program that never calls run() must say so at its end, and an exception must stay the
-        last word."""
+        """A program that never calls run() must print a hint at its end. After an exception, the
+        traceback must stay the last line."""
         marked = "import latchwork\n@latchwork.handler\ndef handle(m): pass\n"
         for code, last, wanted in (
             (marked, "write latchwork.run() at its end", 0),
@@ -456,7 +458,7 @@ class Processes(unittest.TestCase):
             self.assertIn(last, stderr.splitlines()[-1])
         self.assertEqual(
             Handler(marked, side=False).end()[2], ""
-        )  # nothing of Latchwork started it
+        )  # without descriptors 3 and 4, Latchwork did not start the program
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 
-/** Tells how much of the topic the whole group has committed, so that several processes learn that all is done. One small request per call. */
+/** Reads how much of the topic the whole group has committed, so that several processes learn when
+ * all messages are done. Each call costs one small request. */
 final class Committed implements AutoCloseable {
     private static final int ASK_S = 20;
 
@@ -25,7 +26,8 @@ final class Committed implements AutoCloseable {
         topic = o.topic;
     }
 
-    /** Returns the sum of the committed offsets of all partitions. The partitions begin at 0, so the sum is N once all N messages are committed. */
+    /** Returns the sum of the committed offsets of all partitions. The partitions begin at 0, so
+     * the sum is N when all N messages are committed. */
     long sum() throws InterruptedException {
         Map<TopicPartition, OffsetAndMetadata> all;
         try {

@@ -10,10 +10,9 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/**
- * Writes one line per run of the handler, "START_US END_US KEY PARTITION OFFSET", to a file named by the pid. Each handler thread fills a
- * buffer of its own, so that the journal costs a run less than a microsecond. close() writes the buffers out after the last run.
- */
+/** Writes one line per run of the handler, "START_US END_US KEY PARTITION OFFSET", to a file named
+ * after the pid. Each handler thread fills a buffer of its own, so that the journal costs less than
+ * a microsecond per run. close() writes the buffers to the file after the last run. */
 final class Journal implements Closeable {
     private static final int BUFFER_CHARS = 64 * 1024;
     private static final int LINE_CHARS = 1024;
@@ -48,7 +47,7 @@ final class Journal implements Closeable {
         b.setLength(0);
     }
 
-    /** Writes the buffers out. May be called only after the handler threads have ended. */
+    /** Writes the buffers to the file. Must not be called before the handler threads have ended. */
     @Override
     public synchronized void close() throws IOException {
         for (StringBuilder b : buffers) write(b);

@@ -34,9 +34,10 @@ final class RedissonLock implements KeyLock {
     RedissonLock(int port, int threads) {
         Config config = new Config();
         config.setUseScriptCache(true); // send EVALSHA, not the script's text each time
-        config.setCheckLockSyncedSlaves(false); // a lone server has no replicas to ask about
-        // Each thread gets a connection, open before the first message. There are as many connections for the channels to which waiting
-        // threads subscribe, because every thread may wait for another key.
+        config.setCheckLockSyncedSlaves(false); // A lone server has no replicas to check.
+        // Each thread gets a connection, which is opened before the first message. There are as
+        // many connections for the channels to which waiting threads subscribe, because every
+        // thread may wait for another key.
         config.useSingleServer()
                 .setAddress("redis://127.0.0.1:" + port)
                 .setConnectionPoolSize(threads + 1)
@@ -49,7 +50,9 @@ final class RedissonLock implements KeyLock {
     @Override
     public void around(String key, Runnable handler) {
         RLock lock = redis.getLock("bench:" + key);
-        lock.lock(); // waits without end; Redisson's watchdog renews the lock, because the call names no lease
+        // The thread waits without a time limit. Redisson's watchdog renews the lock, because the
+        // call specifies no lease.
+        lock.lock();
         try {
             handler.run();
         } finally {

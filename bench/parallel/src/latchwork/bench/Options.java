@@ -4,7 +4,8 @@ package latchwork.bench;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** The command line. Every error ends the process with status 2 and a line that says what is wrong. */
+/** The command line. Every error ends the process with status 2 and a line that describes the
+ * error. */
 final class Options {
     static final String USAGE = "usage: run.sh --brokers HOST:PORT --topic T --group G --messages N --work-us U --threads N\n"
             + "              [--lock none|redisson] [--redis-port N] [--journal DIR] [--commit-ms N]";

@@ -19,9 +19,11 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import sun.misc.Signal;
 
-/** Confluent Parallel Consumer in KEY order as a contender of the benchmark; see README. */
+/** Confluent Parallel Consumer in KEY order as a contender of the benchmark. The file README in
+ * bench/parallel describes it. */
 public final class Parallel {
-    private static final int LOAD_FACTOR = 100; // messages buffered per thread: the library's own maximum, from the start
+    // Messages buffered per thread. The library's own maximum is used from the start.
+    private static final int LOAD_FACTOR = 100;
     private static final int TICK_MS = 20;
     private static final int ASK_EVERY_TICKS = 10;
     private static final int STALL_S = 120;
@@ -58,7 +60,8 @@ public final class Parallel {
         p.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, o.brokers);
         p.put(ConsumerConfig.GROUP_ID_CONFIG, o.group);
         p.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
-        p.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false"); // the library commits by itself, and refuses a consumer with auto-commit
+        // The library makes its own commits, and refuses a consumer with auto-commit.
+        p.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
         return new KafkaConsumer<>(p, new StringDeserializer(), new ByteArrayDeserializer());
     }
 
@@ -71,7 +74,7 @@ public final class Parallel {
         }
     }
 
-    /** Runs until the end that README describes. */
+    /** Runs until the end that bench/parallel/README describes. */
     private void await() throws Exception {
         long last = -1;
         long moved = System.nanoTime();
@@ -91,7 +94,7 @@ public final class Parallel {
         }
     }
 
-    /** Waits for the handlers that run, commits and leaves the group. */
+    /** Waits for the running handlers, commits, and leaves the group. */
     private void close() throws Exception {
         processor.close(Duration.ofSeconds(CLOSE_S), DrainingMode.DONT_DRAIN);
         lock.close();
@@ -117,6 +120,6 @@ public final class Parallel {
             System.err.println("parallel: " + e);
         }
         System.out.flush();
-        Runtime.getRuntime().halt(status); // no thread of a library may keep the process alive
+        Runtime.getRuntime().halt(status); // threads of libraries must not keep the process alive
     }
 }

@@ -4,10 +4,11 @@ package latchwork.bench;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 
-/** The handler: it waits for a fixed time, and remembers when runs began and ended. Called by many threads. */
+/** The handler. It waits for a fixed time, and records when runs began and ended. It is called by
+ * many threads. */
 final class Work {
     private final long workNs;
-    private final Journal journal; // null: no journal is written
+    private final Journal journal; // null if no journal is written
     private final AtomicLong handled = new AtomicLong();
     private final AtomicLong firstUs = new AtomicLong(Long.MAX_VALUE);
     private final AtomicLong lastUs = new AtomicLong();
@@ -17,7 +18,7 @@ final class Work {
         this.journal = journal;
     }
 
-    /** Returns the time of CLOCK_MONOTONIC, as the other contenders use it. */
+    /** Returns the time of CLOCK_MONOTONIC, which the other contenders use too. */
     static long nowUs() {
         return System.nanoTime() / 1000;
     }
@@ -32,7 +33,8 @@ final class Work {
         handled.incrementAndGet();
     }
 
-    /** Sleeps for at least the given time: parkNanos may return early. */
+    /** Sleeps for at least the given time. A loop is needed because parkNanos() may return
+     * early. */
     private static void rest(long ns) {
         long until = System.nanoTime() + ns;
         for (long left = ns; left > 0; left = until - System.nanoTime()) LockSupport.parkNanos(left);
