@@ -253,7 +253,7 @@ M = {
             "shard_to(sh, READY);",
         )
     ],
-    # The next mutants change how a worker runs the messages of a hold ahead of Redis.
+    # The next mutants change how a worker runs ahead, without asking Redis between the messages.
     'settle without the lease records all': [
         ('queue/lua/settle.lua', "and (is_held or k == 1) then", "then")
     ],

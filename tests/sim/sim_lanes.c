@@ -3,8 +3,7 @@
  * oracles.
  *
  * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate]
- * [--dead-topic]
- *                  [--mutate SCRIPT FROM TO]
+ *                  [--dead-topic] [--mutate SCRIPT FROM TO]
  *
  * --operate runs the modes with an operator (operator.h), which drops and replays messages, breaks
  * and pauses lanes, and makes trials during the run. To repeat one seed:

@@ -42,8 +42,8 @@ static struct scene {
     int repairs; /* number of calls of repair so far */
     bool held;
     int stopped; /* exit status with which the worker asked to end */
-    /* Names of the Redis lists of hints and of claimed hints. `ready` is NULL while the worker
-     * wants no hints. */
+    /* Names of the Redis lists of hints and of claimed hints. `ready` is NULL while the worker does
+     * not want hints. */
     const char *ready, *claimed;
     char meta[META_TEXT], asked_meta[META_TEXT];
     int64_t effect[EFFECTS];
@@ -859,7 +859,7 @@ static bool a_chain_that_was_cut_is_linked_again(void) {
     round_of_all(); /* sends the settle that requests the four messages */
     struct lw_job *last = two ? end_one_of_k() : NULL;
     bool over = two && !s.n_job;
-    round_of_all(); /* the four messages are granted */
+    round_of_all(); /* in this round Redis grants the four messages */
     if (over) lw_worker_finished(s.lw, last);
     round_of_all();
     int n = chain_of_k();

@@ -65,8 +65,8 @@ bool store_arity_ok(const struct command *cmd, int argc) {
     return cmd->pub.arity < 0 ? argc >= -cmd->pub.arity : argc == cmd->pub.arity;
 }
 
-/* Returns the index in argv of a command's last key, or 0 if the command names no key. Sets *first
- * to the index of the first key. */
+/* Returns the index in argv of the command's last key, or 0 if the command names no key. Sets
+ * *first to the index of its first key. */
 static int last_key(const char *name, int argc, const struct slice *argv, int *first) {
     static const char *const none[] = {"ping",     "time", "info",  "dbsize",
                                        "flushall", "scan", "script"};

@@ -528,7 +528,8 @@ static void make_eval(uint64_t *state, struct diff_step *step) {
 }
 
 static void make_evalsha(uint64_t *state, struct diff_step *step) {
-    /* The first hash is the SHA-1 of the script "return 1". The second is the same in capitals. */
+    /* The first hash is the SHA-1 of the script "return 1", and the second is the same in capitals.
+     * The others name no script. */
     static const char *const shas[] = {"e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
                                        "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB",
                                        "0000000000000000000000000000000000000000", "short"};

@@ -24,7 +24,7 @@ struct script {
     unsigned flags;
 };
 
-/* The remembered SHA-1 of a script's text. Each worker loads every script on each connection, and
+/* Remembers the SHA-1 of a script's text. Each worker loads every script on each connection, and
  * computing the SHA-1 each time took half of the simulation's CPU time. */
 struct digest {
     UT_hash_handle hh;

@@ -103,7 +103,7 @@ static redisReply *call_counted(lua_State *lua, int argc, struct slice *args,
     return r;
 }
 
-/* Returns the error that store_fail_script() has planned for this call, or NULL. */
+/* Returns the error that store_fail_script() has set for this call of redis.call, or NULL. */
 static redisReply *failing(lua_State *lua) {
     struct store *s = env_of(lua)->run.store;
     if (!s || s->fail_call <= 0 || --s->fail_call > 0) return NULL;

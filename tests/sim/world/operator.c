@@ -189,7 +189,7 @@ static void put(struct world *w, int shard, const struct item *it, int n, bool r
     }
 }
 
-/* Replays some records of a key in the order in which they stand in Kafka. */
+/* Replays some records of a key in the order of their offsets. */
 static void replay(struct world *w) {
     struct operator* op = w->operator;
     struct item it[BATCH_MAX];
@@ -306,7 +306,8 @@ static void drop(struct world *w) {
     }
     letters(w, shard, n, got, second);
     for (int i = 0; got[i]; i++) {
-        /* A message that stands twice in the waiting list is also named twice in the call. */
+        /* A message that stands twice in the waiting list is also named twice in the call, but only
+         * its first drop counts. */
         bool twice = false;
         for (int k = 0; k < i; k++)
             twice |= it[k].part == it[i].part && it[k].index == it[i].index &&

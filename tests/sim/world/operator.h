@@ -31,8 +31,8 @@ void operator_died(struct world *w, int part, int64_t offset, int64_t number);
  * overlap a run of the next holder until the worker learns of the break, but its fence is below
  * that of the next holder, so a store can refuse it. */
 bool operator_broke(const struct world *w, const struct exec *x);
-/* Returns true if the operator dropped the message. The oracles ignore an effect of such a
- * message that Redis has not recorded. */
+/* Returns true if the operator dropped the message. The oracle of order ignores the effects of a
+ * dropped message, because a run of the message may have ended without being recorded in Redis. */
 bool operator_dropped(const struct world *w, int part, int index);
 void operator_end(struct world *w);
 

@@ -360,8 +360,8 @@ static void note_behind(struct world *w, const struct exec *x, const struct of_r
 }
 
 /* Notes when a message that was given back may run again. The wait grows each time that the
- * worker's handler gives back a message of the key under a live lease. Any other outcome ends this
- * growth. */
+ * worker's handler gives back a message of the key under a live lease. Any other outcome resets the
+ * wait. */
 static void rest(struct world *w, const struct exec *x, struct of_record *r) {
     int *times = &w->rules->backs[x->key][x->worker];
     int64_t ms = 0;
