@@ -7,6 +7,7 @@ No test asserts a time, except that the process must wait for the time in Retry-
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -216,6 +217,44 @@ class Tracing(unittest.TestCase):
         got, log = self.send(timeout_ms=100)
         self.assertEqual(got, dict(NONE_LOST, made=16, sent=0, unreachable=16))
         self.assertIn("spans can't be sent to", log)
+
+    def https(self, client_ca=None):
+        """Replaces the receiver by one that speaks HTTPS, and that demands a client's certificate
+        if `client_ca` names the CA for it. Returns the folder of the certificates."""
+        certs = os.path.join(self.dir.name, "certs")
+        os.makedirs(certs)
+        subprocess.run(
+            [os.path.join(ROOT, "tests/support/certs.sh"), certs], check=True, timeout=60
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certs + "/server.pem", certs + "/server.key")
+        if client_ca:
+            context.load_verify_locations(certs + "/" + client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+        self.receiver = Receiver(tls=context)
+        self.addCleanup(self.receiver.server.server_close)
+        return certs
+
+    def test_https(self):
+        certs = self.https()
+        got, _ = self.send(tls={"ca_file": certs + "/ca.pem"})
+        self.assertEqual(got, dict(NONE_LOST, made=16, sent=16))
+
+    def test_https_with_the_certificate_of_another_ca(self):
+        certs = self.https()
+        for tls in ({"ca_file": certs + "/other-ca.pem"}, {}):
+            got, log = self.send(seconds=1000, tls=tls)
+            self.assertEqual(got, dict(NONE_LOST, made=16, sent=0, unreachable=16), tls)
+            self.assertRegex(log, "spans can't be sent to .*certificate", tls)
+        self.assertEqual(self.receiver.requests, [])
+
+    def test_https_with_a_client_certificate(self):
+        certs = self.https(client_ca="ca.pem")
+        tls = {"ca_file": certs + "/ca.pem"}
+        got, _ = self.send(seconds=1000, tls=tls)
+        self.assertEqual(got, dict(NONE_LOST, made=16, sent=0, unreachable=16))
+        tls |= {"cert_file": certs + "/client.pem", "key_file": certs + "/client.key"}
+        self.assertEqual(self.send(tls=tls)[0], dict(NONE_LOST, made=16, sent=16))
 
     def test_sigterm_sends_what_is_left(self):
         self.assertEqual(self.send(spans=1000, seconds=0)[0], dict(NONE_LOST, made=2000, sent=2000))

@@ -95,14 +95,16 @@ def spans_of(request):
 
 
 class Receiver:
-    def __init__(self, port=0):
+    def __init__(self, port=0, tls=None):
+        """`tls` is an ssl.SSLContext; with it, the receiver speaks HTTPS."""
+        self.tls = tls
         self.requests, self.taken, self.errors, self.answers = [], [], [], collections.deque()
         self.delay_s, self.port, self.lock = 0, port, threading.Lock()
         self.start()
 
     @property
     def url(self):
-        return "http://127.0.0.1:%d" % self.port
+        return "%s://127.0.0.1:%d" % ("https" if self.tls else "http", self.port)
 
     def start(self):
         receiver = self
@@ -133,6 +135,11 @@ class Receiver:
 
         self.server = Server(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_port
+        if self.tls:
+            # The handshake is left to the first read, which runs on the connection's own thread.
+            self.server.socket = self.tls.wrap_socket(
+                self.server.socket, server_side=True, do_handshake_on_connect=False
+            )
         threading.Thread(
             target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
         ).start()
