@@ -21,8 +21,9 @@ RULES = dict(
     # answers RUN again and extends the lease.
     gate_idem=1,
     claim_idem=1,  # if claim finds its caller's token in the lock, it hands the head over again
-    # `resend` says how a settle is sent again after a lost reply. With 'more', it is sent in mode
-    # more without asking for messages if the hold has other messages, and in mode drop otherwise.
+    # `resend` says how a settle is sent again after a lost reply. With 'more', a settle of a hold
+    # that has other messages is sent in mode more and asks for no further messages. Any other
+    # settle is sent in mode drop.
     resend='more',
     # The other values of `resend`: 'drop' always uses mode drop, 'same' sends the same bytes again,
     # and 'rebuild' builds the settle anew from the states of the runs.
@@ -45,7 +46,8 @@ RULES = dict(
     chain_check=1,
     # If 1, a lost epoch ends only the leases of its own shard, but all partitions are rewound.
     per_shard=1,
-    # with per_shard, a rewound message that still runs in this worker is not sent to gate again
+    # If `per_shard` is 1, a rewound message that still runs in this worker is not sent to gate
+    # again.
     ident=1,
     stale_outcome=1,  # a run whose fence the store refuses is not reported as done
     stale_local=1,  # a handler that outlived its epoch still blocks its key in its worker
@@ -74,8 +76,8 @@ RULES = dict(
     # If the lease has ended, settle records only the first done of its list, and answers STALE.
     # Then the worker counts only the first of these runs as done.
     stale_first=1,
-    # Messages whose done does not count after STALE are sent to gate again, before the message that
-    # was still running.
+    # If a settle is answered STALE, the messages whose done was not counted are sent to gate again,
+    # before the message that was still running.
     redo_first=1,
     # A gate that is sent again also grants messages that were parked in the meantime. If 0, such a
     # message waits in Redis, and the messages behind it stay in the chain.
@@ -101,8 +103,8 @@ RULES = dict(
     # `orphan` says what happens to a granted message that has not started when its partition is
     # revoked. 'keep': the message runs under the lease. 'drop': the message does not start.
     orphan='keep',
-    # If a revoked partition comes back while a hold still has a message of it, the new delivery of
-    # this message waits until the hold has ended.
+    # If a revoked partition comes back while a hold still has a message of that partition, the new
+    # delivery of the message waits until the hold has ended.
     orphan_hold=1,
 )
 TTL, HANDOFF, BACKOFF, NPART, NKEY, MAXRUN, SH, SEG, B, MAXTRY = 20, 15, 7, 3, 4, 3, 2, 4, 4, 4
@@ -419,8 +421,8 @@ class Hold:  # one acquisition of a lane
         # `chain` holds the messages in memory behind the granted messages. `asked` holds the
         # messages that the unanswered settle names.
         h.asked = []
-        # `redo` holds messages whose done does not count after STALE. They are sent to gate again
-        # before all other messages.
+        # `redo` holds messages whose done was not counted after the answer STALE. These messages
+        # are sent to gate again before all others.
         h.redo = []
         # `last` is the message settled last, with its outcome. `lost` is true after the answer STALE.
         # `void` is true if grants of the unanswered settle do not count.

@@ -176,7 +176,8 @@ static void test_duplicates_in_one_batch_share_a_fate(void **state) {
     close_fx(&x);
 }
 
-/* After a transaction was rolled back, the fence that it wrote must not count as written. */
+/* After a transaction was rolled back, the fence that the transaction wrote must not count as
+ * written. */
 static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     (void)state;
     struct fx x;

@@ -214,7 +214,8 @@ static void test_what_is_complete(void **state) {
     for (int i = 1; i <= LW_OUTCOMES + 100; i++) add(w, 0, LW_END_DONE, from + i, "good");
     json_t *a = lw_outcomes_answer(w->board, &all);
     assert_true(json_is_false(json_object_get(a, "complete")));
-    assert_int_equal(number(a, "since_ms"), from + 101); /* time of the oldest kept success */
+    /* time of the oldest success that is kept */
+    assert_int_equal(number(a, "since_ms"), from + 101);
     assert_int_equal(json_array_size(json_object_get(a, "outcomes")), LW_OUTCOMES + 1);
     json_decref(a);
     a = lw_outcomes_answer(w->board, &failed);

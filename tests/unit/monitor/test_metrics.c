@@ -300,7 +300,7 @@ static void test_partitions_have_one_owner(void **state) {
                               *b = lw_board_own(w->board, 1, "orders", 1);
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, lw_board_own(w->board, 1, "orders", 2));
-    /* the end of the log was read before the commit, so the commit is above it */
+    /* the end of the log was read before the commit, so the committed offset is above that end */
     atomic_store(&a->log_end, 9), atomic_store(&a->committed, 11);
     /* lw_board_disown() must change nothing, because worker 1 owns the partition now */
     lw_board_disown(a, 0);
@@ -449,8 +449,8 @@ static void test_ready_says_why(void **state) {
     free(why);
 }
 
-/* A worker writes the reason why it is not ready to the board. If it dies while it writes, the text
- * must not be read, and the next writer must replace it. */
+/* A worker writes the reason why it is not ready to the board. If the worker dies while it writes,
+ * the text must not be read, and the next writer must replace the text. */
 static void test_note(void **state) {
     struct world *w = *state;
     struct lw_note *n = &w->board->workers[0].why;

@@ -215,9 +215,9 @@ static void test_impossible_content(void **state) {
     assert_true(out[0].lo == 2 && out[0].hi == 8);
     static const char *const bad[] = {
         "AgA",              /* a range of length 0 */
-        "AgYAAQ",           /* a second range that touches the first */
+        "AgYAAQ",           /* two ranges that touch */
         "Ag",               /* a gap without a length */
-        "AgYC",             /* a second gap without a length */
+        "AgYC",             /* a complete range, and then a gap without a length */
         "AoA",              /* a varint whose last byte is missing */
         "Av___________wE",  /* a range of length 2^64 - 1 */
         "Av7_________fw",   /* a range of length 2^63 - 2, which ends past the largest offset */

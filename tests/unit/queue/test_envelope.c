@@ -126,8 +126,8 @@ static void test_every_truncation_is_refused(void **state) {
     }
 }
 
-/* If a changed envelope is still accepted, encoding its content must give the same bytes again, so
- * that each content has only one form. */
+/* A changed envelope that is still accepted must be the encoding of its content, so that each
+ * content has only one form. */
 static void test_mutations(void **state) {
     (void)state;
     char pool[16][256];

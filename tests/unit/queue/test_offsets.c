@@ -54,8 +54,8 @@ static bool model_mark(struct model *m, int i, enum lw_offset_state s) {
     return true;
 }
 
-/* Returns the ranges that the tracker must report. A range continues from one DONE record to the
- * next across offsets without a record. Ranges that touch are one range. */
+/* Returns the ranges of finished offsets that the tracker must report. A range continues from one
+ * DONE record to the next across offsets that have no record. Ranges that touch are one range. */
 static size_t model_finished(const struct model *m, struct lw_range *out) {
     bool in[SPAN + 1] = {false};
     int last_done = -1;
