@@ -129,9 +129,9 @@ static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, op
     return stop;
 }
 
-/* Writes the ID of the shard's newest dead letter to `out`. A command stops reading at this ID, so
- * that it leaves out dead letters that are added later. Otherwise a replay that fails again would
- * be replayed forever. */
+/* Writes the ID of the shard's newest dead letter to `out`. A command reads dead letters only up to
+ * this ID, so it leaves out dead letters that are added later. Otherwise a replay that fails again
+ * would be replayed forever. */
 static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
@@ -185,7 +185,7 @@ static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void
     return stop;
 }
 
-/* Returns true if the word is an ID in the form in which `dead ls` shows it, such as
+/* Returns true if the word has the form in which `dead ls` shows the ID of a dead letter, such as
  * "0:1700000000000-0". */
 static bool is_id(const char *word, int *shard) {
     char *end;

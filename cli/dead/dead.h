@@ -9,27 +9,28 @@
 
 extern const struct cli_command cli_dead;
 
-/* Calls fn for every dead letter that passes the filters: shard after shard, oldest first, in
- * pages. Returns 1 if fn ended the reading. */
+/* Calls fn for every dead letter that passes the filters. If the command has arguments and all of
+ * them are IDs of dead letters, reads only these dead letters. Otherwise reads all dead letters in
+ * pages, shard after shard, the oldest of each shard first. Returns 1 if fn ended the reading. */
 int dead_each(struct ops *o, ops_message_fn *fn, void *ctx);
-/* Calls fn with the dead letter of one element of XRANGE's reply, if that dead letter passes the
- * filters. */
+/* Calls fn with the dead letter that one element of XRANGE's reply describes, if that dead letter
+ * passes the filters. */
 int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn,
               void *ctx);
 /* Reads a page of one shard's dead letters (cli/dead/page.c), oldest or newest first. The page
- * begins behind the ID `at`, or with the first dead letter if `at` is ""; `at` becomes the ID of
- * the last dead letter that was looked at. The page ends at the ID `since`; if `since` is "", there
- * is no limit. *more becomes true if there may be another page. */
+ * begins after the ID `at`, or with the first dead letter if `at` is "". The function sets `at` to
+ * the ID of the last dead letter that it looked at. The page ends at the ID `since` at the latest;
+ * if `since` is "", there is no such limit. *more becomes true if there may be another page. */
 enum { DEAD_ID = 48 };
 int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since,
               int64_t count, bool *more, ops_message_fn *fn, void *ctx);
 
-/* Checks a new payload for a dead letter (cli/dead/edit.c). Returns -1 with *err if the dead letter
- * must not get the payload, because a payload that was JSON must stay JSON. */
+/* Checks a new payload for a dead letter (cli/dead/edit.c). If the old payload was JSON, the new
+ * one must be JSON, too; otherwise returns -1 with *err. */
 int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, struct lw_err *err);
-/* Gives a dead letter another payload, and adds an entry to the audit. `id` becomes the letter's
- * new id, "SHARD:STREAM-ID"; "" if nothing was written, for instance because the letter was changed
- * since it was read. */
+/* Gives a dead letter another payload, and adds an entry to the audit. Sets `id` to the letter's
+ * new id, "SHARD:STREAM-ID", or to "" if nothing was written, for instance because another operator
+ * has changed the letter since it was read. */
 enum { DEAD_FULL_ID = 64 };
 int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
                char id[DEAD_FULL_ID]);

@@ -59,8 +59,8 @@ int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, str
                    why.line, lw_json_column(&why), why.text);
 }
 
-/* Encodes the message with the new payload. If the key is taken from the payload, the key changes
- * with the payload. */
+/* Encodes the message with the new payload. If the primary key is taken from the payload, the
+ * message gets the key that the new payload contains. */
 static void encode(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
                    struct lw_buf *out) {
     struct lw_envelope e = m->e;
@@ -135,7 +135,8 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
         bad = lw_fail(&o->err, "%s: cannot be read", name);
     else
         edited = true;
-    /* many editors add a line feed at the end; it is removed unless the payload had one before */
+    /* Many editors add a line feed at the end. The line feed is removed unless the old payload
+     * ended with one. */
     if (!bad && after.n && after.p[after.n - 1] == '\n' &&
         !(m->e.payload.n && m->e.payload.p[m->e.payload.n - 1] == '\n'))
         after.n--;
@@ -146,7 +147,8 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
         bad = -1;
     else if (!bad)
         bad = store(o, m, payload, &changed);
-    /* if the new payload was not stored, the file is kept, because it may contain hours of work */
+    /* If the new payload was not stored, the file is kept, because the operator may have worked on
+     * it for a long time. */
     if (bad && edited && !changed)
         fprintf(stderr, "what was written is in %s\n", name);
     else

@@ -74,7 +74,8 @@ static int temporary(struct lw_bytes b) {
     return -1;
 }
 
-/* Prints what an edit has changed in a payload, in the form of diff(1). */
+/* Prints the difference between the original payload and the edited payload in the form of
+ * diff(1). */
 static void put_diff(struct lw_bytes was, struct lw_bytes is) {
     int a = temporary(was), b = temporary(is);
     fflush(stdout);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads dead letters in pages, for the API and `latchwork top`, which request one page after the
- * other. */
+/* Reads dead letters in pages, for the API and for `latchwork top`. */
 #include "cli/dead/dead.h"
 
 #include <string.h>

@@ -16,10 +16,10 @@ enum { EXAMPLES = 5, NAME_MAX_BYTES = 400 };
 enum ending { OPEN, DONE, BACK, FAILED, CUT };
 
 struct run {
-    /* the text "PID IDENTITY FENCE ATTEMPT", which is the same in the start line and the end line
-     * of a run */
+    /* the text "PID IDENTITY FENCE ATTEMPT" of a run, which is the same in its start line and its
+     * end line */
     char *name;
-    char *identity, *key, *partition; /* partition: topic and number, as in "topic/0" */
+    char *identity, *key, *partition; /* `partition` has the form "topic/0" */
     int64_t offset, start_us, end_us;
     int pid;
     enum ending ending;
@@ -111,7 +111,7 @@ static int load(struct journal *j, const char *path, struct lw_err *err) {
     fclose(f);
     if (r) return lw_fail(err, "%s: %s", path, why.text);
     j->n = HASH_COUNT(j->runs);
-    /* the array has one element more than needed, so that its size is never 0 */
+    /* one element more than needed is allocated, so that the size is never 0 */
     j->sorted = lw_alloc((j->n + 1) * sizeof(struct run *));
     size_t i = 0;
     for (struct run *x = j->runs; x; x = x->hh.next) j->sorted[i++] = x;
@@ -171,7 +171,8 @@ static int by_key(const void *x, const void *y) {
 
 static void find_overlaps(struct dev_audit *a, struct journal *j) {
     qsort(j->sorted, j->n, sizeof *j->sorted, by_key);
-    const struct run *last = NULL; /* among the runs of this key so far, the run that ends last */
+    /* the run of this key, among those checked so far, that ended last */
+    const struct run *last = NULL;
     for (size_t i = 0; i < j->n; i++) {
         const struct run *r = j->sorted[i];
         if (r->ending == BACK) continue;

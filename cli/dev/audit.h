@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The audit of `latchwork dev --demo` reads the journal, in which each run of a handler has a start
  * line and an end line (consumer/process/journal.h), and checks whether Latchwork kept its
- * promises. The audit does not depend on how Latchwork keeps them. It uses these words:
+ * promises. The audit uses nothing but the journal, so it does not depend on how Latchwork works.
+ * It uses these words:
  *
  *     run        a start line and its end line: the handler ran a message of a key
  *     overlap    a run of a key begins before another run of that key has ended. A run that was
@@ -31,10 +32,11 @@ struct dev_end {
 };
 
 struct dev_audit {
-    int64_t runs, reruns; /* number of all runs, and of runs whose message had an earlier run */
-    int64_t given_back;   /* number of runs that ended as back */
-    int64_t failed;       /* number of runs that ended as retry or dead */
-    int64_t cut;          /* number of runs that the kill interrupted */
+    /* `runs` counts all runs, and `reruns` those whose message had an earlier run */
+    int64_t runs, reruns;
+    int64_t given_back; /* number of runs that ended as back */
+    int64_t failed;     /* number of runs that ended as retry or dead */
+    int64_t cut;        /* number of runs that the kill interrupted */
     int64_t overlaps, misordered, unfinished, open;
     struct lw_buf examples; /* descriptions of the first few errors, in words */
 };

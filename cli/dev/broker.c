@@ -14,7 +14,8 @@ static int fail(int ready_fd, const struct lw_err *err) {
     return 1;
 }
 
-/* Lets SIGTERM end the process at once, because there is nothing to save. */
+/* Lets SIGTERM end the process of the dev broker at once, because the broker has nothing to
+ * save. */
 static int broker_main(void *ctx, int ready_fd) {
     struct dev_shared *shared = ctx;
     struct lw_err err = {0};

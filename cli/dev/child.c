@@ -49,8 +49,8 @@ static void become_child(pid_t parent, const char *name, const char *log) {
     lw_log_setup(LW_LOG_INFO, false, name);
 }
 
-/* Reads the child's report until it is complete or the time is up. Returns the report's number of
- * bytes, or -1 if the time is up. */
+/* Reads the child's report until it is complete or the time is up. Returns the number of bytes
+ * read, or -1 if the time is up. */
 static ssize_t listen_to(int fd, char *text, size_t size) {
     size_t n = 0;
     int64_t until = lw_boot_ms() + READY_MS, left;

@@ -17,8 +17,8 @@ static int victim(const struct dev_view *v) {
     return -1;
 }
 
-/* Kills a worker when half of the messages are done. That moment lies inside a burst, so that the
- * dead worker leaves leases, parked messages and unsettled messages behind. */
+/* Kills a worker when half of the messages are done. At that moment a burst is being processed, so
+ * that the dead worker leaves leases, parked messages and unsettled messages behind. */
 static void strike(struct dev_demo *d, struct dev_view *v) {
     int64_t done = (int64_t)atomic_load(&v->shared->done);
     int i = victim(v);
@@ -52,8 +52,9 @@ static int64_t not_committed(const struct dev_shared *s) {
     return n;
 }
 
-/* Releases the last burst only after the dead worker's partitions are taken over and all earlier
- * messages are committed, so that the replacement has partitions and work. */
+/* Does the next step of the demo. The last burst is released only after the killed worker was
+ * replaced and all earlier messages are committed. So the replacement has partitions and gets
+ * messages of the last burst. */
 void dev_demo_tick(struct dev_demo *d, struct dev_view *v) {
     if (!d->killed.pid)
         strike(d, v);
@@ -73,8 +74,8 @@ enum { ANY = -1 };
 
 struct figure {
     const char *name;
-    /* the measured and the expected value; if must_be is ANY, the figure is shown but not
-     * checked */
+    /* `is` is the measured value, and `must_be` the expected value. If must_be is ANY, the figure
+     * is shown but not checked. */
     int64_t is, must_be;
     char note[160];
 };
@@ -99,8 +100,8 @@ static void gather(struct facts *f, const struct dev_demo *d, const struct dev_v
 
 static bool wrong(const struct figure *f) { return f->must_be != ANY && f->is != f->must_be; }
 
-/* Returns true if the figure is not shown. A figure whose name begins with "(" is shown only if it
- * is wrong. */
+/* Returns true if the figure must not be shown. A figure whose name begins with "(" is shown only
+ * if its value is wrong. */
 static bool hidden(const struct figure *f) { return f->name[0] == '(' && !wrong(f); }
 
 static int print_figures(const struct figure *figures, size_t n) {

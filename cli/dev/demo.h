@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo kills a worker when half of the messages are done. Afterwards it checks and shows
- * figures, which prove that every message was finished in spite of the kill. */
+/* The demo kills a worker when half of the messages are done. Afterwards the demo shows and checks
+ * figures. If all of them are right, every message was finished although a worker was killed. */
 #ifndef LW_CLI_DEV_DEMO_H
 #define LW_CLI_DEV_DEMO_H
 
@@ -19,8 +19,8 @@ struct dev_demo {
 void dev_demo_tick(struct dev_demo *d, struct dev_view *v);
 /* Returns true if all messages are produced and the group has committed all of them. */
 bool dev_demo_finished(const struct dev_view *v);
-/* Prints the table of figures, and names each wrong figure on stderr. Returns the number of wrong
- * figures. Call this function after the workers have ended. */
+/* Prints the table of figures on stdout, and names each wrong figure on stderr. Returns the number
+ * of wrong figures. Call this function after the workers have ended. */
 int dev_demo_judge(const struct dev_demo *d, const struct dev_view *v);
 
 #endif

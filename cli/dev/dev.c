@@ -38,7 +38,7 @@ struct dev {
     struct dev_demo demo;
     struct dev_child redis, broker, service, traffic, fleet;
     sigset_t signals;
-    bool stop; /* this process has received a signal to end */
+    bool stop; /* true: this process has received a signal to end */
 };
 
 /* --- options ---------------------------------------------------------------------------------- */
@@ -106,15 +106,16 @@ static void set_demo(struct dev_options *o) {
 
 /* --- signals ---------------------------------------------------------------------------------- */
 
-/* Blocks the signals that end the program. The program checks for these signals only between two
- * steps, so that no step is interrupted. */
+/* Blocks the signals that should end the program. The program looks for these signals only between
+ * two steps, so no step is interrupted. */
 static void hold_signals(struct dev *d) {
     sigemptyset(&d->signals);
     sigaddset(&d->signals, SIGINT), sigaddset(&d->signals, SIGTERM), sigaddset(&d->signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &d->signals, NULL);
-    /* if the reader of stdout exits, this process must still clean up and end normally */
+    /* if stdout is a pipe whose reader has ended, this process must still clean up and end
+     * normally */
     signal(SIGPIPE, SIG_IGN);
-    /* if SIGCHLD were ignored, as the parent process may have set it, wait() would not work */
+    /* the parent process may have set SIGCHLD to be ignored, and then wait() would not work */
     signal(SIGCHLD, SIG_DFL);
 }
 
@@ -199,8 +200,8 @@ static int run_all(struct dev *d, struct lw_err *err) {
         if (dev_demo_finished(&d->view)) return 0;
         if (lw_boot_ms() >= until) {
             dev_view_say(&d->view, "not finished after %d s", DEMO_MS / 1000);
-            /* The timeout is no failure here, because the demo's figures will show what is
-             * missing. */
+            /* The timeout is not reported as a failure, because the demo's figures will show what
+             * is missing. */
             return 0;
         }
     }
@@ -229,7 +230,8 @@ static int judge(struct dev *d) {
     return bad ? 1 : 0;
 }
 
-/* Returns true if the folder should be kept after a failure, because the log in it is not empty. */
+/* Returns true if the folder should be kept after a failure, which is the case if the log in it is
+ * not empty. */
 static bool worth_keeping(const struct dev *d) {
     struct stat log;
     return stat(d->home.log, &log) == 0 && log.st_size > 0;
@@ -250,7 +252,7 @@ static int run(struct dev *d) {
     }
     if (!status && d->stop) {
         if (d->view.start_ms) dev_view_say(&d->view, "ending");
-        /* the run was stopped before the demo showed its figures, so the demo has proved nothing */
+        /* The run was stopped before the demo checked its figures, so a demo counts as failed. */
         if (d->o.demo) status = 1;
     } else if (!status) {
         status = judge(d);

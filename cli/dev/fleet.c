@@ -68,7 +68,7 @@ static int fleet_main(void *ctx, int ready_fd) {
 
 int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared,
                     struct lw_err *err) {
-    /* the struct is on the stack, which is safe because the child has a copy of it */
+    /* `f` is on the stack, which is safe because the child process has its own copy of it */
     struct fleet f = {h, shared};
     return dev_child_start(c, "supervisor", h->log, fleet_main, &f, err);
 }

@@ -22,18 +22,18 @@ enum { OPEN_FOLDERS = 8, PAGE_PORT = 9464 };
 
 const char *const dev_topics[DEV_TOPICS] = {"orders-web", "orders-shop"};
 
-/* Chooses the parent of the folder: TMPDIR or /tmp. A unix socket's name may have at most 107
- * bytes, and becomes part of a URL and of JSON, so a TMPDIR that is too long or has special
- * characters is not used. */
+/* Returns the parent of the folder: TMPDIR or /tmp. The folder contains a unix socket, whose name
+ * may have at most 107 bytes and becomes part of a URL and of JSON. So TMPDIR is not used if it is
+ * too long or has special characters. */
 static const char *place(void) {
     const char *tmp = getenv("TMPDIR");
     return tmp && *tmp == '/' && strlen(tmp) < 32 && !strpbrk(tmp, "\"\\$%?@#") ? tmp : "/tmp";
 }
 
-/* Returns true if no other `latchwork dev` runs on this machine; only the first one uses the usual
- * port of the page. A test of the port itself would not be enough, because the workers open the
- * port some seconds later. So this function binds an abstract unix socket, which needs no file, and
- * which is closed when this process and its children have ended. */
+/* Returns true if no other `latchwork dev` runs on this machine, because only the first one uses
+ * the usual port of the web page. To test the port itself would not be enough, because the workers
+ * open the port some seconds later. Instead this function binds an abstract unix socket. The socket
+ * needs no file, and is closed when this process and its children have ended. */
 static bool first_here(void) {
     static const char name[] = "\0latchwork-dev-page";
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -92,8 +92,8 @@ void dev_home_remove(const struct dev_home *h) {
     nftw(h->folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/* The group notices a dead worker after session.timeout.ms; 6 s is the smallest value that the dev
- * broker accepts. The leases of a dead worker end after lock.ttl_ms. fetch.wait.max.ms is short,
+/* The group notices a dead worker after session.timeout.ms, for which the dev broker accepts no
+ * value below 6 s. The leases of a dead worker end after lock.ttl_ms. fetch.wait.max.ms is short,
  * because the dev broker answers a fetch without records only at the end of that time, even if
  * records arrive earlier. */
 static const char common[] =
@@ -116,8 +116,8 @@ static const char inserting[] =
     "    \"columns\": { \"id\": \"/id\", \"customer\": \"/customer\", \"amount\": \"/amount\" },\n"
     "    \"primary_key\": [\"id\"], \"on_conflict\": \"ignore\"\n"
     "  },\n";
-/* The timeout and the lease are long, so that an order that hangs ends only when the user breaks
- * its lock, even on a machine under load. */
+/* handler.timeout_ms and lock.ttl_ms are long, so that an order whose request hangs ends only when
+ * the user breaks the lock of its key, even on a machine under load. */
 static const char calling[] =
     "  \"lock\": { \"ttl_ms\": 15000 },\n"
     "  \"key\": { \"from\": \"json:/customer\" },\n"

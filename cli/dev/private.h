@@ -33,9 +33,9 @@ extern const char *const dev_topics[DEV_TOPICS];
 
 struct dev_options {
     int workers;
-    int64_t rate; /* orders per second */
-    /* number of messages (0: no limit); one message in `every` is a new order, and the others
-     * repeat earlier orders */
+    int64_t rate; /* number of orders that are produced per second */
+    /* `messages` is the number of messages to produce (0: no limit). One message in `every` is a
+     * new order; the others repeat earlier orders. */
     int64_t messages, every;
     /* time between two bursts; messages are sent in bursts, so that several workers get messages of
      * the same key at once */
@@ -49,7 +49,8 @@ struct dev_worker {
     atomic_bool ready;
 };
 
-/* Shared memory in which the children report to the coordinator. */
+/* Shared memory through which the coordinator, its children and the demo exchange figures and
+ * flags. */
 struct dev_shared {
     char brokers[128];
     int service_port; /* port of the service on 127.0.0.1; used only with --faults */
@@ -95,14 +96,15 @@ typedef int dev_child_main(void *ctx, int ready_fd);
 int dev_child_start(struct dev_child *c, const char *name, const char *log,
                     dev_child_main *child_main, void *ctx, struct lw_err *err);
 /* Reports to the parent that the child is ready. If `failure` is not NULL, reports instead that the
- * child failed for this reason. */
+ * child has failed for the reason `failure`. */
 void dev_child_ready(int ready_fd, const char *failure);
-/* Returns true if the child has ended without a request to end. `status` then holds its wait
- * status. */
+/* Returns true if the child has ended although nobody asked it to end. In this case *status is set
+ * to the child's wait status. */
 bool dev_child_ended(struct dev_child *c);
-/* Describes in words how the child ended. */
+/* Describes in words how a child ended. */
 void dev_child_describe(const struct dev_child *c, char *out, size_t size);
-/* Sends SIGTERM to the child, and SIGKILL if the child has not ended after limit_ms. */
+/* Sends SIGTERM to the child, waits up to limit_ms for its end, and then kills it with SIGKILL if
+ * it still runs. */
 void dev_child_end(struct dev_child *c, int64_t limit_ms);
 
 int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err *err);
@@ -117,12 +119,13 @@ int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_sh
 
 /* --- looking ---------------------------------------------------------------------------------- */
 
-/* Returns the number of messages in the waiting lists of the private Redis (of at most 256
- * lanes); -1 if Redis does not answer. */
+/* Returns the number of messages in the waiting lists of the private Redis, or -1 if Redis does not
+ * reply. At most 256 waiting lists are counted. */
 int64_t dev_redis_waiting(const struct dev_home *h);
 
 struct dev_rows {
-    /* number of new rows and of duplicate rows, as the inserting transactions counted them */
+    /* `inserted` and `ignored` are the numbers of new rows and of duplicate rows, as the inserting
+     * transactions counted them. */
     int64_t inserted, ignored;
     int64_t rows; /* number of rows in the table */
 };

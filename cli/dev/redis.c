@@ -62,7 +62,8 @@ int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err
     return 0;
 }
 
-/* Adds up the lengths of the waiting lists of the given lanes, which are read in one pipeline. */
+/* Adds up the lengths of the waiting lists of the given lanes. One pipeline requests all
+ * lengths. */
 static int64_t add_lengths(redisContext *c, const redisReply *lanes) {
     int64_t sum = 0;
     for (size_t i = 0; i < lanes->elements; i++)

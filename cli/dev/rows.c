@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads from SQLite what the workers of `latchwork dev` have written. */
+/* Reads from the SQLite database the rows that the workers of `latchwork dev` have written. */
 #include "cli/dev/private.h"
 
 #include <sqlite3.h>

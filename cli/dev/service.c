@@ -41,8 +41,8 @@ struct service {
     struct dev_shared *shared;
     int64_t start_ms;
     atomic_int refused; /* number of orders in CHF that were refused */
-    /* the first order of the stuck customer was received; the customer's later orders are
-     * answered */
+    /* true: the first order of DEV_STUCK_CUSTOMER was received and is never answered; later orders
+     * of this customer are answered */
     atomic_bool hung;
 };
 
@@ -56,7 +56,8 @@ static bool slow_now(const struct service *s) {
     return at >= SLOW_FROM_MS && at < SLOW_UNTIL_MS;
 }
 
-/* Waits until the worker closes the connection, which it does when it loses the key's lease. */
+/* Waits until the worker closes the connection. The worker does that when it loses the lease of the
+ * key. */
 static void hang(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);

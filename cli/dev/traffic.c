@@ -2,9 +2,9 @@
 /* Implements the traffic of `latchwork dev`: a process that produces orders and reads what the
  * group has committed.
  *
- * One order in `every` is new. The others repeat an earlier order, most often a recent order (the
- * distance back follows a Zipf distribution). The topic and partition of each message are random.
- * As a result, several workers get the same primary key within a short time. */
+ * One order in `every` is new. The others repeat an earlier order, and most of them repeat a recent
+ * order (the distance back follows a Zipf distribution). The topic and partition of each message
+ * are random. As a result, several workers get the same primary key within a short time. */
 #include "cli/dev/private.h"
 
 #include "base/clock.h"
@@ -26,8 +26,8 @@ enum {
     CUSTOMERS = 300,
     QUEUE_FULL_MS = 100
 };
-/* with --faults, every ODD_EVERY-th order is one that the service refuses, until there are
- * DEV_ODD_ORDERS of these */
+/* With --faults, every ODD_EVERY-th order is one that the service refuses, until DEV_ODD_ORDERS
+ * such orders were produced. */
 enum { FAULTS_CUSTOMERS = 60, ODD_EVERY = 50 };
 
 struct traffic {
@@ -141,7 +141,8 @@ static void send_one(struct traffic *t) {
     t->sent++;
 }
 
-/* Returns the number of messages that should have been sent by now, in whole bursts. */
+/* Returns the number of messages that should have been produced by now. Messages are produced in
+ * whole bursts. */
 static int64_t due(const struct traffic *t, int64_t elapsed_ms) {
     int64_t burst = t->o->burst_ms * t->o->rate / 1000,
             n = (elapsed_ms / t->o->burst_ms + 1) * burst, all = t->o->messages;
@@ -164,7 +165,8 @@ static void read_commits(struct traffic *t) {
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Runs the traffic until SIGTERM ends the process, so the function never returns. */
+/* Produces messages and reads commits until SIGTERM ends the process. The function never
+ * returns. */
 static void drive(struct traffic *t) {
     int64_t start = 0, commits = 0;
     for (;;) {

@@ -115,8 +115,9 @@ static int alive(const struct dev_view *v) {
     return n;
 }
 
-/* Returns the number of rows that were inserted or ignored as duplicates, as the database's
- * transactions counted them. The workers' own counts are too low, because a killed worker may not
+/* Returns the number of done messages. With --faults, this is the sum of the workers' counts.
+ * Otherwise it is the number of rows that were inserted or ignored as duplicates, as the database's
+ * transactions counted them. The workers' counts would be too low, because a killed worker may not
  * have seen the end of its last transaction. */
 static int64_t written(struct dev_view *v) {
     if (v->o->faults) return (int64_t)atomic_load(&v->shared->done);
@@ -126,7 +127,7 @@ static int64_t written(struct dev_view *v) {
     return v->rows.inserted + v->rows.ignored;
 }
 
-/* Measures the rate over at least a second, because records come in bursts. */
+/* Measures the rate over at least a second, because messages are produced in bursts. */
 static void measure(struct dev_view *v, int64_t now, int64_t done) {
     int64_t span = now - v->last_ms;
     if (span < RATE_MS) return;

@@ -11,18 +11,20 @@ struct dev_view {
     struct dev_shared *shared;
     bool terminal;
     int64_t start_ms, shown_ms;
-    /* time and number of done messages at the last measurement; rate: messages per second */
+    /* `last_ms` and `last_done` are the time and the number of done messages at the last
+     * measurement. `rate` is in messages per second. */
     int64_t last_ms, last_done, rate;
-    struct dev_rows rows; /* rows of the database when it was last read */
-    /* true: the terminal's last line is a live line, which the next live line overwrites */
+    struct dev_rows rows; /* the counts of rows that were last read from the database */
+    /* `live` is true if the last line on the terminal is a live line, which the next live line
+     * overwrites. */
     bool live;
 };
 
 void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o,
                    struct dev_shared *shared);
 void dev_view_welcome(const struct dev_view *v, const char *config);
-/* Refreshes the live line if its interval is over. If stdout is not a terminal, prints a new line
- * every two seconds instead. */
+/* Prints the live line again if its interval is over. If stdout is not a terminal, prints a new
+ * line every two seconds instead. */
 void dev_view_tick(struct dev_view *v);
 /* Prints a line that no live line overwrites. */
 void dev_view_say(struct dev_view *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -24,7 +24,7 @@ static const char *const known[] = {
     "id",       "reason",       "tried_first_ms", "died_ms",        "edited_by", "edited_ms",
     NULL};
 
-/* The line that is being read, and the place where its errors are reported. */
+/* The state of the reader: the line that is being read, and where errors in it are reported. */
 struct reader {
     struct handler_messages *all;
     const struct lw_config *c;

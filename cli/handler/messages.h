@@ -33,15 +33,15 @@ struct handler_message {
     size_t n_headers;
     int attempt;
     size_t line;
-    /* the result of a message without a key, which is given to no handler; RESULT_NONE if the
-     * message has a key */
+    /* `decided` is the result of a message without a key, which is given to no handler. It is
+     * RESULT_NONE if the message has a key. */
     enum handler_result decided;
     char *why; /* the reason for the result in `decided` */
     enum handler_result expect;
-    /* text that the reason of the result must contain; NULL: any reason is right */
+    /* a text that must be part of the result's reason; NULL: every reason is right */
     const char *expect_reason;
-    /* index of the next message of the same key; HANDLER_NO_NEXT: this is the last message of the
-     * key */
+    /* `next` is the index of the next message of the same key, or HANDLER_NO_NEXT if there is
+     * none. */
     int next;
     bool first; /* true: no earlier message has the same key */
 };

@@ -15,7 +15,8 @@ static const char mark[] = "@NAME@";
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/* The name of a project is also the name of a folder, a topic, a consumer group and a Go module. */
+/* Checks the name of a project, which is also used as the name of a folder, a topic, a consumer
+ * group and a Go module. */
 static bool good_name(const char *name) {
     size_t n = strlen(name);
     if (!is_letter(name[0]) || n > NAME_LONGEST) return false;
@@ -26,8 +27,8 @@ static bool good_name(const char *name) {
     return true;
 }
 
-/* Creates the folder of the project. If the folder exists, it is removed and created again, which
- * fails unless the folder is empty. */
+/* Creates the folder of the project. An empty folder of this name is accepted. Any other existing
+ * folder is an error. */
 static int make_project(const char *folder) {
     if (mkdir(folder, 0777) == 0) return 0;
     return errno == EEXIST && rmdir(folder) == 0 ? mkdir(folder, 0777) : -1;

@@ -12,25 +12,26 @@
 
 enum handler_round {
     ROUND_FIRST,
-    /* each message is delivered again, as after a crash: with the same identity and a larger
-     * fence */
+    /* In ROUND_AGAIN, each message is delivered again, as after a crash: it has the same identity
+     * and a larger fence. */
     ROUND_AGAIN,
     ROUND_CANCEL, /* each message is cancelled while it runs, as if its lease were lost */
     ROUND_AFTER,  /* the cancelled messages are delivered again, as to the next holder of the key */
-    /* new messages with the same contents and with smaller fences are delivered, as from a holder
-     * that was suspended and is outdated now */
+    /* In ROUND_STALE, new messages with the same contents and with smaller fences are delivered, as
+     * if a holder that was suspended, and whose lease has ended, continued. */
     ROUND_STALE,
     ROUNDS
 };
 
 struct handler_delivery {
-    /* The message is not in shared memory; the rig has a copy of it since fork(). */
+    /* `m` does not point into shared memory; the rig has had its own copy of the message since
+     * fork(). */
     const struct handler_message *m;
     enum handler_round round;
     int64_t offset; /* offset of the message; in ROUND_STALE each message has a new offset */
     char identity[LW_IDENTITY_MAX];
     uint64_t fence;
-    /* true: when the rig died, this message and others were in handlers, so the message now runs
+    /* true if the rig died while this message and others were in handlers; the message now runs
      * alone */
     bool alone;
     /* The rig writes `result` last. If `result` is set, the test may read `took_us` and
@@ -42,10 +43,12 @@ struct handler_delivery {
 
 /* Describes how the rig ended. */
 enum handler_end {
-    /* the rig has set no end: it still runs, or has crashed, or its handler called exit() */
+    /* END_NONE: the rig has not stored how it ended, because it still runs, or has crashed, or
+     * because its handler called exit() */
     END_NONE,
     END_GOOD,
-    /* the handler cannot be opened, or its command cannot start; `failure` has the reason */
+    /* END_GAVE_UP: the handler cannot be opened, or its command cannot start; `failure` has the
+     * reason */
     END_GAVE_UP,
     END_STUCK /* a handler did not finish a message in time */
 };
@@ -54,7 +57,7 @@ struct handler_plan {
     size_t n; /* number of deliveries per round */
     int rounds;
     atomic_int end;     /* an enum handler_end */
-    char failure[1024]; /* the reason why the test cannot continue; "": it can continue */
+    char failure[1024]; /* the reason why the test cannot continue; "": no such reason was found */
     struct handler_delivery d[];
 };
 

@@ -23,9 +23,9 @@ static enum handler_result first_time(const struct handler_plan *plan,
     return (enum handler_result)atomic_load(&plan->d[(size_t)(d - plan->d) % plan->n].result);
 }
 
-/* Returns the result that a delivery must have, or RESULT_NONE if every result is right. If the
- * first delivery of a message ended as retry, every result of later deliveries is right, because a
- * service that was down may work again. */
+/* Returns the result that a delivery must have, or RESULT_NONE if no particular result is required.
+ * If the first delivery of a message ended as retry, later deliveries of the message may end in any
+ * way, because a service that was down may work again. */
 static enum handler_result wanted(const struct handler_plan *plan,
                                   const struct handler_delivery *d) {
     if (d->round == ROUND_CANCEL || d->round == ROUND_STALE) return RESULT_NONE;
@@ -42,8 +42,9 @@ static bool is_right(const struct handler_plan *plan, const struct handler_deliv
            strstr(d->reason, d->m->expect_reason);
 }
 
-/* Returns a remark about a delivery in a round in which every result is right, or "" if there is
- * nothing to remark. */
+/* Returns a comment on a delivery of the rounds ROUND_CANCEL and ROUND_STALE, in which no
+ * particular result is required: whether the handler stopped, or whether its store refused the
+ * stale fence. Returns "" for other deliveries. */
 static const char *remark(const struct handler_delivery *d) {
     bool back = atomic_load(&d->result) == RESULT_BACK;
     if (d->round == ROUND_CANCEL && back)

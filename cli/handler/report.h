@@ -10,11 +10,12 @@ struct handler_report {
     const struct handler_plan *plan;
     const char *messages; /* path of the file with the messages */
     bool json;
-    /* number of deliveries at the beginning of the plan that are printed or left out */
+    /* `printed` is the number of deliveries, counted from the beginning of the plan, that were
+     * printed or left out. */
     size_t printed;
     size_t counts[RESULT_N];
-    /* number of printed deliveries; a delivery that no handler gets is printed only in the first
-     * round */
+    /* `judged` is the number of printed deliveries. The delivery of a message that no handler gets
+     * is printed only in the first round. */
     size_t judged;
     size_t wrong; /* number of deliveries with an unexpected result */
 };

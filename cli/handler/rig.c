@@ -17,14 +17,14 @@
 enum {
     TICK_MS = 10,
     CANCEL_MS = 20, /* time between the start of a delivery and its cancellation */
-    /* maximum number of messages used to test a command that seems unable to start; there is a
-     * pause before each test */
+    /* TRIALS is the maximum number of messages with which the rig tests a command that seems unable
+     * to start. Before each of these tests there is a pause. */
     TRIALS = 2,
-    /* maximum number of deliveries of a message, if it is given back each time because the
-     * handler's process died */
+    /* TRIES is the maximum number of deliveries of a message that is given back each time because
+     * the handler's process died. */
     TRIES = 12,
-    /* A supervisor replaces a worker if a handler runs this much longer than twice
-     * handler.timeout_ms; the rig uses the same limit. */
+    /* A supervisor replaces a worker if a handler runs longer than twice handler.timeout_ms plus a
+     * fixed time. STUCK_MS is the same fixed time for the rig. */
     STUCK_MS = 5000,
     CLOSE_MS = 2000,
     JOBS = 64
@@ -38,12 +38,12 @@ struct run {
     struct handler_delivery *d;
     struct run *next; /* the next delivery of the same key */
     int tries;
-    /* time at which this delivery was submitted or, for a follower, at which the first delivery of
-     * its chain was submitted */
+    /* `begun_ms` is the time at which this delivery was submitted. Followers have the time at which
+     * the first delivery of their chain was submitted. */
     int64_t begun_ms;
     bool under_way; /* true: the delivery was submitted and is not answered yet, or it is `held` */
-    /* true: the message was given back because the command could not start, and will be submitted
-     * again later */
+    /* `held` is true if the message was given back because the command could not start. The message
+     * will be submitted again later. */
     bool held;
 };
 
@@ -60,8 +60,8 @@ struct rig {
     enum handler_round round;
     int64_t progress_ms; /* time at which the last delivery ended */
     size_t held;
-    /* answered: the handler has answered a message; on_trial: one message is being used to test the
-     * command */
+    /* `answered` is true if the handler has answered any message. `on_trial` is true while one
+     * message is used to test the command. */
     bool answered, on_trial;
     int trials;
     struct lw_err err;
@@ -106,8 +106,8 @@ static void prepare(const struct rig *r, struct run *run) {
     atomic_store(&job->then, chained(r) && run->next ? &run->next->job : NULL);
 }
 
-/* Submits a delivery, together with the later deliveries of its key if they run as its
- * followers. */
+/* Submits a delivery. If the later deliveries of its key run as its followers, they are submitted
+ * together with it. */
 static void submit(struct rig *r, struct run *first) {
     for (struct run *run = first; run; run = chained(r) ? run->next : NULL) {
         prepare(r, run);
@@ -122,10 +122,11 @@ static void submit(struct rig *r, struct run *first) {
 
 /* --- ending ----------------------------------------------------------------------------------- */
 
-/* Returns true if the rig must deliver a message again, as a worker would. The conditions are: a
- * handler with processes gave the message back, its lease was not cancelled, and it was delivered
- * fewer than TRIES times. Such a handler gives a message back if, for example, its process died
- * before it read the message, or while it had several messages. */
+/* Returns true if the rig must deliver a message again, as a worker would. All of these conditions
+ * must be met: the handler works with processes and gave the message back, the message's lease was
+ * not cancelled, and the message was delivered fewer than TRIES times. Such a handler gives a
+ * message back if, for example, its process died before it read the message, or while it had
+ * several messages. */
 static bool comes_again(struct rig *r, struct run *run) {
     bool back = run->job.outcome == LW_BACK && !atomic_load(&run->lease.cancelled);
     return back && r->type->loads && ++run->tries < TRIES;
@@ -136,8 +137,8 @@ static enum lw_health health(const struct rig *r, char *why, size_t size) {
 }
 
 /* Keeps a message that was given back because the command could not start. If the handler has never
- * answered a message, and it also gave back the messages that tested the command, sets `err`, which
- * ends the test. */
+ * answered a message, and also gave back the messages with which the command was tested, sets
+ * `err`, which ends the test. */
 static void hold(struct rig *r, struct run *run) {
     static const char prefix[] = "handler: ";
     char why[512] = "";
@@ -152,7 +153,7 @@ static void hold(struct rig *r, struct run *run) {
 }
 
 /* Submits messages that hold() kept. If the command works, submits all of them. If the command is
- * on trial and its pause is over, submits one, unless another message is already testing the
+ * on trial and its pause is over, submits one message, unless another message already tests the
  * command. */
 static void release(struct rig *r) {
     enum lw_health now = r->held ? health(r, NULL, 0) : LW_UNABLE;
@@ -209,8 +210,8 @@ static void reap(struct rig *r) {
 
 /* --- a round ---------------------------------------------------------------------------------- */
 
-/* Renews the leases of the deliveries under way, and cancels the deliveries that the current round
- * must cancel. */
+/* Renews the leases of the deliveries under way. In ROUND_CANCEL, instead cancels each delivery
+ * that has run for CANCEL_MS. */
 static void tend(struct rig *r) {
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < r->plan->n; i++) {
@@ -223,9 +224,9 @@ static void tend(struct rig *r) {
     }
 }
 
-/* Returns true if a handler in the pool takes too long. Its thread cannot be ended, so the whole
- * rig must end. A handler type with the function serve() has no thread in the pool, and ends slow
- * processes or requests without the rig's help. */
+/* Returns true if a handler in the pool takes too long. The handler's thread cannot be ended, so
+ * the whole rig must end. A handler type with the function serve() has no thread in the pool, and
+ * ends slow processes or requests without the rig's help. */
 static bool is_stuck(const struct rig *r) {
     int64_t timeout_ms = r->c->handler.timeout_ms;
     bool limited = timeout_ms > 0 || r->round == ROUND_CANCEL;
@@ -245,8 +246,9 @@ static enum handler_end wait_for_all(struct rig *r) {
 }
 
 /* Links the runs without a result into one chain per key, and submits the first run of each chain.
- * If `alone` is true, only the suspects are submitted, and each chain waits for the end of the
- * chain before. Otherwise all other runs are submitted at once. */
+ * If `alone` is true, only the suspects are submitted, one chain after the other, so that no two
+ * suspects run at the same time. Otherwise only the runs that are not suspects are submitted, all
+ * chains at once. */
 static void start_round(struct rig *r, struct handler_delivery *d, bool alone) {
     const struct handler_message *messages = d[0].m;
     for (size_t i = 0; i < r->plan->n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A temporary store for the test of an insert handler: a new SQLite file, or a new schema in the
- * configured PostgreSQL. The store has the configured tables without their rows. */
+/* Declares a temporary store for the test of an insert handler: a new SQLite file, or a new schema
+ * in the configured PostgreSQL database. The store has the configured tables without their rows. */
 #ifndef LW_CLI_HANDLER_SCRATCH_H
 #define LW_CLI_HANDLER_SCRATCH_H
 
@@ -18,7 +18,8 @@ struct handler_scratch {
 int handler_scratch_open(struct handler_scratch *s, const struct lw_config *c, struct lw_err *err);
 void handler_scratch_close(struct handler_scratch *s); /* removes the temporary store */
 
-/* These functions are the part for PostgreSQL (scratch_postgres.c). Only scratch.c calls them. */
+/* scratch_postgres.c defines these functions, which create and remove the schema in PostgreSQL.
+ * Only scratch.c calls them. */
 int handler_scratch_open_schema(struct handler_scratch *s, const struct lw_config *c,
                                 const char *url, struct lw_err *err);
 void handler_scratch_close_schema(struct handler_scratch *s);

@@ -34,7 +34,7 @@ struct trial {
     struct handler_scratch scratch;
     struct handler_plan *plan;
     size_t plan_size;
-    /* shared memory; the seats of its first worker contain the messages that handlers are
+    /* shared memory in which the seats of the first worker name the messages that handlers are
      * processing */
     struct lw_board *board;
     struct lw_err err;
@@ -97,7 +97,8 @@ static int load_messages(struct trial *t) {
 /* --- the plan --------------------------------------------------------------------------------- */
 
 static void plan_delivery(struct trial *t, struct handler_delivery *d, size_t i, uint64_t fence) {
-    /* new messages get offsets above those that a file is likely to contain */
+    /* offset of the first new message of ROUND_STALE, which is larger than the offsets that a file
+     * is likely to contain */
     static const int64_t elsewhere = 1000000000000;
     const struct handler_message *m = &t->messages.m[i];
     bool stale = d->round == ROUND_STALE;
@@ -149,8 +150,8 @@ static pid_t start_rig(struct trial *t) {
     _exit(0);
 }
 
-/* Waits until the rig has ended, and prints each delivery that is finished. If a signal ends the
- * test, the rig is killed, too. */
+/* Waits until the rig has ended, and meanwhile prints each delivery that is finished. If a signal
+ * ends the test, kills the rig. */
 static int wait_for_rig(struct handler_report *r, pid_t pid) {
     int status = 0;
     pid_t got;
@@ -173,10 +174,9 @@ static struct handler_delivery *find_delivery(struct trial *t, const char *ident
     return NULL;
 }
 
-/* Searches, among the messages that were in handlers when the rig ended, for the message that
- * caused the end. If only one message was in a handler, it gets `result`. If there were several,
- * each of them will run alone after a restart of the rig. Returns false if no message was in a
- * handler. */
+/* Finds the message that caused the end of the rig among the messages that were in handlers at that
+ * time. If only one message was in a handler, it gets `result`. If there were several, each of them
+ * will run alone after a restart of the rig. Returns false if no message was in a handler. */
 static bool charge(struct trial *t, enum handler_result result, const char *why) {
     struct handler_delivery *found[LW_BOARD_SEATS];
     int n = 0;

@@ -15,7 +15,7 @@
 
 enum { FILES = 16, QUIET_MS = 200, LOOK_MS = 100, EVENTS = 4096 };
 
-/* A file on which the test depends, and its state when it was last examined. */
+/* A file that the test uses, and its state when it was last examined. */
 struct named {
     char path[PATH_MAX];
     struct timespec changed;
@@ -28,7 +28,8 @@ struct handler_watch {
     struct named files[FILES];
     int n_files;
     int folders[FILES];
-    /* path of the plugin, or the first word of the command if it is a path; otherwise "" */
+    /* `binary` is the path of the plugin, or the first word of the command if that word is a path.
+     * Otherwise it is "". */
     char binary[PATH_MAX];
     bool changed;
     char name[NAME_MAX + 1]; /* name of the file that changed first */
@@ -88,8 +89,8 @@ static void add(struct handler_watch *w, const char *path) {
         inotify_add_watch(w->fd, folder, IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE);
 }
 
-/* Adds the plugin's path, and each word of the command that names a file below the current folder,
- * to the files that are watched. */
+/* Adds files to the files that are watched: the plugin, and each file below the current folder that
+ * a word of the command names. */
 static void add_handler(struct handler_watch *w, const struct lw_config *c) {
     const json_t *path = json_object_get(c->handler.json, "path"),
                  *command = json_object_get(c->handler.json, "command"), *word;
@@ -171,8 +172,8 @@ const char *handler_watch_wait(struct handler_watch *w, const volatile sig_atomi
         quiet = poll(&fd, 1, QUIET_MS) == 0;
         drain(w, true);
     }
-    /* An editor may write a temporary file and rename it. So if a file on which the test depends
-     * has changed, its name is returned instead of the name of the temporary file. */
+    /* An editor may write a temporary file and rename it. So if a file that the test uses has
+     * changed, its name is returned instead of the name of the temporary file. */
     for (int i = 0; i < w->n_files; i++)
         if (look(&w->files[i]))
             snprintf(w->name, sizeof w->name, "%.*s", NAME_MAX, file_name(w->files[i].path));
