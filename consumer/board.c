@@ -40,8 +40,8 @@ int lw_board_add_spans(struct lw_board *b, struct lw_err *err) {
     return b->spans ? 0 : -1;
 }
 
-/* Makes the version odd before the write. The version may be odd already, because an earlier writer
- * may have died during a write. */
+/* Makes the version of the note odd before its text is written. The version may be odd already,
+ * because an earlier writer may have died during a write. */
 void lw_note_set(struct lw_note *n, const char *text) {
     uint32_t version = atomic_load(&n->version);
     if (!(version & 1) && !strcmp(n->text, text)) return;
@@ -126,9 +126,9 @@ void lw_board_forget(struct lw_board *b, const char *identity) {
 }
 
 /* Returns the lowest free slot. If no slot is free, returns the slot of the oldest suspect or, if
- * there are no suspects, of the oldest blamed message. If a suspect is forgotten, it may run once
- * more beside other handlers; if a blamed message is forgotten, one of its attempts is not
- * counted. */
+ * there are no suspects, of the oldest blamed message. The caller overwrites that slot, so its old
+ * message is forgotten. A forgotten suspect may run once more beside other handlers. If a blamed
+ * message is forgotten, one of its attempts is not counted. */
 static struct lw_suspect *slot_for_new(struct lw_board *b) {
     struct lw_suspect *best = NULL;
     enum lw_suspicion best_is = LW_BLAMED;
@@ -153,8 +153,8 @@ static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity,
     move(b, s, atomic_load(&s->word), is);
 }
 
-/* Raises the suspicion of a message by one death of its worker. A blamed message stays blamed until
- * its attempt is counted. */
+/* Makes a message a suspect or, if `blamed` is true, a blamed message, because its worker died. A
+ * message that is blamed already stays blamed until its attempt is counted. */
 static void accuse(struct lw_board *b, const char *identity, bool blamed, const char *reason) {
     uint32_t word;
     int i = find(b, identity, &word, NULL);
@@ -282,7 +282,7 @@ void lw_board_disown(struct lw_board_partition *p, int worker) {
 
 void lw_board_disown_all(struct lw_board *b, int worker) {
     for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
-        /* slots of partitions are filled from the lowest index, so all slots behind a free one are
+        /* slots of partitions are filled from the lowest index, so all slots after a free one are
          * free */
         if (atomic_load(&b->partitions[i].state) == LW_SLOT_FREE) return;
         lw_board_disown(&b->partitions[i], worker);
@@ -293,7 +293,7 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
     while (*at < LW_BOARD_PARTITIONS) {
         const struct lw_board_partition *p = &b->partitions[*at];
         uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
-        /* slots of partitions are filled from the lowest index, so all slots behind a free one are
+        /* slots of partitions are filled from the lowest index, so all slots after a free one are
          * free */
         if (state == LW_SLOT_FREE) break;
         ++*at;
@@ -306,7 +306,7 @@ bool lw_board_drained(const struct lw_board *b) {
     for (int32_t i = 0; i < b->n_drain; i++) {
         const struct lw_drain_partition *p = &b->drain[i];
         /* A partition whose end offset is 0 never had a record, so the run does not wait for a
-         * commit of it. */
+         * commit of this partition. */
         if (p->end > 0 && atomic_load(&p->committed) < p->end) return false;
     }
     return true;

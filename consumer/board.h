@@ -5,10 +5,11 @@
  *
  * A worker writes its own `lw_board_worker` (the main thread writes the counters, the heartbeat and
  * the outcomes; each handler thread writes its own seat) and the slots of `partitions` that it
- * owns. The supervisor adds `suspects`, which workers clear, and fills `drain`, in which workers
- * raise the committed offsets. The supervisor and the workers write `owed`. The supervisor writes
- * all other fields. Each field is a lock-free atomic, or is guarded by the order "text first, then
- * the atomic flag". */
+ * owns. The supervisor adds `suspects`, which workers clear, and fills `drain`, in which workers,
+ * and the process that follows the group's commits, raise the committed offsets. The supervisor and
+ * the workers write `owed`. The process that sends spans counts them in `spans_sent` and
+ * `spans_lost`. The supervisor writes all other fields. Each field is a lock-free atomic, or is
+ * guarded by the order "text first, then the atomic flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
@@ -36,7 +37,8 @@ enum {
 enum { LW_SEAT_KEY = 128 };
 struct lw_seat {
     atomic_bool busy;
-    /* true: the message is a suspect, and runs while no other handler of the worker does */
+    /* `alone` is true if the message is a suspect, and runs while no other handler of the worker
+     * does */
     atomic_bool alone;
     _Atomic int64_t since_ms; /* time at which the run of the message began, ms on the boot clock */
     char identity[LW_IDENTITY_MAX];
@@ -101,8 +103,8 @@ struct lw_board_worker {
     _Atomic uint32_t n_loads;
     /* for each handler process: number of requests that were sent to it and not answered */
     _Atomic uint32_t loads[LW_BOARD_SEATS];
-    /* true: the worker is connected to every shard, and is a member of the group that Kafka
-     * serves */
+    /* `ready` is true if the worker is connected to every shard, and is a member of the group that
+     * Kafka serves */
     atomic_bool ready;
     /* state of the connection to Kafka, as enum lw_kafka_state plus 1; 0: unknown */
     _Atomic uint32_t kafka;
@@ -123,7 +125,8 @@ struct lw_board_worker {
      * element is 0. */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
-    /* the last outcomes of the worker; its next process continues these rings */
+    /* rings of the worker's last outcomes; the process that replaces the worker continues these
+     * rings */
     struct lw_outcome_rings outcomes;
 };
 
@@ -141,8 +144,8 @@ enum lw_suspicion {
 struct lw_suspect {
     /* the generation of the slot, shifted left by 2 bits, plus the enum lw_suspicion */
     _Atomic uint32_t word;
-    /* time at which a worker last died of the message, ms on the boot clock; only the supervisor
-     * uses it */
+    /* time at which the message became a suspect or, if that was later, a blamed message, in ms on
+     * the boot clock; only the supervisor uses this time */
     int64_t since_ms;
     /* number that gives the order of the entries, because a full table replaces its oldest entry;
      * only the supervisor uses it */
@@ -161,10 +164,10 @@ struct lw_drain_partition {
     _Atomic int64_t committed; /* highest commit seen so far; -1 until a commit is known */
 };
 
-/* Describes a partition of this fleet. A slot that has got the name of a partition keeps it as long
- * as the board exists. The worker in `owner` writes the fields behind `owner`. If two workers look
- * for a new partition at once, each may get a slot for it, but soon only one of the two slots has
- * an owner. */
+/* Describes a partition of this fleet. Once a slot has the name of a partition, it keeps that name
+ * as long as the board exists. The worker that `owner` names writes the fields after `owner`. If
+ * two workers look for a new partition at once, each may get a slot for it, but soon only one of
+ * the two slots has an owner. */
 enum { LW_SLOT_FREE, LW_SLOT_FILLING, LW_SLOT_NAMED };
 struct lw_board_partition {
     /* `state` is LW_SLOT_NAMED as soon as the topic and the partition are written. */
@@ -247,20 +250,20 @@ void lw_seat_leave(struct lw_seat *s);
 /* Returns the suspicion of a message. If the result is LW_BLAMED, copies to `reason` (LW_REASON_MAX
  * bytes) why the message is blamed. Workers call this function. */
 enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, char *reason);
-/* A worker calls one of these functions to report that the attempt of a blamed message was counted,
- * which makes the message LW_SUSPECT again, or that a message is finished, which ends the
- * suspicion. */
+/* Workers call these functions. lw_board_counted() reports that the attempt of a blamed message was
+ * counted, and makes the message LW_SUSPECT again. lw_board_forget() reports that a message is
+ * finished, and ends the suspicion. */
 void lw_board_counted(struct lw_board *b, const char *identity);
 void lw_board_forget(struct lw_board *b, const char *identity);
 /* Makes the messages in a worker's seats suspects. The supervisor calls this function when the
  * worker has died. If `crashed` is true (the worker died of a crash signal, or exited unasked), a
  * message that ran alone is blamed. */
 void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
-/* Ends each suspicion that is older than LW_SUSPECT_MS, counted from the last death of a worker.
- * The supervisor calls this function periodically, for two reasons. While there is a suspect, no
- * message runs ahead. And a worker of another supervisor may have finished the message without
- * ending the suspicion on this board. A message that crashes its worker later becomes a suspect
- * again. */
+/* Ends each suspicion that is older than LW_SUSPECT_MS, counted from the time when the message
+ * became a suspect or was blamed. The supervisor calls this function periodically, for two reasons.
+ * While there is a suspect, no message runs ahead. And a worker of another supervisor may have
+ * finished the message without ending the suspicion on this board. A message that crashes its
+ * worker later becomes a suspect again. */
 enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
 /* Raises the committed offset of a partition for `run --drain`. After an assignment, the worker
@@ -290,12 +293,13 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
 uint64_t lw_owed_id(uint64_t identity_hash, bool dead);
 /* Marks the unanswered outcomes of a worker as owed, in one shard or in all (-1). The supervisor
  * calls this function when the worker has died. The worker calls it when it gives up the calls of a
- * shard. If more than LW_OWED outcomes are owed, some are forgotten. */
+ * shard. If the table of LW_OWED outcomes is nearly full, some outcomes may be forgotten, and are
+ * then not counted. */
 void lw_board_owe(struct lw_board *b, int worker, int shard);
 void lw_board_owe_one(struct lw_board *b, uint64_t id);
-/* Returns true if the outcome of this finished message is owed. The caller must then count it; it
- * is no longer owed. If `dead` is not NULL, *dead says whether the message counts as dead or as
- * done. */
+/* Returns true if the outcome of this finished message is owed, and removes it from the table of
+ * owed outcomes, so the caller must count it. If `dead` is not NULL, *dead says whether the message
+ * counts as dead or as done. */
 bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 
 /* Lists the exit statuses of a worker process. */

@@ -27,8 +27,8 @@ void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const ch
     if (r->n_reason) memcpy(r->text + r->n_key, reason, r->n_reason);
 }
 
-/* Copies a record word by word, because another process may read the same words now. Only those
- * words are copied that the record's texts use. */
+/* Writes a record to a ring word by word, because another process may read the same words at this
+ * moment. Words beyond the record's texts are not written. */
 static void write_cell(struct lw_outcome_cell *c, uint64_t n, const struct lw_outcome_record *r) {
     const char *from = (const char *)r;
     atomic_store_explicit(&c->version, 2 * n + 1, memory_order_relaxed);

@@ -13,10 +13,11 @@ enum {
     /* minimum time between two STATUS messages. The counts in the text change all the time, and
      * each message wakes the service manager and every program that watches it. */
     STATUS_EVERY_MS = 5000,
-    /* time that the watchdog has beyond that after which the supervisor replaces a hung worker */
+    /* margin of the service manager's watchdog, added to the time after which the supervisor
+     * replaces a hung worker */
     WATCHDOG_MARGIN_MS = 60000,
-    /* time that the end may take beyond that after which the supervisor kills a worker that does
-     * not end */
+    /* margin for the end of the run, added to the time after which the supervisor kills a worker
+     * that does not end */
     STOP_MARGIN_MS = 10000,
     /* at each tick of a reload, the supervisor asks the service manager to extend its timeout by at
      * least this time */
@@ -58,8 +59,8 @@ static bool all_turn(const struct lw_sup *s) {
     return true;
 }
 
-/* Writes why the first worker that is not ready is not ready. The text is "" if the worker has
- * given no reason. */
+/* Writes the reason why a worker is not ready, for the first such worker. The text is "" if that
+ * worker has given no reason. */
 static void reason(const struct lw_sup *s, char *out, size_t size) {
     char why[320];
     int worker = 0;
@@ -118,8 +119,8 @@ void lw_service_tick(struct lw_service *v, const struct lw_sup *s, int64_t now_m
 void lw_service_reloading(struct lw_service *v) {
     struct timespec t;
     if (v->state == LW_SERVICE_STOPPING) return;
-    /* The time in the message is read from the clock of the service manager, so that the manager
-     * can tell this reload from one that it asked for later. */
+    /* The time in the message comes from the clock that the service manager uses, too. By this time
+     * the manager tells this reload from one that it asks for later. */
     clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t us = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
     lw_notify_send(&v->notify,

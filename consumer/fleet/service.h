@@ -35,8 +35,8 @@ struct lw_service {
     int64_t ready_by_ms;
     int64_t status_ms; /* time on the boot clock at which the last STATUS was sent */
     int ready_workers; /* number of ready workers in the last STATUS; -1: no STATUS was sent */
-    /* text about how the last reload has ended, which the service manager was not told yet;
-     * otherwise NULL */
+    /* says how the last reload ended, until the next STATUS has told the service manager; NULL:
+     * there is nothing to tell */
     const char *reloaded;
 };
 

@@ -138,7 +138,7 @@ static void end_side(struct side *side) {
     *side = (struct side){0};
 }
 
-/* Gives a process a limited time to finish its work, and then ends it. */
+/* Asks a process to end with SIGTERM, and kills it if it has not ended within the time limit. */
 static void finish_side(struct side *side, int64_t within_ms) {
     int64_t until = lw_boot_ms() + within_ms;
     if (!side->pid) return;

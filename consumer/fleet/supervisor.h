@@ -55,7 +55,8 @@ struct lw_supervise_times {
 };
 
 struct lw_supervise_options {
-    /* true: the run ends as soon as everything that was in the topics at its start is committed */
+    /* `drain` is true if the run ends as soon as everything that was in the topics at its start is
+     * committed */
     bool drain;
     bool json;     /* true: the summary is printed as one JSON object */
     bool progress; /* true: a live line is shown on stderr */
@@ -89,25 +90,25 @@ struct lw_supervise_options {
      * gets SIGTERM and some seconds for the spans that are left. If `tracer_main` is NULL, nothing
      * is traced. */
     int (*tracer_main)(const struct lw_config *c, struct lw_board *board);
-    /* Called with the board at every tick, and once more after the last worker has ended. `watch`
-     * may be NULL. */
+    /* `watch` is called with the board at every tick, and once more after the last worker has
+     * ended. `watch` may be NULL. */
     void (*watch)(void *ctx, const struct lw_board *board);
     /* Claims the slot of static membership, by which the group tells this supervisor's workers from
      * other workers (lw_member_claim()). If `member_claim` is NULL, the workers are dynamic
      * members. */
     int (*member_claim)(const struct lw_config *c, int *fd);
     void *ctx;
-    /* true: the handler runs inside the worker, so a message in a seat of the board becomes a
-     * suspect when the worker crashes */
+    /* `blames_worker` is true if the handler runs inside the worker. A message in a seat of the
+     * board then becomes a suspect when the worker crashes. */
     bool blames_worker;
     struct lw_supervise_times times;
 };
 
 /* Runs until stopped or drained, and returns the exit status of the program. Call this function in
- * a process without other threads, because it forks, and because a worker ends when the thread that
- * forked it ends. The function handles SIGTERM, SIGINT, SIGHUP, SIGCHLD and SIGUSR1, and reaps
- * every child of the process. It passes SIGUSR1 on to the workers, which then log the state in
- * their memory. */
+ * a process without other threads, because the function forks, and because a worker ends when the
+ * thread that forked it ends. The function handles SIGTERM, SIGINT, SIGHUP, SIGCHLD and SIGUSR1,
+ * and reaps every child of the process. It passes SIGUSR1 on to the workers, which then log the
+ * state in their memory. */
 int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o);
 
 #endif

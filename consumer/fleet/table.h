@@ -36,9 +36,9 @@ enum lw_sup_event {
     LW_SUP_EVENTS
 };
 
-/* Counts the ticks of the supervisor in which a value has not changed. Ticks are counted instead of
- * elapsed time, because otherwise all workers would look hung after the machine slept or the
- * supervisor was stopped for a while. */
+/* Measures for how long a value has not changed, in ticks of the supervisor. Ticks are counted
+ * instead of elapsed time, because otherwise all workers would look hung after the machine slept or
+ * the supervisor was stopped for a while. */
 struct lw_sup_still {
     int64_t seen;
     int64_t for_ms;
@@ -53,7 +53,7 @@ struct lw_sup_worker {
     int64_t backoff_ms; /* time to wait before the next restart */
     unsigned lives;     /* number of times that the worker was started */
     bool hung;          /* the supervisor killed the worker because it hung */
-    /* true: the supervisor killed the worker because it did not end in time */
+    /* `killed` is true if the supervisor killed the worker because it did not end in time */
     bool killed;
     char why[LW_REASON_MAX]; /* text that says how the worker ended */
     struct lw_sup_still beat, seats[LW_BOARD_SEATS];

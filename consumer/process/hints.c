@@ -98,7 +98,7 @@ static void on_reply(void *ctx, const redisReply *r) {
 
 /* A popped hint stays in the list `claimed` until its lane is claimed. If the worker dies before
  * that, nothing else removes the hint. So a command that sets an expiry of `claimed` is sent right
- * behind the pop, and the server executes it even if this process dies. */
+ * after the pop, and the server executes it even if this process dies. */
 static void pop(struct lw_hints *h) {
     struct lw_commands *c = &h->commands;
     lw_commands_reset(c);

@@ -21,9 +21,9 @@ struct lw_hints_setup {
     int64_t ttl_ms;
     /* prefix of the shard's names in Redis, "lw:{NAME.SHARD}:"; borrowed */
     const char *prefix;
-    /* this function is called by lw_hints_serve() for each hint */
+    /* lw_hints_serve() calls `hint` for each hint */
     void (*hint)(void *ctx, int shard, struct lw_bytes lane);
-    /* this function copies the id of the shard's epoch, as lw_worker_epoch() does */
+    /* `epoch` copies the id of the shard's epoch, as lw_worker_epoch() does */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);
     void *ctx;
 };

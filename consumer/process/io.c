@@ -21,7 +21,7 @@ static int64_t io_wall_ms(void *ctx) {
     return lw_wall_ms();
 }
 
-/* A random number of the kernel seeds the generator. */
+/* A random number from the kernel seeds the generator. */
 static uint64_t io_random(void *ctx) { return lw_random_next(&((struct process *)ctx)->random); }
 
 /* --- Redis ------------------------------------------------------------------------------------ */

@@ -50,9 +50,9 @@ struct worker_thread {
     struct hand hand;
     /* The following arrays are used for handlers that take batches. Each has batch_max elements. */
     struct lw_job **heads; /* jobs of different keys, with which the next batch begins */
-    /* the jobs of the batch: the heads, and behind each head as many of its followers as fit */
+    /* the jobs of the batch: those of `heads`, each followed by as many of its followers as fit */
     struct lw_job **batch;
-    size_t *lengths; /* for each head: number of jobs of its key in the batch */
+    size_t *lengths; /* for each job of `heads`: number of jobs of its key in the batch */
     /* The padding keeps other data off the cache line of the hand, which its owner writes often. */
     char pad[64];
 };
@@ -74,14 +74,15 @@ struct lw_pool {
     /* `chains` has the jobs that came with followers, if each batch has jobs of one key only.
      * Otherwise it is empty. */
     struct lw_job_queue queue, chains;
-    /* true: the next job comes from `chains`, if both `queue` and `chains` have jobs */
+    /* `chain_next` is true if the next job comes from `chains` when both `queue` and `chains` have
+     * jobs */
     bool chain_next;
     size_t queued; /* number of jobs in `queue` and `chains` */
     /* `idle` is the number of sleeping threads. `watchers` says how many of these watch for hands
      * to steal from. */
     int idle, watchers;
     int running; /* number of threads that have not ended */
-    /* Threads also read `stop` without the lock, between the jobs of a chain. */
+    /* Threads also read `stop` without the mutex, between the jobs of a chain. */
     atomic_bool stop;
 
     _Atomic int64_t average_ns;        /* average time of a job in its handler */
@@ -235,9 +236,10 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
     return go_on;
 }
 
-/* Collects the heads of the next batch: the n followers that are in t->heads already, then jobs of
- * the queue. Until the time *until_us, followers come before jobs of the queue. If *until_us is 0,
- * this function sets it. Returns the number of heads, or 0 when the pool ends. */
+/* Collects in t->heads the jobs with which the next batch begins, one per key: the n followers that
+ * are there already, then jobs of the queue. Until the time *until_us, followers come before jobs
+ * of the queue. If *until_us is 0, this function sets it. Returns the number of jobs in t->heads,
+ * or 0 when the pool ends. */
 static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
@@ -259,8 +261,9 @@ static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, i
     return n;
 }
 
-/* If other jobs wait, in the queue or in a hand (the thread's own hand included), puts the chain's
- * next job behind them. A thread calls this function when it has run a chain for a long time. */
+/* If other jobs wait, in the queue or in a hand that is held up (the thread's own hand included),
+ * puts the chain's next job at the end of the queue, and returns true. A thread calls this function
+ * when it has run a chain for a long time. */
 static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     pthread_mutex_lock(&p->lock);
     bool others = p->queued || any_held_up(p, now_us);
@@ -272,8 +275,8 @@ static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
 /* --- running ---------------------------------------------------------------------------------- */
 
 /* Passes n jobs that have ended to the main thread, in their order and all at once. If the main
- * thread saw only a part of a batch, it would ask Redis for as many followers as that part has
- * jobs, and the next batches would be that small. */
+ * thread saw only a part of a batch, it would ask Redis for only as many followers as that part has
+ * jobs, and the next batches would be as small as that part. */
 static void finish(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     for (size_t i = 1; i < n; i++) jobs[i]->next = jobs[i - 1];
     struct lw_job *top = atomic_load_explicit(&p->finished, memory_order_relaxed);
@@ -292,7 +295,8 @@ static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
     return next;
 }
 
-/* Returns true if a job may start: its lease must not have ended. */
+/* Returns true if a job may start: its lease is not cancelled, and its deadline has not passed.
+ * Also sets the outcome to LW_BACK, for a job that does not start. */
 static bool startable(struct lw_job *job, int64_t now_ms) {
     job->reason[0] = '\0';
     job->outcome = LW_BACK;
@@ -374,8 +378,8 @@ static void run_singly(struct lw_pool *p, struct worker_thread *t) {
     }
 }
 
-/* Keeps those of the n heads that may start, and passes the other heads to the main thread. Returns
- * the number of heads that were kept. */
+/* Keeps those of the n jobs in t->heads that may start, and passes the others to the main thread.
+ * Returns the number of jobs that were kept. */
 static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t now_ms) {
     size_t keep = 0;
     for (size_t i = 0; i < n; i++) {
@@ -387,8 +391,8 @@ static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t 
     return keep;
 }
 
-/* Makes a batch of n heads, with as many followers behind each head as fit beside the other heads.
- * Returns the number of jobs. */
+/* Makes a batch of the n jobs in t->heads. After each of them come as many of its followers as fit
+ * beside the other jobs of t->heads. Returns the number of jobs in the batch. */
 static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n) {
     size_t total = 0;
     for (size_t i = 0; i < n; i++) {
@@ -401,12 +405,13 @@ static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n)
     return total;
 }
 
-/* Passes the n jobs of one key in a batch to the main thread, up to and including the first job
- * that is not done. Returns the follower of the last job, or NULL if a job is not done. */
+/* Passes the n jobs of one key in a batch to the main thread. If a job is not done, only the jobs
+ * up to and including the first such job are passed. Returns the follower of the last job, or NULL
+ * if a job before it is not done. */
 static struct lw_job *end_jobs(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     size_t last = 0;
     while (last + 1 < n && jobs[last]->outcome == LW_DONE) last++;
-    /* the jobs behind a job that is not done count as not run */
+    /* the jobs after the first job that is not done count as not run */
     for (size_t i = last + 1; i < n; i++) jobs[i]->took_us = 0;
     struct lw_job *next = last == n - 1 ? lw_job_end(jobs[last]) : NULL;
     finish(p, jobs, last + 1);

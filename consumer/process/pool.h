@@ -8,10 +8,10 @@
  *                                                        if its owner is held up
  *
  * If the handler is fast (by a running average), a thread takes several jobs from the queue at
- * once, so that it takes the lock once for all of them. These jobs are its hand. A thread that has
- * nothing else to do may steal jobs from another thread's hand one by one, so that a slow job never
- * delays the jobs behind it while a thread is idle. Handlers that take batches get all jobs that
- * wait, up to their batch_max.
+ * once, so that it locks the mutex of the queue once for all of them. These jobs are its hand. A
+ * thread that has nothing else to do may steal jobs from another thread's hand one by one, so that
+ * a slow job does not delay the jobs after it for long while a thread is idle. Handlers that take
+ * batches get all jobs that wait, up to their batch_max.
  *
  * A job may have a follower of its key (`then` of struct lw_job). The thread of the job runs the
  * follower next, before the rest of its hand, so that the messages of a hot key do not go through
@@ -44,9 +44,9 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
                              int64_t timeout_ms, struct lw_board_worker *seats, int notify_fd,
                              struct lw_err *err);
 /* Gives jobs to the threads. Only the main thread calls this function. Jobs start in the order in
- * which they are submitted, as threads become free. There is one exception: if batches have one key
- * each, those with followers may start earlier. The `then` of each job is NULL or a chain that was
- * linked before. */
+ * which they are submitted, as threads become free. There is one exception: if each batch has jobs
+ * of one key only, jobs with followers may start earlier. The `then` of each job is NULL or a chain
+ * that was linked before. */
 void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n);
 /* Takes up to `max` finished jobs, in the order in which they finished, and returns their number.
  * Only the main thread calls this function. If the result is `max`, more jobs may be left, so call

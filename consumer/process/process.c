@@ -7,7 +7,8 @@
  *            → leave the group → close
  *
  * One thread takes all these steps. Handlers and the renewer have threads of their own. In the loop
- * only rebalances and synchronous commits of Kafka block. */
+ * only some calls to Kafka block: rebalances, synchronous commits, and requests for an offset of
+ * the group. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"

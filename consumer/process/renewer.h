@@ -26,9 +26,9 @@ struct lw_renewer_setup {
     struct lw_leases *leases;
     /* counter of lost leases; may be NULL */
     struct lw_counts *counts;
-    /* this function copies the id of a shard's epoch; it must be thread-safe */
+    /* `epoch` copies the id of a shard's epoch; it must be thread-safe */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);
-    /* this function returns the prefix of a shard's names in Redis, which never changes; it must be
+    /* `prefix` returns the prefix of a shard's names in Redis, which never changes; it must be
      * thread-safe */
     const char *(*prefix)(void *ctx, int shard);
     void *ctx;

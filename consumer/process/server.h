@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the server, which is the one thread on which a handler with `serve` (handlers/handler.h)
  * runs all messages of its worker. The server is the counterpart of the pool
- * (consumer/process/pool.h), which runs handlers with `run`. The functions of both have the same
- * meanings. */
+ * (consumer/process/pool.h), which runs handlers with `run`. lw_server_submit(), lw_server_reap()
+ * and lw_server_close() do the same as the functions of the pool whose names end alike. */
 #ifndef LW_CONSUMER_PROCESS_SERVER_H
 #define LW_CONSUMER_PROCESS_SERVER_H
 

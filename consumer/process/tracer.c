@@ -63,8 +63,8 @@ static uint64_t new_span_id(struct lw_tracer *t) {
     return id ? id : lw_random_next(&t->random);
 }
 
-/* Makes the id of a new trace. The record's timestamp is hashed, too, so that a topic that was
- * deleted and made again under its name gets other ids. */
+/* Makes the id of a new trace, a hash of the message's identity and the record's timestamp. Because
+ * of the timestamp, the records of a recreated topic get other ids. */
 static void new_trace(const struct lw_tracer *t, const struct lw_job *job,
                       struct lw_trace_context *out) {
     XXH128_canonical_t id;

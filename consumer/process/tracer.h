@@ -8,9 +8,10 @@
  *     valid, not sampled             none
  *     missing or malformed           in a new trace, if tracing.ratio says so
  *
- * The id of a new trace is a hash of the message's identity. So all attempts of a message are in
- * one trace, even on different workers, and all workers decide alike whether it is sampled. Only
- * the main thread calls these functions, and none of them waits for anything. */
+ * The id of a new trace is a hash of the message's identity and the record's timestamp. So all
+ * attempts of a message are in one trace, even on different workers, and all workers decide alike
+ * whether it is sampled. Only the main thread calls these functions, and none of them waits for
+ * anything. */
 #ifndef LW_CONSUMER_PROCESS_TRACER_H
 #define LW_CONSUMER_PROCESS_TRACER_H
 
@@ -23,7 +24,7 @@ struct lw_tracer;
  * rings. `seed` makes the ids of spans unique. */
 struct lw_tracer *lw_tracer_open(const struct lw_config *c, struct lw_board *board, int worker,
                                  const char *cluster_id, uint64_t seed);
-void lw_tracer_close(struct lw_tracer *t); /* t may be NULL */
+void lw_tracer_close(struct lw_tracer *t); /* frees the tracer; `t` may be NULL */
 /* Gives a job a span if its message is sampled: sets job->span, and sets job->headers to headers
  * that name the span as the parent. */
 void lw_tracer_begin(struct lw_tracer *t, struct lw_job *job, const struct lw_waited *waited);

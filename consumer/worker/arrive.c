@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-/* Maximum number of records in memory that are neither in a call nor running. */
+/* HELD_MAX is the maximum number of records in memory that are neither in a call nor running. */
 enum { HELD_MAX = 20000 };
 
 /* Sets the text under which Redis stores the message's business id: the lane and the id, or a hash

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* commit: the step that commits the watermarks to Kafka, with metadata that lists which messages
- * above them are finished. Each commit that Kafka has accepted is sent to the shards, as their
- * floor. */
+ * above them are finished. Each offset that Kafka has accepted as a commit is sent to the shards,
+ * as the partition's floor. */
 #include "consumer/worker/commit.h"
 
 #include "consumer/worker/first.h"

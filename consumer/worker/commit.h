@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: the step that commits the watermarks to Kafka. Each commit that Kafka has accepted is
- * sent to the shards, as their floor. */
+/* commit: the step that commits the watermarks to Kafka. Each offset that Kafka has accepted as a
+ * commit is sent to the shards, as the partition's floor. */
 #ifndef LW_CONSUMER_WORKER_COMMIT_H
 #define LW_CONSUMER_WORKER_COMMIT_H
 
@@ -30,7 +30,8 @@ struct floors { /* only commit.c changes this struct */
 };
 
 struct commits { /* a worker's commits to Kafka; only commit.c changes this struct */
-    /* true: Kafka must accept a commit of every watermark before anything else is sent */
+    /* `confirm` is true if Kafka must accept a commit of every watermark before anything else is
+     * sent */
     bool confirm;
     int64_t at_ms; /* time when the next commit is due */
     int64_t confirm_ms;

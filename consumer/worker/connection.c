@@ -111,8 +111,9 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
     hello_build(w, sh, true);
 }
 
-/* Returns true if the server's life is unchanged. If a replica was attached, the replication id has
- * changed without harm. It is stored, and the next check compares with it. */
+/* Returns true if the server's life is unchanged, and then stores the life that the server has just
+ * reported. Its replication id may differ from the stored one, because the id changes harmlessly
+ * when a replica is attached. */
 static bool same_life(struct shard *sh) {
     assert(sh->epoch.id[0]);
     if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;

@@ -14,7 +14,8 @@ struct shard;
 
 struct connection { /* only connection.c changes this struct */
     bool loaded;    /* true: the scripts are loaded on the server */
-    /* true: the server's life and clock must be checked before anything else is sent */
+    /* `checking` is true if the server's life and clock must be checked before anything else is
+     * sent */
     bool checking;
     struct lw_life life, new_life;
     struct lw_server program; /* the kind and version of the server that answered last */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epoch: the part of the worker that joins an epoch, waits for the end of its quarantine, and
- * handles its end. */
+/* epoch: the part of the worker that joins an epoch, waits until the quarantine is over, and
+ * handles the end of the epoch. */
 #ifndef LW_CONSUMER_WORKER_EPOCH_H
 #define LW_CONSUMER_WORKER_EPOCH_H
 

@@ -13,7 +13,7 @@ struct shard;
 
 /* Holds what a shard knows about the first run. Only first.c changes this struct. */
 struct first {
-    /* true: no commit of the group is known yet, so handlers are given nothing */
+    /* `waits` is true if no commit of the group is known yet, so handlers are given nothing */
     bool waits;
     /* state of the query for the group's commits in this epoch */
     enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look;

@@ -18,8 +18,8 @@ struct gate_item {
     struct lane *lane;
     int first, n; /* index of the lane's first message in the call, and number of its messages */
     bool envelopes;
-    /* true: the messages stand behind a run of the fast path, and the call only asks which of them
-     * to drop */
+    /* `behind` is true if the messages stand behind a run of the fast path, and the call only asks
+     * which of them to drop */
     bool behind;
 };
 

@@ -58,7 +58,7 @@ void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
 
 static void push(struct shard *sh, struct lw_bytes lane) {
     check_hints(&sh->hints);
-    /* a hint with a longer id names no lane of this application */
+    /* a hint with an id longer than LW_LANE_MAX names no lane of this application */
     if (lane.n > LW_LANE_MAX) return;
     if (sh->hints.n == sh->hints.cap) {
         size_t cap = sh->hints.cap ? sh->hints.cap * 2 : 64;

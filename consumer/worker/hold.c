@@ -23,8 +23,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Returns true if several messages of a lane are granted at once and linked. lock.run_ahead must
- * ask for it, and retry.order, dedup and queue.on_busy must allow it. */
+/* Returns true if several messages of a lane may be granted at once and linked. For that,
+ * lock.run_ahead must be greater than 1, and retry.order, dedup and queue.on_busy must allow it. */
 bool runs_ahead(const struct lw_worker *w) {
     assert(w->c->lock.run_ahead >= 1);
     return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK &&

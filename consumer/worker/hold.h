@@ -20,8 +20,8 @@ enum hold_kind { FAST, LANE };
 
 /* Describes one acquisition of a lane, under one lease. Its messages run one after the other. The
  * list of runs begins with the finished runs. Then comes at most one that is running, and then the
- * runs granted ahead. If a run does not end as done, it is the last one: grants behind it are
- * withdrawn. */
+ * runs granted ahead. A run that does not end as done is the last one of the list, because the
+ * grants after it are withdrawn. */
 struct hold {
     struct lw_lease lease;
     struct lane *lane;
@@ -34,8 +34,8 @@ struct hold {
     int n_open;     /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */
     int n_in_call;  /* number of runs at the front of the list that the unanswered settle reports */
     bool failed;    /* true: the last finished run is not done, so no further run starts */
-    /* true: another holder has the lease (settle has answered S), so nothing more is recorded, and
-     * the lane waits until the last run has ended */
+    /* `stale` is true if another holder has the lease (settle has answered S). Then nothing more is
+     * recorded, and the lane waits until the last run has ended. */
     bool stale;
     bool lost;       /* true: the epoch of the hold's shard was lost */
     bool listed;     /* true: the hold is in its shard's list of holds to settle */

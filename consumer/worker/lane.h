@@ -35,8 +35,8 @@ struct lane {
     struct hold *lost;
     bool in_call; /* true: an unanswered call names the lane */
     bool listed;  /* true: the lane is in its shard's list of lanes to gate */
-    /* true: the lane's last call was a settle; if messages wait for gate, the next call is a
-     * gate */
+    /* `settled` is true if the lane's last call was a settle. Then the next call is a gate if
+     * messages wait for gate. */
     bool settled;
     /* time before which gate is not asked, because a Redis key of the lane has the wrong type */
     int64_t not_before_ms;

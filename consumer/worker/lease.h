@@ -30,7 +30,8 @@ struct lw_lease {
     int shard;
     struct lw_bytes lane; /* id of the lane; the caller owns it while the lease is in the table */
     uint64_t id;          /* number of the lease in the table; 0: the lease is not in the table */
-    /* true: a renewal found that the lease is lost, so the lease is not renewed again */
+    /* `lost` is true if a renewal found that the lease is lost, so the lease is not renewed
+     * again */
     bool lost;
     struct lw_lease *prev, *next;
 };

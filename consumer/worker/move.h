@@ -18,8 +18,8 @@ struct shard;
 struct move {     /* only move.c changes this struct */
     bool cluster; /* true: the server is a node of a cluster */
     bool fresh;   /* true: no epoch was entered on this connection yet */
-    /* true: the owner said that it no longer owns the slot, and was still in the life that this
-     * worker knows */
+    /* `left` is true if the owner said that it no longer owns the slot, and was still in the life
+     * that this worker knows */
     bool left;
     struct lw_node node;  /* the node that last answered CLUSTER NODES */
     struct lw_node owner; /* the node on which the epoch was last joined */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the state of the worker's partitions to the board, for metrics. This file has no influence
- * on messages. */
+/* Writes the state of the worker's partitions to the board, where the exporter reads it for the
+ * metrics. How messages are handled does not depend on this file. */
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes outcomes of messages to the board, where the web page of the monitor reads them. This file
- * has no influence on messages. */
+/* Writes the outcomes of messages to the board, where the exporter reads them for its web page. How
+ * messages are handled does not depend on this file. */
 #include "consumer/worker/outcome.h"
 
 #include "consumer/worker/partition.h"

@@ -176,9 +176,9 @@ static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) 
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
 
-/* Notes that the log ended at `offset` when it was asked for. If this worker had already joined the
- * epochs of all shards, all records from that offset on were written after those epochs began. So
- * no earlier epoch can have granted them. */
+/* Notes that the log ended at `offset` when Kafka was asked for its end. If this worker had already
+ * joined the epochs of all shards, all records from that offset on were written after those epochs
+ * began. So no earlier epoch can have granted them. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     check_worker(w);
     assert(gen);
@@ -318,7 +318,8 @@ static void cut_holds(struct lw_worker *w, const struct part *p) {
 
 /* Holds the state of a rewind. By the rule "no gap below a done", a rewind forgets a done message
  * if an earlier message of its key is not done. Keys are compared by their tags. So two keys with
- * the same tag count as one key, which may forget more messages, never fewer. */
+ * the same tag count as one key, and the rewind may forget more messages than necessary, but never
+ * fewer. */
 struct rewinding {
     struct part *part;
     uint8_t *open;

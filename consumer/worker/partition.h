@@ -44,15 +44,15 @@ struct part {
     int64_t begin, log_begin, log_end, committed;
     int64_t new_from; /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
     bool had_commit;
-    /* true: the partition is being revoked, so no more of its messages start, and it is not
-     * rewound */
+    /* `leaving` is true if the partition is being revoked, so no more of its messages start, and it
+     * is not rewound */
     bool leaving;
     /* ranges above the committed offset that commit metadata lists as finished; they count only if
      * Redis agrees */
     struct lw_range *meta;
     size_t n_meta;
-    /* true: the group's metadata may list messages as finished that will run again on this
-     * worker */
+    /* `claims` is true if the group's metadata may list messages as finished that will run again on
+     * this worker */
     bool claims;
     struct part_watch watch;
     int64_t *floor_sent; /* array: the floor that was sent to each shard (commit.c) */
@@ -79,7 +79,7 @@ struct part {
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition,
                       int64_t replay);
-/* Adds a partition of replays to the list of partitions to free, because its last message is
+/* Adds a partition of replays to the list of partitions to free, because its last message was
  * freed. */
 void part_idle(struct lw_worker *w, struct part *p);
 void parts_sweep(struct lw_worker *w); /* frees partitions that are still idle */
@@ -89,7 +89,7 @@ void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offs
 /* Notes a commit of the partition that Kafka has accepted. */
 void part_committed(struct part *p, int64_t offset);
 /* Forgets the finished records that were to be written back after the last rewind, because it is
- * too late for that. */
+ * too late to write them back. */
 void part_forget_kept(struct part *p);
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);

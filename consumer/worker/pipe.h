@@ -52,8 +52,8 @@ struct pipeline { /* only pipe.c changes this struct */
      * they name */
     enum call_kind kept[KEPT_CALLS];
     int n_kept;
-    /* true: a call that is sent again may have executed, because its reply was lost or its script
-     * failed in the middle */
+    /* `cut` is true if a call that is sent again may have executed, because its reply was lost or
+     * its script failed in the middle */
     bool cut;
     int64_t sent_ms;
 };

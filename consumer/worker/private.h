@@ -48,8 +48,8 @@ struct lw_worker {
     uint64_t turns;
     uint64_t next_token; /* the last number that token_new() returned (pipe.c) */
     bool stopping;       /* true: a shutdown has begun (worker.c) */
-    /* true: shard 0 has accepted this worker's schema. Before that, nothing is written to other
-     * shards (epoch.c). */
+    /* `joined` is true if shard 0 has accepted this worker's schema. Before that, nothing is
+     * written to other shards (epoch.c). */
     bool joined;
     bool looking; /* true: the query for the group's commits is unanswered (first.c) */
     int64_t look_ms;
@@ -100,8 +100,8 @@ static inline size_t window_most(const struct lw_worker *w) {
     return most > 2 * BATCH ? most : 2 * BATCH;
 }
 
-/* Asserts that the fields of a worker agree with each other. The functions that the driver calls
- * begin with this check. */
+/* Asserts that the fields of a worker agree with each other. Most functions that act on a whole
+ * worker begin with this check. */
 static inline void check_worker(const struct lw_worker *w) {
     assert(w->io && w->shards && w->n_shards > 0);
     assert(w->n_assigned <= w->cap_assigned);

@@ -20,8 +20,8 @@
 
 enum { RESEND_MS = 1000 };
 
-/* If a handler gives messages back under a live lease, their lane rests. Otherwise the handler
- * would get the same messages again at once, without end. */
+/* If a handler repeatedly gives messages back under a live lease, their lane rests. Otherwise the
+ * handler would get the same messages again at once, without end. */
 enum {
     BACK_MIN_MS = 10,
     BACK_MAX_MS = 1000,
@@ -352,9 +352,10 @@ static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) 
             r->job.identity, times, r->rest_ms, BACK_MAX_MS);
 }
 
-/* Returns how long the lane rests after a message was given back. The first time it does not rest,
- * because the cause may be a lease that has just ended. From the second time on, each rest is twice
- * as long as the one before. */
+/* Counts that a handler gave a message back under a live lease, and returns how long the lane
+ * rests. If the handler named a time, the lane rests for that time. Otherwise the first message
+ * given back causes no rest, because its lease may be about to end. The next one causes a rest of
+ * BACK_MIN_MS, and each rest is then twice as long as the one before, up to BACK_MAX_MS. */
 static int64_t rest_of(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);

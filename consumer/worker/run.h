@@ -25,12 +25,13 @@ struct run {
     /* outcome of the message: that of the handler (job.outcome), or dead if no attempts are left */
     enum lw_outcome outcome;
     int tries;
-    /* true: the run is AHEAD, and the thread of the run before it may start it at any time */
+    /* `linked` is true if the run is AHEAD, and the thread of the run before it may start it at any
+     * time */
     bool linked;
     bool submitted; /* true: the job was given to the handlers */
     bool accounted; /* true: the run's outcome was counted */
-    /* true: the run was done only after its epoch was lost, so it blocks its lane until repair has
-     * written it back or it is too late for that */
+    /* `late` is true if the run was done only after its epoch was lost. Then it blocks its lane
+     * until repair has written it back or it is too late for that. */
     bool late;
     bool in_repair;
     /* place of the run in its shard's row of unanswered outcomes (board.h), counted from 1; 0: it
@@ -63,8 +64,8 @@ struct runs {         /* only run.c changes this struct */
     /* number of dead letters that their topic has refused and that will be sent again */
     size_t n_resend;
     uint64_t max_fence;
-    /* array indexed by tags: says how handlers recently gave back messages of a lane under a live
-     * lease */
+    /* array indexed by tags: says how often and when handlers last gave back messages of a lane
+     * under a live lease */
     struct given_back {
         uint32_t times; /* number of times in a row that a handler gave a message back */
         int64_t at_ms;
@@ -76,7 +77,8 @@ struct runs {         /* only run.c changes this struct */
 void runs_open(struct lw_worker *w);
 /* Forgets the runs that are held up behind a suspect, so that they never start. */
 void runs_forget(struct lw_worker *w);
-/* Returns how many runs finished since its last call. A batch of one hold counts once. */
+/* Returns how many runs finished since the last call of this function, and starts to count anew.
+ * Runs of one hold that finished as a batch count once. */
 size_t runs_finished(struct lw_worker *w);
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 /* Starts a run. No earlier run of its hold may be running. */

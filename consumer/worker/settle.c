@@ -128,7 +128,7 @@ static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item
         if (msg_current(m)) name(sh, it, m->part, m->offset);
 }
 
-/* Returns true if the granted messages that this settle does not report have more than half of a
+/* Returns true if the granted messages that this settle does not report take up more than half of a
  * lane's byte limit. The settle then asks for no more heads, because Redis would have to read all
  * these messages again to find the heads behind them. */
 static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) {

@@ -38,7 +38,8 @@ struct settle { /* only settle.c changes this struct */
     int n, n_named;
     struct hold *listed, **tail; /* holds that have runs to settle */
     size_t n_listed;
-    /* true: the next settle is sent at once, because messages wait for the lane of a listed hold */
+    /* `urgent` is true if the next settle is sent at once, because messages wait for the lane of a
+     * listed hold */
     bool urgent;
 };
 

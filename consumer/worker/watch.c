@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 enum {
-    /* at most half this number of segments is read when a partition is assigned */
+    /* at most LOOK_SEGMENTS / 2 segments of a partition are read when it is assigned */
     LOOK_SEGMENTS = 64,
     /* maximum number of records that one watch call searches for parked records */
     LOOK_RECORDS = 1 << 16,
@@ -65,7 +65,7 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
 }
 
 /* Reads the states of a new assignment, from the offset at which reading begins to the end that the
- * log had at the assignment. */
+ * log had at the assignment, but not more than LOOK_SEGMENTS / 2 segments. */
 static void look_fresh(struct shard *sh, struct part *p) {
     check_watch(&sh->watch);
     check_part_watch(&p->watch);
@@ -110,7 +110,7 @@ static void look_waiting(struct shard *sh, struct part *p, int most) {
 }
 
 /* Returns how many segments of each partition a call reads. All partitions get the same share, so
- * that none waits while others are read several times. */
+ * that the call is not filled with segments of a few partitions. */
 static int look_share(const struct lw_worker *w) {
     check_worker(w);
     int n = 0;
@@ -184,8 +184,8 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
 }
 
 /* Applies the rule "floor fits the log". Returns true if the floor fits, and stops the worker if it
- * can never fit. If the worker went on, it would take new records for finished, because old records
- * with the same offsets were finished. */
+ * can never fit. If the worker went on, it would treat new records as finished, because older
+ * records with the same offsets were finished. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     check_part(p);
     assert(floor->str);

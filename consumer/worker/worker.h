@@ -31,7 +31,7 @@ struct lw_dead_letter {
     void *run; /* value that is passed back to lw_worker_sent() */
 };
 
-/* Says how a message came to be granted. */
+/* Describes what happened to a message before it was granted, for the span of its run. */
 struct lw_waited {
     int64_t arrived_ms; /* time at which the message first came to a worker, on the wall clock */
     /* number of the replay; 0: the message is a Kafka record itself, no replay */
@@ -44,18 +44,18 @@ struct lw_io {
     int64_t (*wall_ms)(void *ctx);
     uint64_t (*random)(void *ctx);
     /* connect() closes the shard's connection to Redis, if there is one, and makes a new
-     * connection, at once or after a wait that the driver chooses. The driver then delivers nothing
-     * more of the old connection, and calls lw_worker_connected() for the new one. send() sends one
-     * pipeline on the present connection. The replies come in order through lw_worker_reply(). If
-     * the connection breaks, lw_worker_disconnected() is called instead. */
+     * connection, at once or after a wait. From then on nothing of the old connection reaches the
+     * worker, and lw_worker_connected() is called for the new connection. send() sends one pipeline
+     * on the present connection. The replies come in order through lw_worker_reply(). If the
+     * connection breaks, lw_worker_disconnected() is called instead. */
     void (*connect)(void *ctx, int shard);
     void (*send)(void *ctx, int shard, const struct lw_commands *c);
-    /* Tells the driver whether hints are wanted. While hints are wanted, a blocking pop moves hints
-     * from `ready` to `claimed` on a connection of its own. */
+    /* Says whether the worker wants hints. While it does, a blocking pop moves hints from `ready`
+     * to `claimed` on a connection of its own. */
     void (*hints)(void *ctx, int shard, const char *ready, const char *claimed, bool want);
     /* Gives jobs to the handlers. Each job comes back through lw_worker_finished(). */
     void (*run)(void *ctx, struct lw_job **jobs, size_t n);
-    /* Called for each job when it is made, so that the driver can give it a span and headers. The
+    /* `trace` is called for each job when it is made, and may give the job a span and headers. The
      * span is one block of memory, which is freed by free() with the job's run. If `trace` is NULL,
      * nothing is traced. */
     void (*trace)(void *ctx, struct lw_job *job, const struct lw_waited *waited);
@@ -75,12 +75,12 @@ struct lw_io {
     int (*committed)(void *ctx, const char *topic, int32_t partition, int64_t *offset,
                      struct lw_err *err);
     /* Asks for all commits of the group without waiting. The answer comes through
-     * lw_worker_listed(). Returns false if the driver cannot ask now. `look` is NULL if the driver
-     * can never ask. */
+     * lw_worker_listed(). Returns false if the request cannot be sent now. `look` is NULL if it can
+     * never be sent. */
     bool (*look)(void *ctx);
     void (*release)(void *ctx, void *origin); /* releases a record that is not needed any more */
-    /* Called with the watermark of each accepted commit, which the driver passes on to the
-     * handler. */
+    /* `passed` is called with the watermark of each accepted commit, and passes the watermark on to
+     * the handler. */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark);
     /* Serves Redis and handlers, but not Kafka, for at most max_ms. The worker calls this function
      * while a revocation waits for handlers. If `pump` is NULL, a revocation does not wait. */
@@ -89,15 +89,17 @@ struct lw_io {
     void (*stop)(void *ctx, int status, const char *reason);
 };
 
-/* Holds limits in bytes. A single message may exceed each limit, because messages are not split. A
+/* Holds limits in bytes. A single message may exceed any of them, because messages are not split. A
  * value of 0 stands for the default. */
 struct lw_byte_bounds {
     /* limit of a call to Redis: for the envelopes that it carries, and for the elements of waiting
      * lists that it reads */
     size_t call;
-    size_t lane;  /* limit of the heads of a lane that are granted at once */
-    size_t heads; /* limit of the heads in memory; beyond this limit no more heads are claimed */
-    size_t held;  /* limit of all messages in memory; beyond this limit no more records are read */
+    size_t lane; /* maximum size of the heads of a lane that are granted at once */
+    /* maximum size of the heads in memory; when it is reached, no more heads are claimed */
+    size_t heads;
+    /* maximum size of all messages in memory; when it is reached, no more records are read */
+    size_t held;
 };
 
 struct lw_worker_setup {
@@ -131,7 +133,7 @@ void lw_worker_free(struct lw_worker *w); /* frees the worker and all that it ow
  * commits. The pipeline settles finished messages, claims the lanes that hints name, and gates
  * messages that have arrived. */
 void lw_worker_turn(struct lw_worker *w);
-/* Returns how long the driver may sleep if nothing happens, in ms. */
+/* Returns how long the caller of lw_worker_turn() may sleep if nothing happens, in ms. */
 int64_t lw_worker_wait_ms(struct lw_worker *w);
 struct lw_leases *lw_worker_leases(struct lw_worker *w);
 /* Copies the id of a shard's epoch, for the renewer. Returns false while the shard has no epoch.
@@ -145,16 +147,16 @@ const char *lw_worker_prefix(const struct lw_worker *w, int shard);
 enum lw_grant_limit { LW_GRANT_ALL, LW_GRANT_ONE, LW_GRANT_NONE };
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
 
-/* The driver calls these functions when a connection to Redis is made, breaks, or brings a reply.
- * The reply is borrowed. */
+/* Call these functions when a connection to Redis is made, breaks, or brings a reply. The reply is
+ * borrowed. */
 void lw_worker_connected(struct lw_worker *w, int shard);
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why);
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *reply);
 /* Reports a hint that was popped from `ready` into `claimed`. */
 void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane);
 
-/* The driver calls lw_worker_finished() when a handler has answered, and lw_worker_sent() when a
- * dead letter was sent or refused. */
+/* Call lw_worker_finished() when a handler has answered, and lw_worker_sent() when a dead letter
+ * was sent or refused. */
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job);
 void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, const char *reason);
 
@@ -169,25 +171,27 @@ void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool 
 void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a);
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset);
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale);
-/* Reports the group's commit of one partition, which another worker may own. The driver calls this
- * function periodically (rival.c). */
+/* Tells the worker which offset the group has committed in one partition, which another worker may
+ * own. Call this function periodically. By these offsets the worker notices another fleet in its
+ * consumer group (rival.c). */
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
 /* Answers lw_io.look with the number of commits that the group has in all partitions. `known` is
  * false if the request failed. */
 void lw_worker_listed(struct lw_worker *w, bool known, size_t commits);
-/* Reports that the broker has refused a commit because its metadata is too large. The driver calls
+/* Tells the worker that the broker has refused a commit because its metadata is too large. Call
  * this function before lw_worker_committed(). The next commits carry less metadata. */
 void lw_worker_metadata_refused(struct lw_worker *w);
 /* Returns the number of records that the worker can take now. */
 size_t lw_worker_wants(const struct lw_worker *w);
 
 /* Begins the shutdown: nothing new starts. When lw_worker_busy() returns false, everything is
- * settled. Then the driver calls lw_worker_commit_all() and leaves the group. */
+ * settled. Then call lw_worker_commit_all(), and leave the group. */
 void lw_worker_stop(struct lw_worker *w);
 bool lw_worker_busy(const struct lw_worker *w);
 void lw_worker_commit_all(struct lw_worker *w);
-/* Writes the worker's partitions to the board, for metrics (observe.c). `log_end` returns the end
- * of a partition's log, or -1 if that is unknown. `log_end` may be NULL. */
+/* Writes the worker's partitions to the board, where the exporter reads them for the metrics
+ * (observe.c). `log_end` returns the end of a partition's log, or -1 if that is unknown. `log_end`
+ * may be NULL. */
 void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen),
                        void *ctx);
 /* Logs the state in the worker's memory, in a bounded number of lines (dump.c). */
