@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the tests of the handler types exec and http: a handler with serve() that runs in a separate
- * thread. The test takes the part of the worker's main thread, which submits jobs and reaps them.
- * The handler's process or server has its files in a temporary folder. */
+/* Common parts of the tests of the handler types exec and http. A handler with serve() runs in a
+ * separate thread. The test takes the part of the worker's main thread, which submits jobs and
+ * reaps them. The files of the handler's process or server are in a temporary folder. */
 #ifndef LW_TESTS_SUPPORT_FEED_FIXTURE_H
 #define LW_TESTS_SUPPORT_FEED_FIXTURE_H
 

@@ -222,9 +222,9 @@ static void test_stale_fence_writes_nothing(void **state) {
     assert_int_equal(put(&x, &j, 5, "a", "{\"id\":1,\"amount\":5}"), LW_DONE);
     assert_int_equal(put(&x, &j, 4, "a", "{\"id\":1,\"amount\":4}"), LW_BACK);
     assert_string_equal(j.job.reason, "");
-    /* Only the lane's holder may decide that a payload is bad. */
+    /* A message with an outdated fence must be given back even if its payload is bad. */
     assert_int_equal(put(&x, &j, 3, "a", "broken"), LW_BACK);
-    /* Fences of one key must not matter for another key. */
+    /* A fence of the key "a" must not matter for another key. */
     assert_int_equal(put(&x, &j, 4, "b", "{\"id\":2,\"amount\":4}"), LW_DONE);
     assert_int_equal(put(&x, &j, 6, "", "{\"id\":3,\"amount\":4}"), LW_DONE);
     assert_int_equal(put(&x, &j, 2, "", "{\"id\":3,\"amount\":4}"), LW_BACK);
@@ -424,8 +424,7 @@ static void test_passed_identities_are_cleaned(void **state) {
     wait_for(strcmp(ask(&x, words.replays), "1") == 0);
     lw_handler_insert.passed(x.h, "t", 0, words.many);
     lw_handler_insert.passed(x.h, "t", 1, 1);
-    /* Closing the handler deletes the identities below the last watermarks that passed() was
-     * given. */
+    /* Closing the handler must delete the identities below the last watermark of each partition. */
     close_handler(&x);
     assert_string_equal(seen(&x, "WHERE app = 'app' AND partition = 0"), "0:");
     seen_from(want, words.many - 1, 1);

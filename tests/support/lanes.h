@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls the lane scripts on a private redis-server. Thanks to these functions, a test reads like a
+/* Functions that call the lane scripts on a private redis-server, so that a test reads like a
  * description of the protocol.
  *
  * main() calls lt_run_tests() with tests made by LT(). Each test gets a struct lt with an empty
- * server, whose epoch has been entered and has no quarantine. lt_gate(), lt_settle() and so on
- * return the letters of the answer, for example "RWD". If the script refused the whole call, they
- * return its answer ("LOST"). After an error, they return the first word of the error with a minus
- * ("-OOM"). The returned text is valid until the next call.
+ * server, whose epoch has been entered and has no quarantine. lt_gate(), lt_settle() and similar
+ * functions return the letters of the script's answer, for example "RWD". If the script refused the
+ * whole call, they return its answer, for example "LOST". After an error, they return a minus and
+ * the first word of the error, for example "-OOM". The returned text is valid until the next call.
  *
  * The scripts are called as a Redis user whose ACL allows only keys with the shard's tag, so a
- * script that touches any other key fails its test. Every call is also checked: its fences are
- * higher than all fences of earlier calls, its last fence is stored, no lane gets more grants than
- * there are fences, and the answer has the right form (number of letters, heads and attempts).
+ * script that accesses any other key fails its test. Every call is also checked. Its fences must be
+ * higher than all fences of earlier calls, and its last fence must be stored. No lane may get more
+ * grants than there are fences. The answer must have the right number of letters, heads and
+ * attempts.
  *
- * The same tests run in three more variants. In the first variant, each script is forgotten before
- * each call (SCRIPT FLUSH). In the second variant, each call except gate is made at maxmemory. In
- * the third variant, each call is sent twice with the same arguments, as after a lost reply. The
- * second call must then answer as the protocol says, and change nothing. */
+ * The same tests run in three more variants. In the first variant, each script is removed from
+ * Redis before each call (SCRIPT FLUSH). In the second variant, each call except gate is made at
+ * maxmemory. In the third variant, each call is sent twice with the same arguments, as after a lost
+ * reply. The second call must then answer as the protocol says, and change nothing. */
 #ifndef LW_TEST_LANES_H
 #define LW_TEST_LANES_H
 
@@ -59,19 +60,22 @@ struct lt {
 
     /* The following members are arguments of the next calls. lt_setup() resets them. */
     char epoch[64];
-    int64_t off_ms; /* added to the Redis time that the call expects */
+    int64_t off_ms; /* offset, in ms, added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
-    bool skip, drop; /* true if the configuration has retry.order: skip, or queue.on_busy: drop */
+    /* skip means retry.order: skip, and drop means queue.on_busy: drop. */
+    bool skip, drop;
     /* With queue.on_busy: drop, the first offset of every partition that is new in this epoch. -1
      * means that this offset is unknown. */
     int64_t new_from;
-    int taken;       /* number of hints to remove from the list claimed:w */
-    int most;        /* maximum number of lanes per call of tend, or of hints per call of hints */
-    int reserve;     /* number of fences that each call reserves */
-    int want;        /* for claim: maximum number of heads per lane */
-    char bounds[64]; /* for claim and settle: bounds in bytes, "LANE CALL MET" as in claim.lua */
-    /* The bytes of a segment that a script reads at once: 0 means the bytes of all messages of the
-     * call, 1 the byte of the first message, and 2 no bytes. */
+    int taken;   /* number of hints to remove from the list claimed:w */
+    int most;    /* maximum number of lanes per call of tend, or of hints per call of hints */
+    int reserve; /* number of fences that each call reserves */
+    int want;    /* for claim: maximum number of heads per lane */
+    /* for claim and settle: three numbers of bytes, described in claim.lua as "LANE CALL MET" */
+    char bounds[64];
+    /* The range of bytes of a segment that a call tells the script to read at once. 0 means the
+     * bytes of all messages of the call, and 1 means the byte of the first message. 2 means no
+     * range, so that the script reads each page only when it needs the page. */
     int narrow;
 
     /* The following members describe the last call and its answer. */
@@ -86,8 +90,8 @@ struct lt {
     int n_items, n_messages; /* number of items and of messages in the call */
     struct {
         int n_messages, n_named, first_head, n_heads;
-        /* The number of the item's first grant, counted from 1 over all items. Named messages and
-         * heads also count as grants. */
+        /* The number of the item's first grant. The grants of all items are numbered from 1. Each
+         * head, and each named message that is granted, is one grant. */
         int first_grant;
     } item[LT_BATCH_MAX];
     struct {
@@ -118,7 +122,7 @@ struct lt_msg {
     /* mode is a value of enum lw_go as a word: next, drop, keep, Keep (keep alone), more or
      * heads. */
     const char *outcome, *mode, *reason;
-    const struct lt_msg *next; /* the only message that the item names */
+    const struct lt_msg *next; /* the only message that the item of settle names */
     int64_t backoff_ms;
 };
 
@@ -143,8 +147,8 @@ struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes la
 struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode);
 
 /* Fills m with messages of LT_BATCH_MAX lanes ("lane 0" and so on), `each` messages per lane, all
- * with token t1. The messages are in eight partitions. In each partition, some of the messages are
- * on each side of a segment's end. */
+ * with token t1. The messages are in eight partitions, and each partition has messages in two
+ * segments. */
 void lt_full_batch(struct lt_msg *m, int each);
 
 /* Calls gate with the token of the first message. Adjacent messages of the same lane become one
@@ -156,7 +160,7 @@ const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n)
 /* Calls claim for the lane of each message, with the token of the first message. */
 const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
-/* Calls tend, and returns the number of lanes that it answers, as text. */
+/* Calls tend, and returns the number of lanes in the answer, as text. */
 const char *lt_tend(struct lt *l);
 /* Calls hints, and returns the lanes that the hints name, joined by spaces. */
 const char *lt_hints(struct lt *l);
@@ -213,9 +217,10 @@ struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k);
 /* Returns the number of duplicates that the last settle or claim dropped. */
 int64_t lt_duplicates(const struct lt *l);
 
-/* The following functions read Redis as the administrator. If a command fails, the test fails. */
+/* The following functions read or change Redis as the administrator. If a command fails, the test
+ * fails. */
 int64_t lt_int(struct lt *l, const char *fmt, ...);
-/* Returns the reply as text, or "(nil)" if Redis has no value. */
+/* Returns the reply of Redis as text, or "(nil)" if the reply is nil. */
 const char *lt_text(struct lt *l, const char *fmt, ...);
 int lt_state(struct lt *l, struct lt_msg m);
 void lt_set_state(struct lt *l, struct lt_msg m, int state);
@@ -229,15 +234,15 @@ int64_t lt_now_ms(struct lt *l);
 /* Returns all keys and values as text, which the caller frees. If `exact` is true, the text also
  * includes fences, scores and stream ids, which change when a call is repeated. */
 char *lt_dump(struct lt *l, bool exact);
-/* Compares the present data with an earlier lt_dump(), fails if they differ, and frees that
- * dump. */
+/* Compares the present data with `before`, the result of an earlier lt_dump(). Fails if they
+ * differ. Frees `before`. */
 void lt_assert_unchanged(struct lt *l, char *before, bool exact);
 void lt_encode(const struct lt_msg *m, struct lw_buf *out);
 /* Sends the last call again with exactly the same arguments. */
 const char *lt_call_again(struct lt *l);
 
-/* Functions for tests that start a server themselves. lt_open() takes over the server, and returns
- * NULL if it cannot connect. lt_close() also stops the server. */
+/* The following functions are for tests that start a server themselves. lt_open() becomes the owner
+ * of the server, and returns NULL if it cannot connect. lt_close() also stops the server. */
 struct lt *lt_open(struct lw_test_redis *server);
 void lt_close(struct lt *l);
 

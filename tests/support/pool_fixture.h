@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of the pool: a handler that does what each payload says, a pool with this handler, and
- * a function that reaps jobs as the worker does. */
+/* Common parts of the tests of the pool: a handler that does what each payload says, a pool with
+ * this handler, and a function that reaps jobs as the worker does. */
 #ifndef LW_TESTS_SUPPORT_POOL_FIXTURE_H
 #define LW_TESTS_SUPPORT_POOL_FIXTURE_H
 
@@ -23,7 +23,7 @@ struct lw_handler {
     struct lw_board_worker *board;
     /* saw() is called at the start of each run, unless it is NULL. */
     void (*saw)(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n);
-    /* context for saw() */
+    /* context for saw(), set by the test */
     void *ctx;
 };
 struct lw_slot {
