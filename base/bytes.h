@@ -8,7 +8,8 @@
 #include <string.h>
 
 struct lw_bytes {
-    /* not NUL-terminated; NULL means that there are no bytes, which differs from an empty slice */
+    /* the bytes of the slice, which are not NUL-terminated; NULL stands for a missing value, which
+     * is not the same as an empty slice */
     const char *p;
     size_t n;
 };
@@ -42,6 +43,6 @@ void *lw_alloc(size_t n); /* returns memory filled with zeros */
 void *lw_realloc(void *p, size_t n);
 void *lw_or_abort(void *p); /* returns p, or aborts the process if p is NULL */
 char *lw_strdup(const char *s);
-char *lw_memdup(const void *p, size_t n); /* returns a copy with a NUL added behind it */
+char *lw_memdup(const void *p, size_t n); /* returns a copy of n bytes, followed by a NUL */
 
 #endif

@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/* milliseconds on CLOCK_BOOTTIME, which never goes back and keeps counting during suspend */
+/* returns the time on CLOCK_BOOTTIME in ms; this clock never goes back, and keeps counting during
+ * suspend */
 int64_t lw_boot_ms(void);
 int64_t lw_boot_us(void);
 int64_t lw_wall_ms(void); /* milliseconds since 1970 on CLOCK_REALTIME, which may jump */

@@ -2,8 +2,8 @@
 /* An error is a text for people: what went wrong, where, and what to do.
  *
  * Functions that can fail take `struct lw_err *err` as their last argument. On success they return
- * 0 or a pointer. On failure they return -1 or NULL and fill in `err`. The first error wins:
- * lw_fail() does not replace a text that `err` already has. `err` may be NULL. */
+ * a number of at least 0, or a pointer. On failure they return -1 or NULL and fill in `err`. The
+ * first error wins: lw_fail() does not replace a text that `err` already has. `err` may be NULL. */
 #ifndef LW_BASE_ERR_H
 #define LW_BASE_ERR_H
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes n bytes as 2n lower-case hex digits, and a NUL behind them. */
+/* Writes n bytes as 2n lower-case hex digits, followed by a NUL. */
 static inline void lw_hex(const uint8_t *bytes, size_t n, char *out) {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < n; i++) {

@@ -280,9 +280,9 @@ bool lw_json_pointer_ok(const char *pointer) {
 
 static uint32_t mark_of(size_t n, char first) { return (uint32_t)n << 8 | (unsigned char)first; }
 
-/* Returns the mark of one step of a pointer: the length and the first byte of the unescaped step,
- * combined into one number. `next` points to the '/' before the step, which ends before the next
- * '/'. */
+/* Returns a number that combines the length and the first byte of one step of a pointer, both after
+ * unescaping. Two steps with different numbers differ. `next` points to the '/' before the step.
+ * The step ends before the next '/' or at the end of the pointer. */
 static uint32_t mark_step(const char *next) {
     if (!*next) return 0;
     const char *p = next + 1;

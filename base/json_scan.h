@@ -37,13 +37,13 @@ enum lw_json_kind {
 
 struct lw_json_value {
     enum lw_json_kind kind;
-    bool escaped;        /* true if the string has escapes, so that lw_json_text() must decode it */
+    bool escaped;        /* true if the string has escapes, which lw_json_text() decodes */
     struct lw_bytes raw; /* the value as written in the text, but without the quotes of a string */
 };
 
 struct lw_json_rules {
     int depth_max; /* maximum nesting of objects and arrays */
-    /* true: refuse values that C cannot represent, which are integers beyond 64 bits, numbers too
+    /* true if values that C cannot represent are refused: integers beyond 64 bits, numbers too
      * large for a double, and names that contain a NUL */
     bool fit;
 };

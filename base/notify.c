@@ -32,8 +32,8 @@ static bool take_address(struct lw_notify *n, const char *name) {
     return true;
 }
 
-/* Returns the interval within which the watchdog expects a message, or 0 if there is no watchdog or
- * if the watchdog watches another process. */
+/* Returns the interval within which the watchdog of the service manager expects a message, or 0 if
+ * there is no watchdog or if it watches another process. */
 static int64_t watchdog_ms(void) {
     const char *us = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
     if (!us || (pid && strtoll(pid, NULL, 10) != getpid())) return 0;

@@ -13,11 +13,11 @@
 #include <sys/un.h>
 
 struct lw_notify {
-    int fd; /* socket to the manager; -1 if no manager listens */
+    int fd; /* socket to the service manager; -1 if none listens */
     struct sockaddr_un to;
     socklen_t n_to;
-    /* time after which the manager acts if it gets no WATCHDOG=1; 0 if the manager does not
-     * watch */
+    /* time after which the service manager treats this process as hung if it gets no WATCHDOG=1; 0
+     * if the manager does not watch this process */
     int64_t watchdog_ms;
     bool failing; /* true if the last message could not be sent and this was already logged */
 };

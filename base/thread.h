@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts a thread in which every signal is blocked, so that only the program's own threads handle
- * signals. Returns 0, or an errno value. */
+/* Starts a thread in which every signal is blocked, so that only the threads of the program that
+ * uses this code handle signals. Returns 0, or an errno value. */
 int lw_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 /* Waits at most timeout_ms for the end of a thread. If the thread has not ended by then, detaches
  * it and returns false; the data that it uses must stay valid until its end. */

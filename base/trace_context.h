@@ -23,9 +23,9 @@ struct lw_trace_context {
 
 /* Reads a traceparent. Returns false if it is malformed; then *out is undefined, and the message
  * counts as a message without a trace. In a traceparent of a version later than 00, everything
- * behind the known fields is ignored, as the standard says. */
+ * after the known fields is ignored, as the standard says. */
 bool lw_traceparent_read(struct lw_bytes text, struct lw_trace_context *out);
-/* Writes a traceparent of version 00, and a NUL behind it. */
+/* Writes a traceparent of version 00, NUL-terminated. */
 void lw_traceparent_write(const struct lw_trace_context *c, char out[LW_TRACEPARENT + 1]);
 /* Decides from the trace id alone whether a new trace is sampled, so that all programs decide in
  * the same way. The ratio is from 0 (none) to 1 (all). The rule is that of OpenTelemetry: the last

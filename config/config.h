@@ -61,15 +61,15 @@ struct lw_config {
         char *group_id;
         /* name of this supervisor in the consumer group; NULL stands for the host's name */
         char *member_id;
-        /* true if kafka.member_id is "off", so that workers are dynamic members of the group */
+        /* true if kafka.member_id is "off", which makes workers dynamic members of the group */
         bool dynamic;
         /* true if kafka.on_stop is "stay": workers that stop in an orderly way keep their place in
          * the group */
         bool stay;
         /* true if group.protocol is "consumer", the new group protocol of KIP-848 */
         bool new_protocol;
-        /* true if auto.offset.reset is "latest", so that a group without commits begins at the end
-         * of the log */
+        /* true if auto.offset.reset is "latest": a group without commits then begins at the end of
+         * the log */
         bool reset_latest;
     } kafka;
     struct {

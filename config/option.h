@@ -26,7 +26,7 @@ struct lw_expanded {
     json_t *string;
     char *raw;
     bool from_file;
-    bool failed; /* true if a problem was already reported, so that the value is not checked */
+    bool failed; /* true if a problem was already reported; the value is then not checked */
 };
 
 struct lw_loader {

@@ -15,7 +15,7 @@ const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char
     return NULL;
 }
 
-/* In a path, everything behind this prefix is one name, because the names of Kafka properties
+/* In a path, everything after this prefix is one name, because the names of Kafka properties
  * contain dots. */
 static const char properties[] = "kafka.properties.";
 

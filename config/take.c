@@ -236,7 +236,8 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     }
 }
 
-/* Where a list of addresses (of Sentinels or cluster nodes) is stored, and how it is checked. */
+/* Says where a list of addresses (of Sentinels or cluster nodes) is stored, and how each address is
+ * checked. */
 struct addresses {
     char ***list;
     size_t *n, max;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Anchors detect that a log was replaced, because a topic that was deleted and recreated has the
- * same name and soon the same offsets.
+/* Anchors detect a recreated topic, that is, a topic that was deleted and created again. It has the
+ * same name and soon the same offsets, so offsets alone do not show that its records are new.
  *
  * An anchor describes one record: its offset, its timestamp, and a hash of its key and payload.
  * While a partition is assigned to this worker, an inspector (a thread with its own Kafka client)

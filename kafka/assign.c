@@ -5,7 +5,7 @@
  * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative
  * rebalance (only if configured) partitions come and go one by one, and during its callback
  * librdkafka pauses the partitions that stay. A pause discards fetched records, and reading may
- * then continue behind the discarded records. Therefore a seek resets each partition that stays to
+ * then continue after the discarded records. Therefore a seek resets each partition that stays to
  * its next offset. */
 #include "kafka/private.h"
 
@@ -284,7 +284,7 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code,
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         bool lost = rd_kafka_assignment_lost(rk);
         lw_debug("kafka: %d partitions %s", list->cnt, lost ? "lost" : "revoked");
-        /* update the state before the event `revoke`, which may wait for handlers */
+        /* update the state before the callback `revoke`, which may wait for handlers */
         lw_source_unassigned(s);
         revoke(s, list, lost);
     } else {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that each log is still the one that was read before. Every few seconds the inspector
+/* Detects recreated and truncated topics while they are read. Every few seconds the inspector
  * compares one record of each partition with its anchor. A delivered record becomes a candidate for
- * the next anchor. The candidate replaces the old anchor only after a later check has found that
- * the log is still the same, so a record of a new log never becomes the anchor. */
+ * the next anchor. The candidate replaces the old anchor only after a later check, and only if that
+ * check has not found a recreated topic. Otherwise a record of the new topic could become the
+ * anchor, and the change would not be noticed. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -85,7 +86,8 @@ static void take_answer(struct lw_source *s, const struct lw_looked *all, size_t
     }
 }
 
-/* Without an inspector, replaced logs are not detected, but everything else works. */
+/* Opens the inspector if it is not open, and returns true if it is open. Without an inspector,
+ * recreated topics are not detected, but everything else works. */
 static bool have_inspector(struct lw_source *s) {
     struct lw_err err = {0};
     if (!s->inspector) s->inspector = lw_inspector_open(s->config, s->fd, &err);

@@ -31,7 +31,8 @@ static const struct setting classic_defaults[] = {
     /* the default is not cooperative-sticky, because that can loop forever before librdkafka
      * 2.6.1 */
     {"partition.assignment.strategy", "range"},
-    /* five heartbeats; after a host dies, nobody reads its partitions for this long */
+    /* the session timeout, which is five heartbeats; if a host dies, no worker reads its partitions
+     * for this long */
     {"session.timeout.ms", "15000"},
 };
 

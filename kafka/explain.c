@@ -40,7 +40,7 @@ const char *lw_kafka_certificate_error(int x509_error) {
 }
 
 /* The reason why the last certificate was rejected. The reason is kept here because librdkafka
- * reports the failed connection later, without the reason. The lock is needed because several
+ * reports the failed connection later, without the reason. The mutex is needed because several
  * threads of librdkafka may verify certificates at the same time. */
 static struct {
     pthread_mutex_t lock;

@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 enum {
-    /* timeout per partition; a partition on a slower broker is read again in the next round */
+    /* maximum time, in ms, for reading the record of one partition; if the broker is slower, the
+     * next check reads it again */
     READ_MS = 3000,
     ASK_MS = 3000,
     /* number of offsets before `begin` at which an anchor is searched; one would not suffice,

@@ -19,10 +19,10 @@ struct lw_part {
     int64_t next;
     bool held;
     bool moved;  /* true if a seek in this partition has succeeded */
-    bool broken; /* true if a seek failed half-way, so that no more records are delivered */
+    bool broken; /* true if a seek failed half-way; no more records are delivered then */
     int64_t begin;
-    /* descriptions of two records that were read; the candidate replaces the anchor if the next
-     * check finds the same log */
+    /* descriptions of two records that were read; the candidate replaces the anchor after the next
+     * check, unless that check finds a recreated topic */
     struct lw_anchor anchor, candidate;
     int64_t candidate_ms;
 };
@@ -85,8 +85,8 @@ struct lw_source {
     bool no_anchors;
 };
 
-/* The functions lw_source_saw() to lw_source_with_anchor() are in kafka/check.c, which checks that
- * each log is still the one that was read before. */
+/* The functions lw_source_saw() to lw_source_with_anchor() are in kafka/check.c, which detects
+ * recreated and truncated topics. */
 /* Remembers a delivered record, which may become a candidate for the next anchor. */
 void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m);
 void lw_source_check(struct lw_source *s);

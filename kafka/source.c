@@ -81,7 +81,7 @@ static bool is_auth(rd_kafka_resp_err_t code) {
 }
 
 /* Returns true if an error concerns the data of a partition: reading would stop there forever, or
- * continue behind a record that could not be read. */
+ * continue after a record that could not be read. */
 static bool is_loss(rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET ||
            code == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE || code == RD_KAFKA_RESP_ERR__BAD_MSG ||

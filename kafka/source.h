@@ -79,7 +79,7 @@ struct lw_source_events {
  * kafka.properties, if any. "" means a dynamic member in any case. */
 struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id,
                                  const struct lw_source_events *ev, void *ctx, struct lw_err *err);
-/* Handles rebalances, commit answers and errors, then delivers at most `max` records, by turns from
+/* Handles rebalances, commit answers and errors, then delivers at most `max` records, in turn from
  * the partitions that are not held back. Does not block, but a rebalance takes as long as its
  * callbacks. Returns the number of delivered records. Call this function at least once a second. */
 int lw_source_poll(struct lw_source *s, int max);
@@ -108,7 +108,8 @@ enum lw_kafka_state {
 };
 extern const char *const lw_kafka_state_name[LW_KAFKA_STATES];
 /* Returns the state of the Kafka connection, which may be a few seconds old. If the state is not
- * LW_KAFKA_JOINED, `why` gets the reason; otherwise `why` gets "" or a remark. */
+ * LW_KAFKA_JOINED, `why` gets the reason; otherwise `why` gets "", or says that the worker has no
+ * partition. */
 enum lw_kafka_state lw_source_state(const struct lw_source *s, char *why, size_t size);
 
 struct lw_commit {
@@ -116,12 +117,12 @@ struct lw_commit {
     int64_t offset;
     const char *metadata; /* text to store beside the offset, NUL-terminated; "" if there is none */
 };
-/* Sends commits with metadata. The event `committed` reports the answer to each commit. Only one
+/* Sends commits with metadata. The callback `committed` gets the answer to each commit. Only one
  * call may be unanswered: see lw_source_commit_busy(). */
 int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err);
 bool lw_source_commit_busy(const struct lw_source *s);
 /* Commits and waits at most timeout_ms for the answer. `ok` may be NULL; otherwise ok[i] says
- * whether commit i was accepted. The event `committed` reports the answers as well. Returns 0, even
+ * whether commit i was accepted. The callback `committed` gets the answers as well. Returns 0, even
  * if the coordinator refused a commit because this worker no longer owns the partition. Returns -1
  * if the result is unknown or another attempt may help. */
 int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok,
@@ -136,15 +137,15 @@ void lw_source_decline(struct lw_source *s);
 /* Makes lw_source_close() keep a static member's place in the group: a process that joins with the
  * same id within session.timeout.ms gets the partitions back without a rebalance. */
 void lw_source_keep_place(struct lw_source *s);
-/* The reason why the event `fatal` was called. lw_source_fenced() returns true if another member
- * joined with our member_id. lw_source_refused() returns true if a restart would fail in the same
- * way. */
+/* These two functions say why the callback `fatal` was called. lw_source_fenced() returns true if
+ * another member joined with our member_id. lw_source_refused() returns true if a restart would
+ * fail in the same way. */
 bool lw_source_fenced(const struct lw_source *s);
 bool lw_source_refused(const struct lw_source *s);
 /* Requests the commits of the group without waiting: those for the configured topics or, if `all`
- * is true, for all topics of the cluster. Later lw_source_poll() reports each commit by the event
- * `looked` and, if `all` is true, their number by the event `listed`. Returns false if the previous
- * request is still in flight. */
+ * is true, for all topics of the cluster. Later lw_source_poll() passes each commit to the callback
+ * `looked` and, if `all` is true, the number of commits to the callback `listed`. Returns false if
+ * the previous request is still in flight. */
 bool lw_source_look(struct lw_source *s, bool all);
 /* Revokes all partitions (with callbacks) and leaves the group, within timeout_ms. The limit is
  * needed because closing a consumer can hang in librdkafka 2.0.2. */

@@ -70,7 +70,8 @@ enum lw_go {
     LW_GO_DROP = '-', /* release the lock */
     /* LW_GO_NAMED and LW_GO_HEADS are for a lease under which a message still runs. */
     LW_GO_NAMED = 'm', /* grant further messages of the local chain, which the item names */
-    LW_GO_HEADS = 'h', /* hand over further heads, which stand behind the named message */
+    /* hand over further heads, which follow the named message in the waiting list */
+    LW_GO_HEADS = 'h',
 };
 
 /* The answers of settle about the lane of an item. */

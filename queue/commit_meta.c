@@ -20,8 +20,8 @@ enum {
     PACKED_MAX = BODY_MAX / 4 * 3 + (BODY_MAX % 4 ? BODY_MAX % 4 - 1 : 0)
 };
 
-/* Returns the number of bytes of ranges, before they are encoded in base64, that fit into a text of
- * `max` bytes with a head of `head` bytes. */
+/* Returns the number of bytes of ranges, before they are encoded in base64, that fit into metadata
+ * of `max` bytes in which `head` bytes precede the base64. */
 static size_t packed_room(size_t max, size_t head) {
     assert(head >= PREFIX_LEN && head <= HEAD_MAX);
     if (max > LW_META_MAX) max = LW_META_MAX;
@@ -115,7 +115,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
     return used;
 }
 
-/* Writes the head of the metadata, which is the text before the base64: "lw1:" or "lw2:FLEET:". */
+/* Writes the part of the metadata before the base64: "lw1:" or "lw2:FLEET:". */
 static size_t put_head(char *out, const char *fleet) {
     assert(!*fleet || strlen(fleet) == LW_META_FLEET);
     return (size_t)(*fleet ? snprintf(out, HEAD_MAX + 1, PREFIX2 "%.*s:", LW_META_FLEET, fleet)
@@ -178,7 +178,8 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
     return (int)count;
 }
 
-/* Returns the length of the head, or 0 if the text is not Latchwork's commit metadata. */
+/* Returns the length of the part before the base64 ("lw1:" or "lw2:FLEET:"), or 0 if the text is
+ * not Latchwork's commit metadata. */
 static size_t head_of(const char *text, size_t len) {
     assert(text || !len);
     if (len < PREFIX_LEN) return 0;

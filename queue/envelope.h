@@ -11,7 +11,7 @@
  * LE, or -1 for null), and the value. first_ms is the wall time of the first arrival. Topic names
  * contain no spaces (Kafka allows [a-zA-Z0-9._-]). `dedup`, the business id, follows the newline
  * directly, so that a script can find it. The identity of the message is topic/partition/offset,
- * with #replay behind it if replay > 0. */
+ * followed by #replay if replay > 0. */
 #ifndef LW_QUEUE_ENVELOPE_H
 #define LW_QUEUE_ENVELOPE_H
 

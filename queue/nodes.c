@@ -11,7 +11,7 @@
  * CONFIG-EPOCH LINK SLOT… */
 enum { FLAGS = 2, CONFIG_EPOCH = 6, FIRST_SLOT = 8, WORD = 64 };
 
-/* Copies the next word of a line. Returns the text behind the word, or NULL at the end of the
+/* Copies the next word of a line. Returns the text after the word, or NULL at the end of the
  * line. */
 static const char *next_word(const char *p, char out[WORD]) {
     p += strspn(p, " ");
@@ -38,7 +38,7 @@ static enum lw_slot_at slot_in(const char *p, int slot) {
         char *more;
         if (word[0] == '[') {
             bool leaves = strtol(word + 1, &more, 10) == slot && !strncmp(more, "->-", 3);
-            /* words in brackets come behind the words for the node's own slots */
+            /* words in brackets come after the words for the node's own slots */
             if (leaves && at == LW_SLOT_WHOLE) at = LW_SLOT_LEAVING;
             continue;
         }

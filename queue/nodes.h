@@ -21,7 +21,8 @@ enum lw_slot_at {
 struct lw_node {
     char id[LW_NODE_ID];
     bool master;
-    char config_epoch[24]; /* grows when the node takes over a slot */
+    /* the node's CONFIG-EPOCH, which grows when the node takes over a slot */
+    char config_epoch[24];
     enum lw_slot_at slot;
 };
 

@@ -72,7 +72,7 @@ bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx);
 
-/* Forgets every delivery above the watermark, so that next = watermark. A DONE record above the
+/* Forgets every delivery above the watermark, and sets next = watermark. A DONE record above the
  * watermark stays known to be done (ahead) if keep(ctx, offset, …) returns true. keep() is called
  * for IN, WAITING and DONE records in order of offset, so that it can require that all earlier
  * records of the same key are done; its answer matters only for DONE records. Ranges that were

@@ -48,8 +48,8 @@ static bool is_text(const redisReply *r) {
     return r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS;
 }
 
-/* Returns the address of a node whose host is "?", from the further facts about the node. Redis
- * answers "?" if it is configured to name hosts and the node has no name. */
+/* Returns the address of a node whose host is "?", from the names and values that follow in the
+ * node's entry. Redis answers "?" if it is configured to name hosts and the node has no name. */
 static const char *address_of(const redisReply *node) {
     const redisReply *more = node->elements > SPAN_WORDS ? node->element[SPAN_WORDS] : NULL;
     for (size_t i = 0; more && more->elements && i + 1 < more->elements; i += 2)
@@ -205,8 +205,8 @@ static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
     return failed;
 }
 
-/* Returns 0 if the map has an owner for the slot or if `slot` is -1. Otherwise returns -1 with
- * *why. */
+/* Returns 0 if the map has an owner for the slot or if `slot` is -1. Otherwise returns -1, with the
+ * reason in *why. */
 static int fits(const struct lw_slot_map *m, int slot, struct lw_err *why) {
     if (slot < 0 || lw_slot_map_find(m, slot)) return 0;
     return lw_fail(why, "its map has no owner of slot %d", slot);

@@ -59,8 +59,8 @@ int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw
 /* Finds the owner of a slot, and fills in the login for that server. The caller frees *out. */
 int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out,
                     struct lw_err *err);
-/* Reports that the owner found last was useless, so that the next search begins with another
- * node. */
+/* Makes the next search begin with another node. Call this function if the owner that was found
+ * last could not be used. */
 void lw_cluster_doubt(struct lw_cluster *c);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection to Redis on which the caller waits for each answer. Commands, the exporter and the
- * lock library use it. Workers use connections that never block (base/redis/wire.h).
+/* A connection to Redis on which the caller waits for each answer. The commands of the program
+ * `latchwork`, the exporter and the lock library use such connections. Workers use connections that
+ * never block (base/redis/wire.h).
  *
  * Every wait has a limit. Once `err` is set, the connection is useless: close it and open another.
  * A failed allocation is an error and never an abort, because the lock library is part of other

@@ -34,12 +34,13 @@ void lw_finding_close(struct lw_finding *q); /* ignores NULL */
  * answer yet. */
 void lw_finding_ask(struct lw_finding *q);
 /* Returns a descriptor that is readable when there is an answer, or -1 if the configuration lists
- * the servers, so that an answer needs no wait. */
+ * the servers. In that case the answer is ready at once. */
 int lw_finding_fd(const struct lw_finding *q);
 /* Takes the answer to the last question. Returns 1 with *out, which the caller frees, or -1 with
  * *err if the search failed. Returns 0 if there is no answer yet or if it was already taken. */
 int lw_finding_take(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err);
-/* Reports that the server found last was useless, by a call of lw_redis_servers_doubt(). */
+/* Makes the next search begin with another Sentinel or node, by lw_redis_servers_doubt(). Call this
+ * function if the server that was found last could not be used. */
 void lw_finding_doubt(struct lw_finding *q);
 
 #endif

@@ -18,7 +18,7 @@ struct lw_redis_login {
     struct {
         enum { LW_LOGIN_AUTH, LW_LOGIN_SELECT, LW_LOGIN_SETNAME, LW_LOGIN_ROLE } kind;
         int n;
-        /* words of the command, with NULL behind the last; the URL or this structure owns them */
+        /* words of the command, followed by NULL; the URL or this structure owns them */
         const char *word[4];
     } command[LW_LOGIN_MAX];
     char db[16], name[LW_CLIENT_NAME_MAX];

@@ -103,7 +103,8 @@ static int take_address(const struct lw_redis_servers *s, const redisReply *r,
     return found(s, r->element[0]->str, (int)port, out, err);
 }
 
-/* Where read_address() stores the address of the master. */
+/* The context of read_address(): the servers, and the place to which it writes the address of the
+ * master. */
 struct wanted {
     const struct lw_redis_servers *servers;
     struct lw_redis_url *out;

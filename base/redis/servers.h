@@ -46,8 +46,8 @@ struct lw_redis_servers {
  * answer of each server. */
 int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms,
                           struct lw_redis_url *out, struct lw_err *err);
-/* Reports that the server found last was useless, so that the next search begins with another
- * Sentinel or node. */
+/* Makes the next search begin with another Sentinel or node. Call this function if the server that
+ * was found last could not be used. */
 void lw_redis_servers_doubt(struct lw_redis_servers *s);
 /* Returns the number of servers: shard s is stored on server s modulo this number. In a cluster
  * each shard counts as a server, because any two shards may move to different nodes. */

@@ -20,8 +20,8 @@ int lw_slot(const char *name, size_t n);
 /* Returns the slot near which the names of a shard should be, so that `shards` shards are spread
  * evenly over masters that share the slots evenly. Shard 0 has the same place for any number of
  * shards, so that workers with different numbers of shards find each other's epoch there. The other
- * shards follow at equal distances. Shard 0 is a little behind slot 0, because the slots of a
- * master usually begin at a multiple of 16384 / number of masters. */
+ * shards follow at equal distances. The place of shard 0 is a little after slot 0, because the
+ * slots of a master usually begin at a multiple of 16384 / number of masters. */
 int lw_slot_place(int shard, int shards);
 /* Returns the smallest K for which the slot of "NAME.SHARD.K" is at most 64 slots away from
  * lw_slot_place(). K is usually below 1,000. */

@@ -19,8 +19,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* at least the size of a TLS record, because poll() does not see decrypted bytes that stay in
- * OpenSSL */
+/* number of bytes that a caller of lw_stream_read() should have room for: at least the size of a
+ * TLS record, because poll() does not see decrypted bytes that stay in OpenSSL */
 enum { LW_STREAM_READ_SIZE = 64 << 10 };
 
 struct lw_stream {

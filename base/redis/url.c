@@ -52,7 +52,7 @@ static int take_number(const char *p, size_t n, int max, int *out) {
     return 0;
 }
 
-/* Reads "user:password@" at the beginning of a text, and returns the text behind it. */
+/* Reads "user:password@" at the beginning of a text, and returns the text after it. */
 static const char *take_user(const char *p, struct lw_redis_url *u, struct lw_err *err) {
     const char *at = strrchr(p, '@');
     if (!at) return p;

@@ -37,7 +37,8 @@ struct lw_wire {
     struct lw_wire_setup set;
     char *name, *client_name;
     enum state state;
-    /* question to the finder for the server; NULL if the server's address is configured */
+    /* finding, with which the wire asks the finder for the server; NULL if the server's address is
+     * configured */
     struct lw_finding *finding;
     struct lw_redis_url found;     /* the server that the finder named last */
     const struct lw_redis_url *at; /* the server of the current attempt */

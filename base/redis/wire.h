@@ -17,11 +17,11 @@
  * unanswered and there is no progress (neither a reply nor bytes that the server accepts) for
  * answer_ms.
  *
- * A new attempt follows at once if the last connection was steady, or if lw_wire_connect() is
- * called only now and then. Otherwise it follows after a backoff with jitter, which doubles from 50
- * ms to backoff_max_ms. Only the resolution of a configured host name can block, so configure
- * addresses if the resolver is slow. The names of servers that the finder finds are resolved in the
- * finder's thread.
+ * A new attempt follows at once if the last connection was up for long enough, or if it was closed
+ * by lw_wire_connect() and this function had closed no connection shortly before. Otherwise it
+ * follows after a backoff with jitter, which doubles from 50 ms to backoff_max_ms. Only the
+ * resolution of a configured host name can block, so configure addresses if the resolver is slow.
+ * The names of servers that the finder finds are resolved in the finder's thread.
  *
  * Writing and streams (base/redis/stream.h) are our own code, because redisBufferWrite() of hiredis
  * moves the whole rest of a big pipeline after each write. hiredis parses the replies. */
@@ -76,8 +76,8 @@ void lw_wire_connect(struct lw_wire *w);
  * Calls no event function. */
 void lw_wire_send(struct lw_wire *w, const struct lw_commands *c);
 bool lw_wire_is_up(const struct lw_wire *w);
-/* Returns the reason why the last attempt failed, or NULL if the wire is up or was up until just
- * now. */
+/* Returns the reason why the last attempt to connect failed, or NULL if no attempt has failed since
+ * the wire was last up. */
 const char *lw_wire_trouble(const struct lw_wire *w);
 
 /* Returns the descriptor and the events to poll. The descriptor is -1 between attempts. */

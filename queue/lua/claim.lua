@@ -8,10 +8,10 @@
 --         6 retry.order, 7 number of hints to remove from `claimed`,
 --         8 token, the same for all lanes of the call, 9 number of fences that one lane may need,
 --         10 maximum number of heads per lane,
---         11 three numbers of bytes, "LANE CALL MET" (parts/heads.lua). LANE is the maximum granted
---         per lane, except that one message is always granted. After CALL bytes the call reads no
---         more from waiting lists. MET is the size of the largest envelope that the caller has seen
---         recently.
+--         11 three numbers of bytes, "LANE CALL MET" (parts/heads.lua). LANE is the maximum size
+--         of the messages granted per lane, except that one message is granted whatever its size.
+--         When the call has read CALL bytes from waiting lists, it reads no further element. MET is
+--         the size of the largest envelope that the caller has seen recently.
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per lane (LW_CLAIMED in
 --         queue/codes.h), number of duplicates dropped, tries, heads, one byte per lane: number of
 --         its heads that are handed over}

@@ -19,8 +19,9 @@
 --         of the group is known (lift.lua), otherwise ''},
 --         or {'REFUSED', part of the schema that differs, its value in the epoch},
 --         or 'UNVOUCHED' (only with ARGV 13)
--- Order of writes: a caller sees that an epoch has ended by certain recorded values, which are
--- overwritten only after the new epoch is written.
+-- Order of writes: the values by which this script recognizes that an epoch has ended (life, history
+-- and offset:HOST) are overwritten only after the new epoch is written. So if a call fails in
+-- between, the next call recognizes the end of that epoch as well.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
     tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -87,9 +88,9 @@ if not id or not (same or moved_whole) or jumped == id or moved then
     local left = not_before - now
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
     redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
-    -- These looks of tend at lanes are due later than the largest TTL from now, because another
-    -- clock has set their times. They are moved to the largest TTL from now. One call does this for
-    -- a limited number of lanes, and tend finds the others.
+    -- If tend is due to examine a lane later than the largest TTL from now, another clock has set
+    -- that time. It is moved to the largest TTL from now. One call does this for a limited number
+    -- of lanes, and tend finds the others.
     for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end

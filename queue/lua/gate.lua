@@ -1,7 +1,8 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- gate: admits a batch of new messages: each runs at once or waits. Messages of one lane come
--- together and in order, and the first unfinished message decides whether they run or wait.
+-- gate: decides for each of a batch of new messages whether it runs at once, waits in its lane, or
+-- is finished or dropped. Messages of one lane come together and in order, and the first unfinished
+-- message decides whether they run or wait.
 -- KEYS    1 epoch, 2 lanes, 3 floor, 4 fence, then of each of G segments: its states, its tries;
 --         then the lock of each lane (whose waiting list is wait:<lane>)
 -- ARGV    1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms,
@@ -126,7 +127,7 @@ for i = 1, n_lanes do
             out[m] = 'LW_GATED_UNDECIDED'
         elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then
             out[m] = 'LW_GATED_WAITS'
-            -- this message waits in the list, so the messages behind it must wait too
+            -- this message waits in the list, so the later messages of the lane must wait too
             whose = 'taken'
         elseif with_dedup and is_duplicate(dedup, s.tp, offset) then
             put_state(s, index, LW_STATE_DONE)

@@ -6,7 +6,7 @@
 -- ARGV    1 epoch id, 2 number of partitions, then of each partition: topic:partition, committed,
 --         from (as in floor); then of each finished range: topic:partition, first offset, end (not
 --         included). The ranges have at most 4,096 offsets in all.
--- Result: 'OK', 'LOST', or 'LATE' if the quarantine is over, so that the floors were used but the
+-- Result: 'OK', 'LOST', or 'LATE' if the quarantine is over: then the floors were used, but the
 --         ranges were not
 -- If too many segments are below a floor for one call, later calls of floor delete the rest.
 -- @floors

@@ -13,7 +13,7 @@
 --         11 + 4G number of lock values, then the values, then the arguments of the items
 -- Item:   index (from 0) of the value that the lane's lock has while the caller holds it; number of
 --         finished messages; outcome of the last of them (all others are done); how the lane
---         continues; number of messages named behind the finished ones; number of heads wanted (at
+--         continues; number of messages named after the finished ones; number of heads wanted (at
 --         least 1 for LW_GO_NEXT); number of list elements before the wanted heads. queue/codes.h
 --         explains the letters. The arguments of an item are those for its last message (for
 --         LW_RETRY and LW_BACK: backoff_ms, envelope; for LW_DEAD: reason, envelope), then, if
@@ -180,7 +180,7 @@ end
 
 -- There is one function for each way in which the lane of an item may continue. Each returns a
 -- letter and the number of granted heads. `lane` is nil if no message waits in the lane. `stop` is
--- true if the lane is paused, so that nothing more is granted.
+-- true if the lane is paused; nothing more is granted then.
 local function keep(r, lane, heads)
     call('PEXPIRE', r.lock, ttl)
     if heads and heads ~= 'BAD' then call('ZADD', lanes, text(until_ms), lane) end

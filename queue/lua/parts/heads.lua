@@ -23,7 +23,7 @@ end
 -- Removes finished heads, then returns the next unfinished heads, oldest first: a list of up to
 -- `want` {envelope, topic:partition, offset}. Together they have at most lane_bytes, but a first
 -- message is returned even if it is larger. If `after_tp` and `after_offset` name a message, only
--- messages behind it are returned, and none beyond lane_bytes; the messages up to the named one
+-- messages after it are returned, and none beyond lane_bytes; the messages up to the named one
 -- count too, because they are already granted. `before` is the number of elements before the wanted
 -- ones, as far as known. Returns nil, and removes the lane from `lanes`, if no message is left.
 -- Returns 'MORE' if a limit (PRUNE_MAX removed heads, or the bytes that the call may read) was

@@ -19,10 +19,10 @@ local function is_paused(lock)
     return any_paused and call('SISMEMBER', P .. 'paused', lane_of(lock)) == 1
 end
 
--- Every script keeps a lane in `lanes` exactly as long as the lane's waiting list exists. If a lane
--- is in `lanes` but its list is missing, someone has deleted the list with its messages, or Redis
--- has evicted it. The stream `vanished` reports the lane to the owners of the messages, who read
--- the messages from Kafka again.
+-- The scripts add a lane to `lanes` before they create its waiting list, and remove the lane when
+-- the list has ended. If a lane is in `lanes` but its list is missing, someone has deleted the list
+-- with its messages, Redis has evicted it, or a script failed in the middle. The stream `vanished`
+-- reports the lane to the owners of the messages, who read the messages from Kafka again.
 local VANISHED_MAX = 10000
 local function list_vanished(lane)
     pcall_('XADD', P .. 'vanished', 'MAXLEN', '~', text(VANISHED_MAX), '*', 'lane', lane)

@@ -5,11 +5,12 @@ local function is_mine(value, token)
     return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
 end
 
--- Returns the remaining time of a lock in ms, as PTTL does. A lock is set for at most the largest
--- TTL in use, or for MS if its value is "backoff:MS". A longer remaining time means that the lock
--- was set before Redis' clock went back and would end too late, so its remaining time is reduced to
--- that maximum. The value "backoff" without MS comes from an older version and does not contain its
--- length, so such a lock stays unchanged.
+-- lock_left() returns the remaining time of a lock in ms, like PTTL, and shortens that time in
+-- Redis if it is too long. A lock is set for at most the largest TTL in use, or for MS if its value
+-- is "backoff:MS". A longer remaining time means that the lock was set before Redis' clock went
+-- back and would end too late. Then lock_left() sets the remaining time to that maximum. The value
+-- "backoff" without MS comes from an older version and does not contain its length, so lock_left()
+-- does not change such a lock.
 local function is_backoff(value) return value == 'backoff' or find(value, '^backoff:%d+$') ~= nil end
 local function lock_left(lock)
     local left, most = call('PTTL', lock), tonumber(epoch[3] or 0)

@@ -63,7 +63,8 @@ local function get_state(s, index)
     local d = DIVISOR[k]
     return (b - b % d) / d % 4
 end
--- Never changes the state of a finished message. Callers compare the offset with the floor.
+-- Sets the state of a message, unless the message is finished. Does not compare the offset with the
+-- floor; the callers do that.
 local function put_state(s, index, state)
     local k = index % 4
     local at, d = (index - k) / 4, DIVISOR[k]
@@ -86,8 +87,8 @@ local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp,
 local function set_state(tp, offset, state) -- changes no state below the floor
     if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % LW_SEGMENT, state) end
 end
--- Pages of a partition are written oldest first, because a message must never be recorded as done
--- while an earlier message of its key is not.
+-- Pages of a partition are written in the order of their offsets, lowest first, because a message
+-- must never be recorded as done while an earlier message of its key is not.
 local function is_older(a, b)
     if a.segment ~= b.segment then return a.segment < b.segment end
     return a.first < b.first
