@@ -158,7 +158,7 @@ struct latchwork_message {
     size_t payload_len;
     const struct latchwork_header *headers; /* headers in the order of the record */
     size_t n_headers;
-    int attempt; /* number of the attempt, which is 1 at the first */
+    int attempt; /* number of this attempt; the first is 1 */
     const struct latchwork_lease *lease;
 };
 
@@ -234,10 +234,10 @@ struct latchwork_handler {
      *
      * `batch_of` chooses which messages a batch has. By default they are of different keys, and the
      * next messages of these keys come in a later batch. If a batch has several messages of one
-     * key, the first of them that is not LATCHWORK_DONE ends the batch for that key: the messages
-     * of the key behind it are given back whatever their answers say, count no attempt, and come
-     * again later. So do not begin with a message of a key before the one ahead of it is done,
-     * unless its effect can be repeated.
+     * key, the first of them that is not LATCHWORK_DONE ends the batch for that key: the later
+     * messages of the key are given back whatever their answers say, count no attempt, and come
+     * again later. So do not begin with a message of a key before the previous one is done, unless
+     * the effect can be repeated.
      *
      * Latchwork does not wait for a batch to fill: a batch has the messages that are available when
      * a thread is free, often only one. `timeout_ms` limits the whole batch. The function runs on

@@ -32,23 +32,23 @@
  * SIGSTOP, or a stalled virtual machine) can wake up without the lock and run some instructions
  * before it notices. No lock with a timeout can prevent that, but the fence makes it harmless. The
  * fence grows with every acquisition of a name, so a store that remembers the largest fence it has
- * seen, and refuses smaller ones, is safe even then. The fence is the larger of two numbers, the
- * last fence + 1 and Redis' time in microseconds, so it grows across expiry, release, FLUSHALL and
- * a failover to a replica that missed writes. (The counter of a name is kept for a week after its
- * last use. Fences stop growing only if Redis' clock goes back by more than that.) See Martin
- * Kleppmann, "How to do distributed locking", 2016.
+ * seen, and refuses smaller ones, is safe even then. Each fence is larger than the last one of the
+ * name, which Redis keeps in a counter, and at least Redis' time in microseconds. So it grows
+ * across expiry and release. If the counter is lost (by FLUSHALL, by a failover to a replica that
+ * missed writes, or because the name was not used for a week), the fence still grows as long as
+ * Redis' clock has not gone back. See Martin Kleppmann, "How to do distributed locking", 2016.
  *
  * Results. Functions that talk to Redis return a latchwork_result, and fill in *error unless the
  * result is OK. `error` may be NULL.
  *   OK     The call did what was asked.
  *   BUSY   Others hold the lock, and the time to wait is over. error->code is LATCHWORK_E_BUSY, or
  *          a more specific code (LATCHWORK_E_NO_TTL, ...).
- *   LOST   This hold does not have the lock, or no longer, and nothing was changed. A release also
- *          returns LOST if its first answer was lost with the connection and its second attempt
- *          finds no lock, because the first attempt may have freed the lock. After LOST, do not
- *          assume that you held the lock until this call.
- *   ERROR  Redis could not be asked, or refused, or the call was wrong: error->code and error->text
- *          say what happened and what to do.
+ *   LOST   This hold does not have the lock, or no longer has it. The lock of another holder was
+ *          not changed. A release also returns LOST if its first answer was lost with the
+ *          connection and its second attempt finds no lock, because the first attempt may have
+ *          freed the lock. After LOST, do not assume that you held the lock until this call.
+ *   ERROR  Redis could not be reached, Redis refused the request, or the arguments were wrong:
+ *          error->code and error->text say what happened and what to do.
  * Functions that open something return NULL, and fill in *error, when other functions would return
  * ERROR.
  *
@@ -282,8 +282,8 @@ struct latchwork_client_options {
     /* Time limit for each answer; default LATCHWORK_DEFAULT_COMMAND_MS. A call is sent again at
      * most once, on a new connection. */
     int64_t command_ms;
-    /* Shows people who holds a lock, as part of the lock's value. At most LATCHWORK_MAX_LABEL bytes
-     * of letters, digits, '.', '_' and '-'. NULL stands for "HOST.PID". */
+    /* Text in a lock's value that shows people who holds the lock. At most LATCHWORK_MAX_LABEL
+     * bytes of letters, digits, '.', '_' and '-'. NULL stands for "HOST.PID". */
     const char *label;
     /* Login for a server, if the URL contains none. If `user` is NULL, the default user is meant. A
      * user needs a password. */
@@ -473,11 +473,12 @@ LATCHWORK_API enum latchwork_result latchwork_lock_acquire_as(struct latchwork_l
 
 /* --- hold: one acquisition -------------------------------------------------------------------- */
 
-/* Frees the lock if this hold still has it, and wakes a waiter. Otherwise returns LOST and changes
- * nothing in Redis. After this call the hold no longer exists, whatever the result is; for a
- * reentrant lock, this is true of the last release. After ERROR the lock expires at the end of its
- * TTL. Codes: NOT_OWNER, UNKNOWN and EXPIRED with result LOST; otherwise ARGUMENT, MAJORITY
- * (Redlock), any of Redis. After FORK the hold still exists. */
+/* Frees the lock if this hold still has it, and wakes a waiter. Otherwise returns LOST, and does
+ * not change a lock of another holder. After this call the hold no longer exists, whatever the
+ * result is. For a reentrant lock, only the last release frees the lock and ends the hold; each
+ * release before it only counts. After ERROR the lock expires at the end of its TTL at the latest.
+ * Codes: NOT_OWNER, UNKNOWN and EXPIRED with result LOST; otherwise ARGUMENT, MAJORITY (Redlock),
+ * any of Redis. After FORK the hold still exists. */
 LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold *hold,
                                                            struct latchwork_error *error);
 /* Frees the hold object, and leaves the lock in Redis to expire. This is for a program that must
@@ -491,9 +492,10 @@ LATCHWORK_API void latchwork_hold_forget(struct latchwork_hold *hold);
  * (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result
 latchwork_hold_renew(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwork_error *error);
-/* Asks Redis whether this hold still has the lock. The result is OK or LOST. It is true only at
- * that moment, so rely on the fence. Codes: NOT_OWNER with result LOST; otherwise ARGUMENT,
- * MAJORITY (Redlock), any of Redis. */
+/* Asks Redis whether this hold still has the lock, and changes nothing in Redis. Returns OK if the
+ * hold has the lock, LOST if it does not, or ERROR. OK is true only for the moment of the answer,
+ * so rely on the fence. Codes: NOT_OWNER with result LOST; otherwise ARGUMENT, MAJORITY (Redlock),
+ * any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_hold_check(struct latchwork_hold *hold,
                                                          struct latchwork_error *error);
 
@@ -609,9 +611,9 @@ latchwork_rows_open(struct latchwork_client *client, const char *prefix,
 /* --- Redlock: several independent Redis servers ----------------------------------------------- */
 
 /* A Redlock, by the algorithm of
- * https://redis.io/docs/latest/develop/use/patterns/distributed-locks/: the same key and random
- * value is set on all of N independent masters, and each of them gets only a short time to answer.
- * The lock is held if a majority granted it and its validity = ttl - time taken - drift is
+ * https://redis.io/docs/latest/develop/use/patterns/distributed-locks/: the same key is set to the
+ * same random value on all of N independent masters, and each of them gets only a short time to
+ * answer. The lock is held if a majority granted it and its validity = ttl - time taken - drift is
  * positive. If the lock is not held, and also when it is released, it is deleted on all servers,
  * even on those that answered with an error or not at all. A lease is extended if a majority
  * extends it. An acquire tries again after a random pause, because a release wakes no waiter.

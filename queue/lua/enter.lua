@@ -19,7 +19,7 @@
 --         of the group is known (lift.lua), otherwise ''},
 --         or {'REFUSED', part of the schema that differs, its value in the epoch},
 --         or 'UNVOUCHED' (only with ARGV 13)
--- Order of writes: the values by which this script recognizes that an epoch has ended (life, history
+-- Order of writes: the values by which this script recognizes the end of an epoch (life, history
 -- and offset:HOST) are overwritten only after the new epoch is written. So if a call fails in
 -- between, the next call recognizes the end of that epoch as well.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
