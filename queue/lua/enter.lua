@@ -88,9 +88,9 @@ if not id or not (same or moved_whole) or jumped == id or moved then
     local left = not_before - now
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
     redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
-    -- If tend is due to examine a lane later than the largest TTL from now, another clock has set
-    -- that time. It is moved to the largest TTL from now. One call does this for a limited number
-    -- of lanes, and tend finds the others.
+    -- These looks, the times at which tend is to examine lanes, are later than the largest TTL from
+    -- now, because another clock has set them. They are moved to the largest TTL from now. One call
+    -- does this for a limited number of lanes, and tend finds the others.
     for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end
