@@ -18,7 +18,7 @@ enum { MARGIN_MIN_MS = 50 };
 struct lw_feed {
     struct lw_feed_setup set;
     int wake;
-    pthread_mutex_t lock; /* guards the fields below it, except `mine` */
+    pthread_mutex_t lock; /* mutex that guards the fields below it, except `mine` */
     struct lw_job_queue waiting, ended;
     bool asleep;    /* the handler waits for `wake` */
     bool signalled; /* notify_fd was written since the last reap */

@@ -40,15 +40,15 @@ enum { LW_REASON_MAX = 512, LW_IDENTITY_MAX = 320 };
 struct lw_job_span;
 
 struct lw_job {
-    char identity[LW_IDENTITY_MAX]; /* topic/partition/offset, with #n behind it for a replay */
+    char identity[LW_IDENTITY_MAX]; /* topic/partition/offset, followed by #n for a replay */
     const char *topic;
     int32_t partition;
     int64_t offset, timestamp_ms;
     struct lw_bytes key, payload; /* if p is NULL, the key or payload is null */
     const struct lw_header *headers;
     size_t n_headers;
-    int attempt; /* number of the attempt, from 1 */
-    bool alone;  /* a suspect: no other job of this worker may run beside it */
+    int attempt; /* number of this attempt; the first is 1 */
+    bool alone;  /* the message is a suspect: no other job of this worker may run beside it */
     /* fencing token, which grows with every message of a key, even under the same lease */
     uint64_t fence;
     struct lw_job_lease *lease;
@@ -176,8 +176,8 @@ struct lw_handler_type {
      * and tests call the function again after it has returned. */
     void (*serve)(struct lw_handler *h, struct lw_feed *feed);
     /* For a type with `serve`: writes how many requests each of its processes has now, for at most
-     * `max` of them, and returns the number of processes. Any thread may call it. NULL: the type
-     * has no processes. */
+     * `max` processes. Returns the number of processes, which may be greater than `max`. Any thread
+     * may call it. NULL: the type has no processes. */
     int (*loads)(const struct lw_handler *h, uint32_t *out, int max);
     struct lw_slot *(*slot_open)(struct lw_handler *h, int slot, struct lw_err *err);
     /* Returns the maximum number of jobs in one run. */
@@ -196,9 +196,9 @@ struct lw_handler_type {
     /* Returns whether the handler can work. If it cannot, `why` (may be NULL) receives the reason.
      * Any thread may call it. NULL: the handler can always work. */
     enum lw_health (*health)(struct lw_handler *h, char *why, size_t size);
-    /* For the command `check`. Returns 0 if the process still runs after wait_ms (exec), or if the
-     * service accepts a connection within wait_ms (http), otherwise -1 with *err. NULL: there is
-     * nothing to check. */
+    /* For the command `check`. Returns 0 if the process that start() started still runs after
+     * wait_ms (exec), or if the service accepts a connection within wait_ms (http), otherwise -1
+     * with *err. NULL: there is nothing to check. */
     int (*start_check)(struct lw_handler *h, int wait_ms, struct lw_err *err);
     void (*slot_close)(struct lw_handler *h, struct lw_slot *s);
     void (*close)(struct lw_handler *h);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A queue of jobs, linked by their field `next`. The queue does not own the jobs, and has no
- * lock. */
+ * mutex. */
 #ifndef LW_HANDLERS_JOB_QUEUE_H
 #define LW_HANDLERS_JOB_QUEUE_H
 

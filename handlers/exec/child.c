@@ -28,7 +28,8 @@ static void close_fd(int *fd) {
     *fd = -1;
 }
 
-/* Opens a pipe whose descriptors lie above 0 to 4, which the child replaces before its exec. */
+/* Opens a pipe whose descriptors are greater than 4, because the child replaces the descriptors 0
+ * to 4 before its exec. */
 static int open_pipe(int p[2]) {
     int q[2];
     p[0] = p[1] = -1;
@@ -107,8 +108,8 @@ static int exec_result(int fd) {
     return ETIMEDOUT;
 }
 
-/* Says why a command cannot start. A command that does not exist gets the folder in which it was
- * looked for, because a relative path depends on where Latchwork was started. */
+/* Sets the error for a command that cannot start. If the command is a relative path that does not
+ * exist, the error also names the current folder, because the path is relative to it. */
 static int fail_start(const char *command, int e, struct lw_err *err) {
     char folder[PATH_MAX];
     bool missing = e == ENOENT && strchr(command, '/') && access(command, F_OK);
@@ -191,8 +192,8 @@ static bool lives_in(const char *pid, pid_t group) {
     ssize_t n = read(fd, line, sizeof line - 1);
     close(fd);
     line[n > 0 ? n : 0] = '\0';
-    /* The program's name may contain any character, also ')', so it ends at the last ')' of the
-     * line. */
+    /* The program's name in /proc/PID/stat may contain any character, also ')', so the name ends at
+     * the last ')' of the line. */
     const char *after = strrchr(line, ')');
     char state;
     int parent, its_group;
@@ -226,7 +227,7 @@ void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size)
     if (!wait_ended(c, until_ms, text, size)) {
         if (text) snprintf(text, size, "was killed");
         kill(-c->pid, SIGKILL);
-        kill(c->pid, SIGKILL); /* in case the child has no group yet */
+        kill(c->pid, SIGKILL); /* the child may not have joined its group yet */
         if (!wait_ended(c, lw_boot_ms() + KILL_WAIT_MS, NULL, 0))
             lw_error("exec: process %d does not die of SIGKILL", (int)c->pid);
     }

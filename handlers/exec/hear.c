@@ -92,7 +92,8 @@ static void greet(struct proc *p, int version) {
                  "handler speaks version %d of the protocol, this Latchwork version %d", version,
                  VERSION);
         exec_wrong(p, NULL, text);
-        p->innocent = true; /* a wrong version is the command's fault */
+        /* the command is at fault, because it speaks another version of the protocol */
+        p->innocent = true;
         return;
     }
     if (p->hello) return;

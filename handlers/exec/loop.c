@@ -320,8 +320,8 @@ int exec_watch(struct proc *p) {
                : 0;
 }
 
-/* Adds the stdin of a process to the epoll set, to be woken when the pipe has room again. Removes
- * stdin from the set if `wanted` is false. */
+/* If `wanted` is true, adds the stdin of a process to the epoll set, so that epoll reports when the
+ * pipe has room again. Otherwise removes stdin from the set. */
 static void poll_stdin(struct proc *p, bool wanted) {
     if (wanted == p->polled || p->child.in < 0) return;
     if (wanted)
@@ -447,6 +447,6 @@ void exec_serve(struct lw_handler *h, struct lw_feed *feed) {
     do turn(h);
     while (!is_over(h));
     epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);
-    clear(h); /* jobs not started are the submitter's again */
+    clear(h); /* jobs that were not started belong to the submitter again */
     h->feed = NULL;
 }

@@ -107,9 +107,9 @@ void proc_end(struct proc *p, int64_t until_ms) {
  * ended without an answer. */
 static void rest(struct proc *p) {
     p->useless = p->answered ? 0 : p->useless + 1;
-    /* The count of useless processes also starts again in two other cases. A process that was ended
-     * because its time was up might still have answered. And if the command itself is at fault, the
-     * whole handler pauses, so no further delay is needed. */
+    /* Besides an answer, two other cases reset the count of useless processes. A process that was
+     * ended because of a time limit might still have answered. And if the command itself is at
+     * fault, the whole handler pauses, so no further delay is needed. */
     if (p->why == END_TIME || p->innocent) p->useless = 0;
     p->start_ms = 0;
     if (p->useless < 2) return;

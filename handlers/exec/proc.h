@@ -33,8 +33,8 @@ struct request {
     /* If the process was asked to cancel the message at jobs[at], `grace_ms` is the time (boot
      * clock) until which it may still answer. 0: it was not asked. */
     int64_t grace_ms;
-    /* `late`: the message at jobs[at] has timed out. If a cancelled message is not late, its lease
-     * was about to end. */
+    /* `late` is true if the message at jobs[at] has timed out. If a cancelled message is not late,
+     * its lease was about to end. */
     bool late;
     uint64_t place; /* position of this line in the bytes sent to the process since its start */
     /* `n` is the number of jobs, `at` the index of the job to be answered next, and `upto` the
@@ -103,8 +103,8 @@ struct proc {
     bool innocent;          /* the command is at fault, not a message */
     /* number of bytes of requests that the process had read when it was ended */
     uint64_t has_read;
-    /* `itself` is set if `why` is END_DIED: true if the process has exited, false if it has only
-     * closed the pipe of its answers */
+    /* If `why` is END_DIED, `itself` is true if the process has exited, and false if the process
+     * has only closed the pipe of its answers. */
     bool itself;
     int64_t end_by_ms;
     char reason[LW_REASON_MAX], how[128], last_words[256];

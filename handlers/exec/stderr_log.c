@@ -24,8 +24,8 @@ enum {
     LAST_MS = 1000
 };
 
-/* The end of what a stream has written. The structure has two owners: the stream, and the caller of
- * lw_stderr_log_add(). */
+/* What is remembered of a stream: its last line, and the first line after its last blank line. The
+ * structure has two owners: the stream, and the caller of lw_stderr_log_add(). */
 struct lw_last_words {
     pthread_mutex_t lock;
     int owners;
@@ -47,8 +47,8 @@ struct stream {
 
 struct lw_stderr_log {
     pthread_t thread;
-    /* `lock` guards the list of streams; the other members of a stream belong to the reading
-     * thread */
+    /* The mutex `lock` guards the list of streams. The other members of a stream belong to the
+     * reading thread. */
     pthread_mutex_t lock;
     struct stream *streams;
     int epoll, wake;
@@ -233,7 +233,7 @@ struct lw_last_words *lw_stderr_log_add(struct lw_stderr_log *l, int fd, const c
 
 void lw_stderr_log_close(struct lw_stderr_log *l) {
     atomic_store(&l->stop, true);
-    /* Without this wake-up the thread would notice the stop after FLUSH_MS. */
+    /* Without this wake-up the thread would notice the stop only after FLUSH_MS. */
     if (write(l->wake, &(uint64_t){1}, 8) < 0)
         lw_debug("exec: wake-up of the stderr thread failed");
     pthread_join(l->thread, NULL);

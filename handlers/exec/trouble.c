@@ -10,8 +10,8 @@
 enum {
     PAUSE_MS = 500,
     PAUSE_MAX_MS = 30000,
-    /* value of `doubt` from the start, and after a process ended without reading a request, until a
-     * process answers */
+    /* `doubt` is set to UNPROVEN at the start, and when a process ends without having read a
+     * request. It then stays at or above UNPROVEN until a process answers. */
     UNPROVEN = 1 << 20,
 };
 

@@ -15,12 +15,14 @@
 #include <pthread.h>
 
 struct trouble {
-    int doubt; /* number of processes in a row that ended without an answer */
+    /* number of processes in a row that ended without an answer, or at least UNPROVEN (trouble.c)
+     * while the command has not been seen to work */
+    int doubt;
     /* number of processes in a row whose end without an answer is blamed on a message; further ends
      * are blamed on the command */
     int doubt_max;
-    /* True from when the command is found at fault until a process answers. The lock guards the
-     * fields from `unable` on. */
+    /* `unable` is true from when the command is found at fault until a process answers. All changes
+     * of `unable` and of the fields below it need the mutex. */
     atomic_bool unable;
     _Atomic int64_t until_ms;
     pthread_mutex_t lock;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answer: what an answer of the service means for the messages of its request. The functions of
+/* answer: what a response of the service means for the messages of its request. The functions of
  * this file do no I/O.
  *
  *     status                    outcome
  *     2xx                       done
  *     409, 412                  back: the fence is stale
- *     408, 425, 429, 3xx, 5xx   retry, after Retry-After if the answer has that header
+ *     408, 425, 429, 3xx, 5xx   retry, after Retry-After if the response has that header
  *     any other 4xx             dead
  *
  * A JSON body with an "outcome" overrides the status. */

@@ -10,7 +10,7 @@
  *       '───────────────────────────────────────────────────────────────────────────────'
  *                                     the trial is answered
  *
- * A request fails if it gets no answer or a 5xx. The breaker opens
+ * A request fails if it gets no response or a 5xx. The breaker opens
  *
  *     - when `refused_max` connections in a row could not be made,
  *     - when `row_max` requests in a row have failed, each sent after the failure of the one before
@@ -39,8 +39,8 @@ enum {
 struct breaker {
     /* percentage of failed requests that opens the breaker; 0: the percentage does not matter */
     int percent;
-    int row_max;     /* failed requests in a row that open the breaker */
-    int refused_max; /* failed connections in a row that open the breaker */
+    int row_max;     /* number of failed requests in a row that opens the breaker */
+    int refused_max; /* number of failed connections in a row that opens the breaker */
     const char *service;
     /* counts of the http handler, to which openings of the breaker are added; NULL: not counted */
     struct lw_http_counts *counts;
@@ -62,7 +62,7 @@ enum breaker_failure {
     /* BREAKER_REFUSED_CONNECTION: no connection could be made, so the request did not reach the
      * service */
     BREAKER_REFUSED_CONNECTION,
-    BREAKER_FAILED, /* a 5xx, no answer in time, or an incomplete answer */
+    BREAKER_FAILED, /* a 5xx, no response in time, or an incomplete response */
 };
 
 struct breaker_request {
@@ -73,7 +73,7 @@ struct breaker_request {
 void breaker_open(struct breaker *b, const char *service, int percent, int row_max);
 void breaker_close(struct breaker *b);
 
-/* Takes note of a request that got an answer with a status below 500. */
+/* Takes note of a request that got a response with a status below 500. */
 void breaker_answered(struct breaker *b, const struct breaker_request *r, int64_t now_ms);
 /* Takes note of a request that failed. Returns true if the service is at fault, because the breaker
  * was already open or was opened by this failure. The caller then gives the message back without

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-enum { BUFFER_KEPT = 64 << 10 }; /* larger buffers are freed after a request */
+enum { BUFFER_KEPT = 64 << 10 }; /* size in bytes; a larger buffer is freed after its request */
 
 /* --- what the service sends ------------------------------------------------------------------- */
 
@@ -137,7 +137,7 @@ static bool record_names(const struct call *c, const struct http_settings *s, co
     return false;
 }
 
-/* Appends the headers that libcurl would add. */
+/* Appends the headers that libcurl would add to a request if it sent the request. */
 static void end_head(struct call *c, const struct http_settings *s) {
     if (!s->names_agent && !record_names(c, s, "user-agent"))
         head_add_line(&c->head, "User-Agent: latchwork/" LW_VERSION);

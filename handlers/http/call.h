@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call: one request and its answer. If the URL begins with https://, libcurl transfers both.
+/* call: one request and its response. If the URL begins with https://, libcurl transfers both.
  * Otherwise libcurl only makes the connection, and conn.c does the transfer. The memory of a call
  * is reused for later requests. */
 #ifndef LW_HANDLERS_HTTP_CALL_H
@@ -24,7 +24,7 @@ struct call {
     /* the connection that carries the request; NULL: libcurl transfers it, or no connection is made
      * yet */
     struct http_conn *conn;
-    struct http_reader reader; /* parser of the answer that arrives on `conn` */
+    struct http_reader reader; /* parser of the response that arrives on `conn` */
     struct lw_bytes content;   /* body of the request, borrowed from the job or from `body` */
     size_t sent;               /* number of bytes of headers and body sent over `conn` */
     bool trial;                /* the request is the trial of a half-open breaker */
@@ -44,10 +44,10 @@ struct call {
 /* How a transfer ended. */
 enum call_end {
     CALL_ANSWERED,  /* the service answered with a status */
-    CALL_TOO_LONG,  /* the service answered with a status, but the answer is longer than allowed */
+    CALL_TOO_LONG,  /* the service answered with a status, but the response is too long */
     CALL_UNREACHED, /* no connection was made */
     CALL_TLS,       /* TLS failed, so the request did not reach the service */
-    CALL_BROKEN,    /* the connection broke before the answer was complete */
+    CALL_BROKEN,    /* the connection broke before the response was complete */
 };
 
 struct call *call_new(struct lw_handler *h, const struct http_settings *s, int batch);
@@ -55,13 +55,13 @@ void call_free(struct call *c);
 /* Prepares the request with the messages from jobs[at] to jobs[upto - 1]. now_ms: boot clock;
  * wall_ms: ms since 1970. */
 void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms, int64_t wall_ms);
-/* Returns how libcurl's transfer ended. If there is no answer, `why` receives the reason. */
+/* Returns how libcurl's transfer ended. If there is no response, `why` receives the reason. */
 enum call_end call_ended(struct call *c, CURLcode code, const struct http_settings *s, char *why,
                          size_t size);
-/* Returns how a transfer over `conn` ended. If there is no answer, `why` receives the reason. */
+/* Returns how a transfer over `conn` ended. If there is no response, `why` receives the reason. */
 enum call_end call_read(const struct call *c, const struct http_settings *s, char *why,
                         size_t size);
-/* Returns the answer. Its texts stay valid until the call is reused or freed. */
+/* Returns the response. Its texts stay valid until the call is reused or freed. */
 struct http_answer call_answer(const struct call *c);
 
 #endif

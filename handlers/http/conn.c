@@ -139,8 +139,8 @@ int http_conn_adopt(struct call *c) {
     struct lw_handler *h = c->h;
     struct http_conn *conn = take(&h->closed);
     curl_socket_t fd = CURL_SOCKET_BAD;
-    /* A closed entry is always left: there are as many entries as possible calls, and this call has
-     * none. */
+    /* An unused entry always exists, because there are as many entries as possible calls, and this
+     * call has no entry yet. */
     assert(conn);
     curl_easy_getinfo(c->easy, CURLINFO_ACTIVESOCKET, &fd);
     *conn = (struct http_conn){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
@@ -182,7 +182,7 @@ static void end_if_over(struct call *c) {
 static void pull(struct call *c) {
     char piece[PIECE];
     ssize_t n = recv(c->conn->fd, piece, sizeof piece, MSG_DONTWAIT);
-    /* bytes after the end of the answer make the connection unusable for a further request */
+    /* bytes after the end of the response make the connection unusable for a further request */
     if (n > 0)
         c->conn->spoiled |= reader_take(&c->reader, piece, (size_t)n) < (size_t)n;
     else if (n == 0)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conn: the connections to a service without TLS, and the requests that they carry.
  *
- *     libcurl connects ──> BUSY: sends a request, reads its answer ──> IDLE ──> BUSY again …
+ *     libcurl connects ──> BUSY: sends request, reads its response ──> IDLE ──> BUSY again …
  *                            │                                           │
  *                            └──> closed                                 └──> closed
  *
  * libcurl looks up the name, connects within its time limit, and hands its socket over. Requests
- * and answers do not pass through libcurl, because libcurl uses about 100,000 instructions per
+ * and responses do not pass through libcurl, because libcurl uses about 100,000 instructions per
  * request, and this file about 3,000.
  *
- * After a request, its connection becomes idle if the answer is complete and the service keeps the
- * connection open. Otherwise the connection is closed. If the service closes a connection that has
- * been used before, and no byte of an answer has arrived, the request is sent once more over a new
- * connection: the service has probably closed the old one before it saw the request.
+ * After a request, its connection becomes idle if the response is complete and the service keeps
+ * the connection open. Otherwise the connection is closed. If the service closes a connection that
+ * has been used before, and no byte of a response has arrived, the request is sent once more over a
+ * new connection: the service has probably closed the old one before it saw the request.
  *
  * The thread that runs serve() calls all functions. */
 #ifndef LW_HANDLERS_HTTP_CONN_H
@@ -27,7 +27,7 @@ struct lw_handler;
 struct http_conn {
     int fd;            /* socket; -1: the entry is unused */
     struct call *call; /* the call that the connection carries; NULL: idle */
-    bool used;         /* the connection has carried a complete answer before */
+    bool used;         /* the connection has carried a complete response before */
     bool spoiled;      /* the connection cannot be used again */
     /* `full`: the socket's send buffer is full, so epoll must report when the rest of the request
      * can be sent */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* counts: what the handler counts for the metrics. The set of labels is fixed and does not depend
- * on the answers of a service. */
+ * on the responses of a service. */
 #ifndef LW_HANDLERS_HTTP_COUNTS_H
 #define LW_HANDLERS_HTTP_COUNTS_H
 
@@ -13,8 +13,8 @@ enum { LW_HTTP_CODES = 27 };
 enum lw_http_code {
     LW_HTTP_UNREACHED, /* no connection could be made */
     LW_HTTP_TLS,       /* the TLS handshake failed, or the certificate is not valid */
-    LW_HTTP_TIMEOUT,   /* no answer within handler.timeout_ms */
-    LW_HTTP_BROKEN,    /* the connection broke, or the answer was malformed */
+    LW_HTTP_TIMEOUT,   /* no response within handler.timeout_ms */
+    LW_HTTP_BROKEN,    /* the connection broke, or the response was malformed */
     LW_HTTP_CANCELLED, /* request aborted because a lease was lost */
     LW_HTTP_STATUS,    /* first of the labels for statuses */
 };

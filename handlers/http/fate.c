@@ -2,9 +2,10 @@
 /* fate: what becomes of the messages of a request that is over.
  *
  *     end of the request                      breaker closed       breaker open
- *     answer                                  as answer.h says     as answer.h says, but a 5xx
+ *     response                                as answer.h says     as answer.h says, but a 5xx
  *                                                                  gives the message back
- *     no connection, timeout, partial answer  retry                back
+ *     no connection, timeout, or incomplete
+ *       response                              retry                back
  *     lease lost                              back                 back
  *
  * "back" counts no attempt. If a batch is refused as a whole, its messages are sent again one by

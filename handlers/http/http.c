@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http: a handler behind a URL. A message is a CloudEvent in a POST request, and the answer is its
- * outcome.
+/* http: a handler behind a URL. A message is a CloudEvent in a POST request, and the response is
+ * its outcome.
  *
  *     settings.c    the configuration
  *     loop.c        the one thread that drives all requests
  *     call.c        one request, which libcurl transfers if the service uses TLS
  *     conn.c        connections without TLS, and the transfer of requests over them
- *     reader.c      the parser of HTTP/1.1 answers
+ *     reader.c      the parser of HTTP/1.1 responses
  *     event.c       a message as a CloudEvent
  *     head.c        the headers of a request
  *     sign.c        the signature of a request
- *     answer.c      what an answer means
+ *     answer.c      what a response means
  *     fate.c        what becomes of the messages of a request
  *     breaker.c     stops sending requests to a service that is down
  *     counts.c      what is counted for the metrics */
@@ -43,8 +43,8 @@ static void close_handler(struct lw_handler *h) {
     curl_global_cleanup();
 }
 
-/* Returns how many failed requests in a row open the breaker: more than one message has attempts,
- * because a single bad message may be the cause of the failures. */
+/* Returns how many failed requests in a row open the breaker. This number is greater than
+ * retry.max_attempts, because one bad message may cause that many failures. */
 static int row_max(const struct lw_config *c) {
     return c->retry.max_attempts >= ROW_MIN ? c->retry.max_attempts + 1 : ROW_MIN;
 }

@@ -122,7 +122,7 @@ static bool startable(const struct lw_handler *h, struct lw_job *job) {
 }
 
 /* Closes an HTTP/2 connection after every SHARED-th request. libcurl 7.88 resets each stream after
- * its answer, and a server may close a connection with too many resets while other requests are
+ * its response, and a server may close a connection with too many resets while other requests are
  * under way on it. (Node allows 1,000 resets at first, and 33 more per second.) */
 static void limit_sharing(struct call *c) {
     struct lw_handler *h = c->h;
@@ -306,7 +306,7 @@ void http_serve(struct lw_handler *h, struct lw_feed *feed) {
     do turn(h);
     while (!is_over(h));
     epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);
-    lw_jobs_clear(&h->line); /* jobs not started are the submitter's again */
+    lw_jobs_clear(&h->line); /* jobs that were not started belong to the submitter again */
     h->counts = h->breaker.counts = NULL;
     h->feed = NULL;
 }

@@ -66,8 +66,9 @@ void http_follow(struct call *c, struct lw_job *follower);
 
 /* The next functions are defined in fate.c, which decides what becomes of the messages of a
  * call. */
-void http_settle(struct call *c, CURLcode code); /* ends a call after libcurl's part of it */
-/* Ends a call whose answer is complete, malformed or cut off. */
+/* Ends a call that libcurl has finished. `code` is libcurl's result. */
+void http_settle(struct call *c, CURLcode code);
+/* Ends a call whose response is complete, malformed or cut off. */
 void http_settle_read(struct call *c);
 /* Ends a call whose connection could not be taken over from libcurl. `error` is an errno value. */
 void http_unadopted(struct call *c, int error);

@@ -8,7 +8,7 @@
 #include <strings.h>
 
 enum {
-    BUFFER_KEPT = 64 << 10, /* larger buffers are freed after an answer */
+    BUFFER_KEPT = 64 << 10, /* size in bytes; a larger buffer is freed after its response */
     CHUNK_LINE_MAX = 4096,
     LENGTH_DIGITS = 18,
     CHUNK_DIGITS = 15,
@@ -52,7 +52,7 @@ bool received_header(struct http_received *a, struct lw_bytes line) {
         a->too_long = true;
         return false;
     }
-    /* ignore a Retry-After in an informational (1xx) answer */
+    /* ignore a Retry-After in an informational (1xx) response */
     if (begins(line, "HTTP/")) a->retry_after[0] = '\0';
     if (begins(line, name))
         take_retry_after(a, lw_bytes(line.p + sizeof name - 1, line.n - sizeof name + 1));
@@ -138,8 +138,8 @@ static void take_header(struct http_reader *r, struct lw_bytes line) {
     }
 }
 
-/* Chooses the state after the headers. An answer with both a Content-Length and chunks may hide a
- * smuggled answer, so its connection is not used again. */
+/* Chooses the state after the headers. A response with both a Content-Length and chunks may hide a
+ * smuggled response, so its connection is not used again. */
 static void end_head(struct http_reader *r) {
     r->keeps &= !r->closes;
     if (r->status == 101)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader: a parser of HTTP/1.1 and 1.0 answers, which may arrive in pieces of any size. The
+/* reader: a parser of HTTP/1.1 and 1.0 responses, which may arrive in pieces of any size. The
  * functions of this file do no I/O.
  *
  *     STATUS ──> HEADER ──> LENGTH ───────────────────────────────────────┐
@@ -20,15 +20,15 @@
 
 enum { RECEIVED_BODY_MAX = 1 << 20, RECEIVED_HEAD_MAX = 64 << 10, RECEIVED_RETRY_AFTER = 64 };
 
-/* The part of an answer that has arrived. */
+/* The part of a response that has arrived. */
 struct http_received {
     struct lw_buf body;
-    size_t head_bytes; /* number of bytes in the answer's headers */
-    bool too_long;     /* the answer is longer than allowed */
+    size_t head_bytes; /* number of bytes in the response's headers */
+    bool too_long;     /* the response is longer than allowed */
     char retry_after[RECEIVED_RETRY_AFTER];
 };
 
-/* Empties the answer and keeps its memory for the next answer. */
+/* Empties the response and keeps its memory for the next response. */
 void received_clear(struct http_received *a);
 void received_free(struct http_received *a);
 /* Processes a line of the headers, including its line end. Returns false if the headers are longer
@@ -46,7 +46,7 @@ enum reader_state {
     READER_CHUNK,
     READER_CHUNK_END,
     READER_TRAILER,
-    READER_WHOLE, /* in this state and the following ones the answer is over */
+    READER_WHOLE, /* in this state and the following ones the response is over */
     READER_TOO_LONG,
     READER_BROKEN,
 };
@@ -54,29 +54,29 @@ enum reader_state {
 struct http_reader {
     struct http_received *into;
     enum reader_state state;
-    bool begun; /* at least one byte of the answer has arrived */
-    bool keeps; /* the connection may be reused after this answer */
-    /* whether the answer has the headers Transfer-Encoding, Content-Length and "Connection:
+    bool begun; /* at least one byte of the response has arrived */
+    bool keeps; /* the connection may be reused after this response */
+    /* whether the response has the headers Transfer-Encoding, Content-Length and "Connection:
      * close" */
     bool chunked, sized, closes;
     /* `framing`: the last header decides how long the body is, or whether the connection stays
      * open */
     bool framing;
-    int status; /* status of the answer; 0: not read yet */
+    int status; /* status of the response; 0: not read yet */
     /* number of bytes of the body, or of the current chunk, that have not arrived */
     int64_t left;
     struct lw_buf line;  /* the beginning of a line that has no end yet */
     const char *problem; /* in the state BROKEN: what is wrong */
 };
 
-/* Prepares for the next answer, which is stored in *into. The caller initializes the structure with
- * {0} before its first use. */
+/* Prepares for the next response, which is stored in *into. The caller initializes the structure
+ * with {0} before its first use. */
 void reader_begin(struct http_reader *r, struct http_received *into);
 void reader_free(struct http_reader *r);
-/* Processes the next n bytes. Returns how many of them belong to the answer; fewer than n only if
- * the answer is over. */
+/* Processes the next n bytes. Returns how many of them belong to the response; fewer than n only if
+ * the response is over. */
 size_t reader_take(struct http_reader *r, const char *p, size_t n);
-/* Takes note that no more bytes will arrive. `problem` is the reason if the answer is incomplete;
+/* Takes note that no more bytes will arrive. `problem` is the reason if the response is incomplete;
  * NULL means that the service closed the connection. */
 void reader_end(struct http_reader *r, const char *problem);
 static inline bool reader_over(const struct http_reader *r) { return r->state >= READER_WHOLE; }

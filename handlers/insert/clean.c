@@ -14,14 +14,15 @@
 
 enum {
     ROUND_MS = 1000,
-    /* maximum number of slices per round, so that other writers get their turn */
+    /* maximum number of slices per round, so that the cleaner does not delay other writers for
+     * long */
     SLICES_A_ROUND = 50,
 };
 
 struct passed {
     UT_hash_handle hh;
     int64_t watermark, cleaned;
-    unsigned round; /* number of the last round that looked at this partition */
+    unsigned round; /* number of the last round in which the cleaner chose this partition */
     int32_t partition;
     char name[]; /* "partition topic", the key of the hash table */
 };
@@ -38,8 +39,8 @@ struct lw_cleaner {
     unsigned round;
 };
 
-/* Finds a partition that has identities to delete and that this round has not looked at. Copies its
- * topic and watermark, because the main thread may change the table as soon as the lock is
+/* Finds a partition that has identities to delete and has not been chosen in this round. Copies its
+ * topic and watermark, because the main thread may change the table as soon as the mutex is
  * released. */
 static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic, size_t size,
                         int64_t *watermark) {
@@ -126,7 +127,7 @@ void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partitio
                        int64_t watermark) {
     char name[288];
     int n = snprintf(name, sizeof name, "%d %s", (int)partition, topic);
-    if (n < 0 || (size_t)n >= sizeof name) return; /* no topic name in Kafka is so long */
+    if (n < 0 || (size_t)n >= sizeof name) return; /* Kafka allows no topic name of this length */
     pthread_mutex_lock(&c->lock);
     struct passed *p;
     HASH_FIND(hh, c->passed, name, (size_t)n, p);

@@ -14,7 +14,7 @@ static uint64_t mix_in(uint64_t h, const void *bytes, size_t n) {
 }
 
 uint64_t lw_fence_key(const char *app, struct lw_bytes key) {
-    /* hash the final NUL too, so that "a" + "bc" differs from "ab" + "c" */
+    /* hash the NUL at the end of `app`, so that "a" + "bc" differs from "ab" + "c" */
     uint64_t h = mix_in(0xcbf29ce484222325, app, strlen(app) + 1);
     if (key.n) h = mix_in(h, key.p, key.n);
     h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
@@ -24,7 +24,8 @@ uint64_t lw_fence_key(const char *app, struct lw_bytes key) {
 }
 
 int64_t lw_insert_replay(const char *identity) {
-    /* An identity has no other '#', because Kafka does not allow it in names of topics. */
+    /* A '#' in an identity can only be the one before the replay number, because Kafka does not
+     * allow it in names of topics. */
     const char *mark = strrchr(identity, '#');
     return mark ? strtoll(mark + 1, NULL, 10) : 0;
 }

@@ -182,8 +182,8 @@ static void a_dead_node_before_a_live_one(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* The only configured node is down. Before that, it has named the other node, which can also give
- * the slot map. */
+/* The only configured node is down. Before it was killed, it named the other node, which can also
+ * give the slot map. */
 static void a_node_that_was_learned(void **state) {
     (void)state;
     struct lw_redis_servers s = cluster_of(&port[0], 1, PASSWORD);

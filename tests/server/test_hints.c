@@ -107,7 +107,7 @@ static void told_while_wanted(void **state) {
     struct seen s;
     begin(&s, NULL);
     turn_for(&s, 50);
-    /* As long as no hints are wanted, there is no connection to Redis. */
+    /* Before hints are wanted for the first time, there is no connection to Redis. */
     assert_int_equal(lw_hints_poll(s.hints).fd, -1);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
@@ -117,11 +117,11 @@ static void told_while_wanted(void **state) {
     assert_string_equal(s.text[1], "b");
     assert_int_equal(ask(&s, "LLEN " CLAIMED), 2);
     until_popping(&s);
-    /* The list `claimed` has a TTL, because no one else would delete it if the worker died now. */
+    /* The list `claimed` has a TTL, because no one would delete the list if the worker died now. */
     assert_true(ask(&s, "PTTL " CLAIMED) > 0);
     lw_hints_want(s.hints, READY, CLAIMED, false);
     ask(&s, "LPUSH " READY " c d");
-    /* The pop that was in flight still returns one hint. */
+    /* The pop that was in flight when hints were no longer wanted still returns one hint. */
     until(&s, 3);
     turn_for(&s, 100);
     assert_int_equal(s.n, 3);
@@ -135,7 +135,7 @@ static void a_broken_pop_loses_nothing(void **state) {
     begin(&s, NULL);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
-    /* Put hints into the list `claimed`, as a pop does whose answer is lost. */
+    /* Put hints into the list `claimed`, as a pop does whose reply is lost. */
     ask(&s, "RPUSH " CLAIMED " new old");
     ask(&s, "CLIENT KILL TYPE normal SKIPME yes");
     until(&s, 2);

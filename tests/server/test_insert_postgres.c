@@ -252,7 +252,7 @@ static void test_one_row_by_several_messages(void **state) {
 }
 
 /* Jobs with the same key are put into different statements, in their order. Jobs of the same
- * message share one answer. */
+ * message get the same outcome. */
 static void test_one_key_several_times(void **state) {
     (void)state;
     struct fx x;

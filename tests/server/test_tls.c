@@ -83,7 +83,7 @@ static void present(const char *name) {
 /* The settings of a client's connection. Files are given by their names in the folder of the
  * test. */
 struct way {
-    const char *host; /* NULL: localhost */
+    const char *host; /* host name or address to connect to; NULL means localhost */
     const char *ca, *cert, *key, *name;
     bool no_verify, plain;
     int wait_ms;

@@ -203,7 +203,7 @@ static void a_frozen_server_is_given_up(void **state) {
     struct seen s;
     open_to(&s, r, "", "", QUICK_MS);
     UNTIL(&s, s.ups == 1);
-    /* While the wire expects no answer, the silence of the server is not a fault. */
+    /* While the wire expects no reply, the silence of the server is not a fault. */
     turn_for(&s, 2 * QUICK_MS);
     assert_int_equal(s.downs, 0);
     kill(lw_test_redis_pid(r), SIGSTOP);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Common parts of the tests of the handler types exec and http. A handler with serve() runs in a
- * separate thread. The test takes the part of the worker's main thread, which submits jobs and
+ * separate thread. The test plays the part of the worker's main thread, which submits jobs and
  * reaps them. The files of the handler's process or server are in a temporary folder. */
 #ifndef LW_TESTS_SUPPORT_FEED_FIXTURE_H
 #define LW_TESTS_SUPPORT_FEED_FIXTURE_H
@@ -103,8 +103,8 @@ static UNUSED size_t count(const struct fx *x, const char *name, const char *par
 }
 
 /* Runs five messages, each of them the follower of the one before. `retried` is the payload of the
- * fourth message, for which the handler answers retry. The fifth message must then be neither run
- * nor reported. */
+ * fourth message, to which the handler must answer with the outcome retry. The fifth message must
+ * then be neither run nor reported. */
 static UNUSED void run_chain_of_five(struct fx *x, const char *retried) {
     struct lw_job *jobs[5];
     for (int i = 0; i < 5; i++) jobs[i] = job(x, i, i == 3 ? retried : "ok");

@@ -59,15 +59,15 @@ static const char *seen(const struct fx *x, const char *where);
  * 0 and 1 of topic t of the application "app", and for partition 0 of the application "other". */
 static void add_seen(const struct fx *x);
 /* Records two replays of message t/0/3: replay 1 with the present time, and replay 2 with a time
- * long ago. */
+ * that is old enough for the cleaner to delete the replay. */
 static void add_replays(const struct fx *x);
 /* Fails the test unless the database and Latchwork's tables in it are consistent. */
 static void expect_sound(const struct fx *x);
 
 /* --- a handler -------------------------------------------------------------------------------- */
 
-/* The tests use fences of the present minute. A fence is a time in µs, and the cleaner deletes,
- * every second, the fences that are more than a day old. It never deletes the fences of a test. */
+/* The tests use fences of the present minute. A fence is a time in µs. The cleaner deletes only
+ * fences that are more than a day old, so it never deletes the fences of a test. */
 static uint64_t first_fence;
 static uint64_t recent(uint64_t n) { return first_fence + n; }
 static struct lw_job *live_job(struct fx_job *j, int64_t offset, const char *key,
@@ -252,10 +252,10 @@ static void test_ended_leases_are_left_out(void **state) {
     close_fx(&x);
 }
 
-/* Two workers handle messages of the same keys in turns of 90 messages. Each worker must notice the
- * fences that the other worker has written. SQLite stores new fences in the table latchwork_recent,
- * and after 64 transactions moves them into latchwork_fences. 400 messages are enough for several
- * such moves. */
+/* Two workers write messages with the same seven keys: 90 messages in a row by one worker, the next
+ * 90 by the other, and so on. Each worker must notice the fences that the other worker has written.
+ * SQLite stores new fences in the table latchwork_recent, and after 64 transactions moves them into
+ * latchwork_fences. 400 messages are enough for several such moves. */
 static void test_fences_of_others_are_seen(void **state) {
     (void)state;
     struct fx x;
@@ -267,8 +267,10 @@ static void test_fences_of_others_are_seen(void **state) {
     char key[16];
     int64_t offset = 0;
     for (int i = 0; i < 400; i++) {
-        /* A turn of 90 messages is long enough that a worker moves rows which the other worker has
-         * not read. */
+        /* With SQLite, 64 transactions are enough for fences to be moved from latchwork_recent to
+         * latchwork_fences. So while one worker writes 90 messages in a row, it moves fences that
+         * the other worker has not read from latchwork_recent. The other worker must notice that
+         * they are no longer in that table. */
         struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)];
         snprintf(key, sizeof key, "k%d", i % 7);
         struct lw_job *job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":1}");
@@ -381,8 +383,8 @@ static void test_kill_9_in_the_middle(void **state) {
 /* --- clean-up and configuration --------------------------------------------------------------- */
 
 /* When everything in a partition is done and committed, `insert` deletes the identities of the
- * partition's messages. If the topic is then deleted and created again, its new messages are not
- * mistaken for duplicates. */
+ * partition's messages. If the topic is then recreated, its new messages are not mistaken for
+ * duplicates. */
 static void test_passed_to_the_end_leaves_nothing(void **state) {
     (void)state;
     struct fx x;

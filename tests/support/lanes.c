@@ -81,8 +81,8 @@ static void config_maxmemory(struct lt *l, const char *bytes) {
     lt_text(l, "CONFIG SET maxmemory %s", bytes);
 }
 
-/* Sends the call once. In the variant with a full memory, gate alone gets enough memory, because
- * Redis would otherwise refuse the call. test_gate tests that refusal. */
+/* Sends the call once. In the variant at maxmemory, only gate gets enough memory, because Redis
+ * would otherwise refuse the call of gate. test_gate tests that refusal. */
 static redisReply *send_once(struct lt *l) {
     char sha[41];
     load(l, l->script, sha);

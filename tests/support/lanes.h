@@ -8,16 +8,18 @@
  * whole call, they return its answer, for example "LOST". After an error, they return a minus and
  * the first word of the error, for example "-OOM". The returned text is valid until the next call.
  *
- * The scripts are called as a Redis user whose ACL allows only keys with the shard's tag, so a
- * script that accesses any other key fails its test. Every call is also checked. Its fences must be
- * higher than all fences of earlier calls, and its last fence must be stored. No lane may get more
- * grants than there are fences. The answer must have the right number of letters, heads and
- * attempts.
+ * The scripts are called as a Redis user whose ACL allows only keys with the prefix of the shard,
+ * so a script that accesses any other key fails its test. The answer to every call is also checked.
+ * Its fences must be higher than all fences of earlier calls, and its last fence must be stored. No
+ * lane may get more grants than there are fences. The answer must have the right number of letters,
+ * heads and attempts.
  *
- * The same tests run in three more variants. In the first variant, each script is removed from
- * Redis before each call (SCRIPT FLUSH). In the second variant, each call except gate is made at
- * maxmemory. In the third variant, each call is sent twice with the same arguments, as after a lost
- * reply. The second call must then answer as the protocol says, and change nothing. */
+ * Besides the plain variant there are three more, and LT_RUN() names the variants in which a list
+ * of tests runs. In LT_FLUSHED, each script is removed from Redis before each call (SCRIPT FLUSH).
+ * In LT_FULL, each call except gate is made at maxmemory. In LT_TWICE, each call is sent twice with
+ * the same arguments, as after a lost reply. The second call must then answer as the protocol says,
+ * and change nothing. The exceptions are hints, which would pop more hints, and floor if its work
+ * is not finished. */
 #ifndef LW_TEST_LANES_H
 #define LW_TEST_LANES_H
 
@@ -58,7 +60,8 @@ struct lt {
     redisContext *admin, *user;
     unsigned variant;
 
-    /* The following members are arguments of the next calls. lt_setup() resets them. */
+    /* The following members are arguments of the next calls. lt_setup() sets them to their
+     * defaults. */
     char epoch[64];
     int64_t off_ms; /* offset, in ms, added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
@@ -71,11 +74,12 @@ struct lt {
     int most;    /* maximum number of lanes per call of tend, or of hints per call of hints */
     int reserve; /* number of fences that each call reserves */
     int want;    /* for claim: maximum number of heads per lane */
-    /* for claim and settle: three numbers of bytes, described in claim.lua as "LANE CALL MET" */
+    /* for claim and settle: the three numbers of bytes that the top of claim.lua describes as
+     * "LANE CALL MET" */
     char bounds[64];
-    /* The range of bytes of a segment that a call tells the script to read at once. 0 means the
-     * bytes of all messages of the call, and 1 means the byte of the first message. 2 means no
-     * range, so that the script reads each page only when it needs the page. */
+    /* `narrow` chooses the bytes of a segment that a call tells the script to read at once. 0 means
+     * the bytes of all messages of the call, and 1 means the byte of the first message. 2 means no
+     * bytes: the script then reads each page when it needs the page. */
     int narrow;
 
     /* The following members describe the last call and its answer. */
@@ -84,8 +88,8 @@ struct lt {
     char token[64]; /* token of the last gate or claim */
     redisReply *reply;
     char answers[LT_ANSWERS_MAX + 1], named[LT_ANSWERS_MAX + 1], text[70000];
-    /* fence is the first fence that the last call took. fence_seen is the last fence that any call
-     * took. */
+    /* `fence` is the first fence that the last call took. `fence_seen` is the last fence that any
+     * call took. */
     uint64_t fence, fence_seen;
     int n_items, n_messages; /* number of items and of messages in the call */
     struct {
@@ -95,15 +99,15 @@ struct lt {
         int first_grant;
     } item[LT_BATCH_MAX];
     struct {
-        /* grant is the number of the grant, counted from 1 over all lanes; 0 means not granted.
-         * in_lane is counted from 0 within the lane. */
+        /* `grant` is the number of the grant, counted from 1 over all lanes; 0 means not granted.
+         * `in_lane` is the number of the grant within its lane, counted from 0. */
         int grant, in_lane;
     } granted[LT_ANSWERS_MAX];
     struct {
         char token[64];
         uint64_t fence;
     } values
-        /* For each token, the value that gate or claim last wrote into locks. */
+        /* for each token, the fence that gate or claim last wrote into a lock with this token */
         [LT_TOKENS_MAX];
     int n_values;
 };
@@ -119,8 +123,8 @@ struct lt_msg {
     /* For gate with queue.on_busy: drop, true if the caller already runs a message of the lane. */
     bool behind;
     /* Only settle uses the members below. */
-    /* mode is a value of enum lw_go as a word: next, drop, keep, Keep (keep alone), more or
-     * heads. */
+    /* `mode` is a value of enum lw_go as a word: next, drop, keep, Keep (for LW_GO_KEEP_ALONE),
+     * more or heads. */
     const char *outcome, *mode, *reason;
     const struct lt_msg *next; /* the only message that the item of settle names */
     int64_t backoff_ms;
@@ -160,7 +164,7 @@ const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n)
 /* Calls claim for the lane of each message, with the token of the first message. */
 const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
-/* Calls tend, and returns the number of lanes in the answer, as text. */
+/* Calls tend, and returns its answer as text: the number of lanes that tend looked at. */
 const char *lt_tend(struct lt *l);
 /* Calls hints, and returns the lanes that the hints name, joined by spaces. */
 const char *lt_hints(struct lt *l);
@@ -174,7 +178,8 @@ struct lt_range {
 const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from,
                       const struct lt_range *ranges, size_t n);
 
-/* The bytes from number `first` to number `last` of a segment. Each byte contains four states. */
+/* Names the bytes of a segment from number `first` to number `last`. Each byte contains four
+ * states. */
 struct lt_look {
     const char *tp;
     int64_t segment;

@@ -17,7 +17,7 @@ struct lw_handler {
     size_t batch_max;
     enum lw_batch_of batch_of;
     atomic_int slots_open, runs, in_run, most_in_run, biggest;
-    atomic_bool gate; /* jobs with the payload "wait" end when gate is true */
+    atomic_bool gate; /* jobs with the payload "wait" end when `gate` is true */
     atomic_int waiting;
     bool seen_alone[64], seen_busy[64];
     struct lw_board_worker *board;

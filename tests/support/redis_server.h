@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A private redis-server for one test. It listens on a unix socket in a temporary folder, and never
- * on a TCP port.
+/* A private redis-server for one test. It listens on a unix socket in a temporary folder. It
+ * listens on a TCP port only if the test's arguments name one.
  *
  * A test starts a server, asks for its path or connects to it as often as needed, may kill, restart
  * or flush it, and finally stops it, which also removes the folder. A server dies with the thread

@@ -11,8 +11,8 @@
 enum { LW_TEST_DIR = 100, LW_TEST_SOCKET_NAME = 32 };
 
 /* Makes a folder named lw-NAME-XXXXXX in TMPDIR, or else in /tmp. The folder's path is short enough
- * that a socket in it has a path that fits into a unix socket's address of 108 bytes, if the
- * socket's file name has at most LW_TEST_SOCKET_NAME bytes. On failure, `dir` becomes empty. */
+ * for a socket in the folder: with a file name of at most LW_TEST_SOCKET_NAME bytes, the socket's
+ * path fits into the 108 bytes of a unix socket's address. On failure, `dir` becomes empty. */
 bool lw_test_dir_make(char dir[LW_TEST_DIR], const char *name);
 /* Removes the folder and everything in it. Does nothing if `dir` is empty. */
 void lw_test_dir_remove(const char *dir);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* count: counts messages and distinct keys, and does nothing else. The plugin is an example to copy
- * from, and is used to measure Latchwork itself. Counting takes no lock: the counters are atomics
- * in a table of fixed size, and a hash of the key chooses the counter. The plugin logs its figures
- * at the end. */
+ * from, and is used to measure Latchwork itself. Counting needs no mutex, because the counters are
+ * atomics in a table of fixed size, in which a hash of the key chooses the counter. The plugin logs
+ * its figures at the end. */
 #include <latchwork/handler.h>
 
 #include <stdatomic.h>

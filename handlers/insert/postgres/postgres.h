@@ -62,7 +62,7 @@ enum lw_pg_class {
     LW_PG_OK,
     LW_PG_ROW,   /* a row is at fault: its message becomes a dead letter */
     LW_PG_AGAIN, /* deadlock or serialization failure: repeating the statement may help */
-    LW_PG_BUSY,  /* a lock was not granted in time */
+    LW_PG_BUSY,  /* a lock of PostgreSQL was not granted in time */
     /* LW_PG_AWAY: the server does not work (no connection, shutdown, out of resources, read-only,
      * or a missing table) */
     LW_PG_AWAY,

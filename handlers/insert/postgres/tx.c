@@ -24,7 +24,7 @@ enum {
     /* The pause before the n-th repetition of a statement is n times AGAIN_MS. */
     AGAIN_MS = 5,
     PARTS = 64,      /* number of parts into which latchwork_count is divided */
-    TELL_MS = 10000, /* minimum time between two warnings about locks */
+    TELL_MS = 10000, /* minimum time between two warnings about locks of PostgreSQL */
 };
 
 struct item {
@@ -208,7 +208,7 @@ struct set {
     size_t n;
 };
 
-/* Returns true if the leases of all jobs have ended, so that the answer is no longer needed. */
+/* Returns true if the leases of all jobs have ended. Then the answer is no longer needed. */
 static bool all_ended(void *ctx) {
     const struct set *set = ctx;
     int64_t now = lw_boot_ms();
@@ -267,8 +267,8 @@ static void count_rows(struct lw_writer *w, uint64_t messages, uint64_t rows) {
     }
 }
 
-/* Answers the jobs according to the result. Returns false if the result does not have one letter
- * per job. */
+/* Sets the outcomes of the jobs according to the result. Returns false if the result does not have
+ * one letter per job. */
 static bool apply(struct lw_writer *w, struct item **set, size_t n, const PGresult *result) {
     if (PQntuples(result) != 1 || PQnfields(result) != 2 || (size_t)PQgetlength(result, 0, 0) != n)
         return false;
@@ -322,7 +322,7 @@ static bool blame_row(struct lw_writer *w, struct item **set, size_t n,
     bool duplicate = strcmp(error->state, "23505") == 0;
     snprintf(why, sizeof why, "%s: %s",
              duplicate ? "duplicate primary key" : "the table refuses the row", error->text);
-    if (set[0]->bad) { /* the row was not the cause */
+    if (set[0]->bad) { /* the statement failed without the row, so the row was not the cause */
         settle(set[0], LW_RETRY, why);
         return false;
     }
@@ -359,7 +359,7 @@ static void give_back_away(struct lw_writer *w, struct item **set, size_t n,
     give_back(set, n);
 }
 
-/* Runs the statement for a set until all its jobs are settled. */
+/* Runs the statement for a set of jobs until all of them are settled. */
 static void run_set(struct lw_writer *w, struct item **set, size_t n) {
     bool reconnected = false;
     int again = 0;

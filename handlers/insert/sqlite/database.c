@@ -154,7 +154,7 @@ static bool table_exists(struct lw_sqlite *s, const char *table) {
                            "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = "
                            "? COLLATE NOCASE",
                            -1, &st, NULL))
-        return true; /* if this failed, the next statement reports the error */
+        return true; /* if the statement cannot be prepared, the next statement reports the error */
     sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
     bool there = sqlite3_step(st) != SQLITE_DONE;
     sqlite3_finalize(st);

@@ -180,8 +180,8 @@ int lw_fences_write(struct lw_sqlite *s) {
     struct lw_fences *f = &s->fences;
     if (!f->written.n) return SQLITE_DONE;
     int64_t id = f->seen + 1;
-    /* merge() deletes all rows of latchwork_recent. But the row appended below remains, so every
-     * process can still see the last id. */
+    /* merge() deletes all rows of latchwork_recent. The row that this function then appends
+     * remains, so every process can still see the last id. */
     int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE;
     if (r != SQLITE_DONE) return r;
     sqlite3_stmt *st = s->st[LW_ST_ADD_RECENT];

@@ -32,7 +32,7 @@ static void close_store(struct lw_store *store) {
 }
 
 static struct lw_store *open_store(const struct lw_insert *in, struct lw_err *err) {
-    /* turn off SQLite's memory statistics, which take a global lock at each allocation */
+    /* turn off SQLite's memory statistics, which lock a global mutex at each allocation */
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     struct lw_store *store = lw_alloc(sizeof *store);
     store->in = in;

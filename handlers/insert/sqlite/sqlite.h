@@ -11,8 +11,8 @@
  *     latchwork_count     (app, name): numbers of rows inserted and updated and of duplicates
  *                         ignored; exact, because each transaction updates them
  *
- * If the database fails (disk full, busy, I/O), the transaction is rolled back, and all its
- * messages are retried.
+ * If the database fails (disk full, busy, I/O), the transaction is rolled back. The messages that
+ * it did not settle are retried, or given back if their leases have ended.
  *
  * The files in handlers/insert/sqlite/:
  *
@@ -125,15 +125,15 @@ int lw_fences_catch_up(struct lw_sqlite *s);
 int lw_fences_get(struct lw_sqlite *s, uint64_t key, uint64_t *fence);
 void lw_fences_set(struct lw_sqlite *s, uint64_t key, uint64_t fence);
 int lw_fences_write(struct lw_sqlite *s); /* must be called at the end of a transaction */
-/* Must be called after a rollback, because the memory then contains fences that were not
+/* Must be called after a rollback, because the fences in memory then include fences that were not
  * written. */
 void lw_fences_forget(struct lw_fences *f);
 void lw_fences_free(struct lw_fences *f);
 
 /* --- the transaction -------------------------------------------------------------------------- */
 
-/* Runs at most LW_INSERT_BATCH jobs in one transaction, and answers each job. Holds the mutex
- * `writer` during the transaction. */
+/* Runs at most LW_INSERT_BATCH jobs in one transaction, and sets the outcome of each job. Holds the
+ * mutex `writer` during the transaction. */
 void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mutex_t *writer,
                    struct lw_job **jobs, size_t n);
 /* --- the cleaner ------------------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cleaner's work in SQLite, on its own connection. The cleaner reads before it writes, and
- * takes turns with the slots of its process through a mutex, because waiting for SQLite's lock
- * means polling, which costs CPU. */
+ * shares a mutex with the slots of its process, because waiting for SQLite's lock means polling,
+ * which costs CPU. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include "base/clock.h"
@@ -101,8 +101,8 @@ static void bind_partition(struct lw_sweeper *c, sqlite3_stmt *st, const char *t
     sqlite3_bind_int(st, 3, partition);
 }
 
-/* Returns the number of the (skip + 1)-th highest segment below `end`, or -1 if there are not so
- * many segments. */
+/* Returns the number of the (skip + 1)-th highest segment below `end`, or -1 if there are fewer
+ * segments. */
 static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t partition,
                              int64_t end, int skip) {
     bind_partition(c, c->bound, topic, partition);
@@ -118,7 +118,7 @@ static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t pa
 static bool clean_slice(struct lw_sweeper *c, const char *topic, int32_t partition,
                         int64_t watermark, bool *ok) {
     int64_t end = watermark / LW_SEEN_OFFSETS;
-    /* Without anything to delete, do not wait for the mutex. */
+    /* If there is nothing to delete, do not wait for the mutex. */
     if (segment_below(c, topic, partition, end, 0) < 0) return true;
     int64_t below = segment_below(c, topic, partition, end, SLICE);
     bind_partition(c, c->remove, topic, partition);

@@ -207,7 +207,8 @@ static int attempt(struct tx *t) {
     return r;
 }
 
-/* Answers all unsettled jobs with a retry, because the database failed and no row was written. */
+/* Sets the outcome of all unsettled jobs, because the database failed and no row was written: back
+ * if the job's lease has ended, otherwise retry. */
 static void fail_all(struct tx *t, const char *why) {
     char reason[LW_REASON_MAX];
     snprintf(reason, sizeof reason, "SQLite: %s", why);
@@ -265,7 +266,7 @@ void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mute
         t.items[i] = (struct lw_item){.job = jobs[i]};
         read_row(&t.items[i], s, in, s->values + i * in->n_columns);
     }
-    pthread_mutex_lock(writer); /* held for one transaction of limited time */
+    pthread_mutex_lock(writer); /* held for one transaction, whose duration is limited */
     transact(&t);
     pthread_mutex_unlock(writer);
     /* the bound values point into a payload that no longer belongs to this function */
