@@ -18,14 +18,14 @@ struct lw_access {
 /* Returns what a request with this Authorization header (NULL: none) may do. Without a read token
  * in the configuration, everybody may read. */
 struct lw_access lw_access_of(const struct lw_config *c, const char *authorization);
-/* Returns the answer to GET /api/v1/session: what the sender may do. The caller gets a new
- * reference. */
+/* Returns the body of the response to GET /api/v1/session, which says what the sender may do. The
+ * caller gets a new reference. */
 json_t *lw_access_session(const struct lw_config *c, const char *authorization);
 /* Returns true if the configuration has a write token. Without a write token, nobody can change
  * anything through the API. */
 bool lw_access_writable(const struct lw_config *c);
-/* Returns true if the sender may read or, if `write` is true, write. Otherwise fills *a with status
- * 401 or 403, and returns false. */
+/* Returns true if the sender may read or, if `write` is true, write. Otherwise fills the response
+ * *a with status 401 or 403, and returns false. */
 bool lw_access_allowed(const struct lw_config *c, const struct lw_http_request *q, bool write,
                        struct lw_http_answer *a);
 

@@ -98,8 +98,8 @@ static json_t *hot_keys(struct exporter *e) {
  * the next tick. */
 static void answer_events(struct exporter *e, const struct lw_metrics_source *m,
                           const struct lw_http_request *q, struct lw_http_answer *a) {
-    /* Leave a POST to the caller, which refuses it; a stream that has begun could not be refused
-     * any more. */
+    /* A POST is left to the caller, which refuses it. Once a stream has begun, it is too late to
+     * refuse. */
     if (q->post) return;
     lw_live_history(e->live, &a->body);
     pthread_mutex_lock(&e->lock);
@@ -194,7 +194,7 @@ static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answ
 
 static void look(struct exporter *e) {
     for (int s = 0; s < e->c->redis.shards; s++) {
-        /* no lock is needed for this read, because only this thread writes `shards` */
+        /* no mutex is needed for this read, because only this thread writes `shards` */
         struct lw_shard_look now = e->shards[s];
         lw_shard_look(e->lookers[s], &now);
         pthread_mutex_lock(&e->lock);
@@ -203,7 +203,8 @@ static void look(struct exporter *e) {
     }
 }
 
-/* Copies the last figures of the shards, so that the tick holds the lock only briefly. */
+/* Copies the last figures of the shards, so that the thread of the tick holds the mutex only
+ * briefly. */
 static void copy_shards(struct exporter *e, struct lw_shard_look *to) {
     pthread_mutex_lock(&e->lock);
     memcpy(to, e->shards, (size_t)e->c->redis.shards * sizeof *to);
@@ -268,7 +269,7 @@ int lw_exporter_main(const struct lw_config *c, const struct lw_board *board,
     start_ticking(&e);
     lw_info("metrics on http://%s%s%s:%d/metrics", strchr(c->http.host, ':') ? "[" : "",
             c->http.host, strchr(c->http.host, ':') ? "]" : "", lw_http_port(e.http));
-    lw_sleep_ms(SETTLE_MS); /* leave the CPU to the starting workers */
+    lw_sleep_ms(SETTLE_MS); /* the exporter leaves the CPU to the workers while they start */
     for (int64_t next_ms = 0;; lw_sleep_ms(TICK_MS)) {
         int64_t now_ms = lw_boot_ms();
         if (now_ms >= next_ms) {

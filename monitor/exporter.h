@@ -10,12 +10,14 @@
 #include "consumer/board.h"
 #include "monitor/http.h"
 
-/* The part of /api/v1/ that cannot be answered from the board. It asks Redis, which may be slow, so
- * it runs in two separate threads, one of them for lengthy requests (http.h). */
+/* Handles those requests below /api/v1/ that cannot be answered from the board. They need Redis,
+ * which may be slow, so they run in two separate threads, one of them for lengthy requests
+ * (http.h). */
 struct lw_exporter_api {
-    /* Called once. `c` stays valid until the process ends. */
+    /* `open` is called once. `c` stays valid until the process ends. */
     void *(*open)(const struct lw_config *c);
-    /* Returns true if the answer to this request may take seconds. Does not ask Redis. */
+    /* `lengthy` returns true if the response to this request may take seconds. It does not ask
+     * Redis. */
     bool (*lengthy)(void *self, const struct lw_http_request *q);
     void (*answer)(void *self, const struct lw_http_request *q, struct lw_http_answer *a,
                    bool lengthy);

@@ -12,7 +12,7 @@ struct row {
     char key[LW_OUTCOME_KEY];
     size_t n;
     int64_t waiting;  /* number of waiting messages; -1: unknown */
-    int64_t asked_ms; /* time of the last answer; boot clock */
+    int64_t asked_ms; /* time of the last reply of Redis for this key; boot clock */
 };
 
 struct lw_hot {
@@ -98,7 +98,8 @@ static void ask_shard(const struct lw_config *c, int shard, struct lw_shard_look
     }
 }
 
-/* Stores the answers in the rows of the same keys. The list may have changed since the question. */
+/* Stores the replies of Redis in the rows of the same keys. The list of rows may have changed since
+ * Redis was asked. */
 static void keep(struct lw_hot *h, const struct row *rows, size_t n) {
     pthread_mutex_lock(&h->lock);
     for (size_t i = 0; i < h->n; i++) {

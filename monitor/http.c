@@ -18,7 +18,7 @@
 
 enum {
     /* A body that is too large is read and discarded up to this number of bytes, because some
-     * clients read the answer only after they have sent the whole body. */
+     * clients read the response only after they have sent the whole body. */
     SWALLOW_MAX = 1 << 20,
     LINES = 2 /* number of slow threads: one for short, one for lengthy requests */
 };
@@ -36,8 +36,8 @@ struct pending {
 struct client {
     struct client *older, *newer;
     int fd;
-    bool kept;  /* the connection's request waits for a slow thread, or is a stream */
-    bool ended; /* the socket is shut down, and MHD will close the connection soon */
+    bool kept;  /* true if the connection's request waits for a slow thread, or is a stream */
+    bool ended; /* true if the socket is shut down; MHD will close the connection soon */
 };
 
 /* A slow thread, and the requests that wait for it. */
@@ -46,7 +46,7 @@ struct line {
     pthread_t thread;
     bool lengthy, started;
     int most;
-    /* The lock of the server guards the fields below. */
+    /* The mutex `lock` of struct lw_http guards the fields below. */
     pthread_cond_t more;
     struct pending *first, **last;
     int waiting; /* number of requests in the list or being answered */
@@ -203,7 +203,8 @@ static struct MHD_Response *stream_of(struct lw_http *h, struct pending *p) {
                                   : NULL;
     if (r) {
         keep_client(p->connection, true);
-        /* Without this header, nginx would hold events back until its buffer is full. */
+        /* Without the header X-Accel-Buffering, nginx would hold events back until its buffer is
+         * full. */
         MHD_add_response_header(r, "X-Accel-Buffering", "no");
         return r;
     }
@@ -335,7 +336,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     struct lw_http *h = cls;
     struct pending *p = *state;
     (void)version;
-    if (!p) { /* first call for a request: no body yet */
+    if (!p) { /* MHD calls this function first without a body */
         *state = p = begin(c, url, method);
         return p->large ? answer(h, p, method) : MHD_YES;
     }
@@ -391,7 +392,7 @@ static int listen_at(const char *host, int port, int *got_port, struct lw_err *e
 
 static void no_log(void *cls, const char *fmt, va_list ap) {
     (void)cls, (void)fmt, (void)ap;
-} /* MHD's messages are about clients that disconnect */
+} /* MHD's own messages only report clients that disconnect, so they are not logged */
 
 static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
     (void)cls, (void)c;

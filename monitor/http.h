@@ -37,7 +37,7 @@ enum {
     LW_HTTP_ARGS = 64,
     /* maximum number of short requests that wait or are being answered */
     LW_HTTP_WAITING = 16,
-    LW_HTTP_LENGTHY = 8, /* same limit for lengthy requests */
+    LW_HTTP_LENGTHY = 8, /* maximum number of lengthy requests that wait or are being answered */
     LW_HTTP_LIMIT_MS = 5000
 };
 
@@ -53,15 +53,15 @@ struct lw_http_request {
     const char *path;          /* path as sent, with every %XX undecoded */
     const char *authorization; /* header Authorization; NULL: none */
     const char *if_none_match; /* header If-None-Match; NULL: none */
-    bool takes_gzip;           /* the client accepts answers compressed by gzip */
+    bool takes_gzip;           /* true if the client accepts responses compressed by gzip */
     char from[64];             /* address of the client, as text */
     struct lw_http_arg args[LW_HTTP_ARGS];
     size_t n_args;
     struct lw_buf body;
-    int64_t until_ms; /* when the client's time limit ends; boot clock */
+    int64_t until_ms; /* time at which the client's time limit ends; boot clock */
 };
 
-/* An answer. It is initialized with zeros, and the handler fills it in. */
+/* A response. It is initialized with zeros, and the handler fills it in. */
 struct lw_http_answer {
     int status;
     const char *type;  /* content type, a string literal; NULL: text/plain */
@@ -69,25 +69,25 @@ struct lw_http_answer {
     /* header ETag, a string literal, with which the client can ask later whether its copy is still
      * valid; NULL: none */
     const char *tag;
-    bool gzip; /* the body is compressed by gzip */
-    /* header Latchwork-Next: the cursor of the next part of the answer; empty: no such header */
+    bool gzip; /* true if the body is compressed by gzip */
+    /* header Latchwork-Next: the cursor of the next part of the result; empty: no such header */
     struct lw_buf next;
     struct lw_buf body;
-    /* `stream` is true if the answer is a stream: after the body, the client gets what
+    /* `stream` is true if the response is a stream: after the body, the client gets what
      * lw_http_publish() sends (monitor/stream.h). */
     bool stream;
 };
 
 struct lw_http_handler {
     void *ctx;
-    /* Fills *a. Returns false if the answer must wait for Redis; then the server asks `slow` for
-     * the answer. All calls of `quick` and `lengthy` come from the same thread. */
+    /* `quick` fills in the response *a. It returns false if the request must wait for Redis; then
+     * the server calls `slow`. All calls of `quick` and `lengthy` come from the same thread. */
     bool (*quick)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a);
-    /* Returns true if the answer of `slow` to this request may take seconds. NULL: all answers are
-     * short. */
+    /* `lengthy` returns true if `slow` may take seconds for this request. If `lengthy` is NULL, all
+     * requests are short. */
     bool (*lengthy)(void *ctx, const struct lw_http_request *q);
-    /* Fills *a. Lengthy requests are answered on one thread, and short requests on another. NULL if
-     * `quick` never returns false. */
+    /* `slow` fills in the response *a. Lengthy requests are answered on one thread, and short
+     * requests on another. `slow` may be NULL if `quick` never returns false. */
     void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a,
                  bool lengthy);
     /* further names that a Host header may contain; they must outlive the server */
@@ -101,8 +101,8 @@ struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_ha
 int lw_http_port(const struct lw_http *h);
 /* Sends a text to all clients of streams, without waiting for any of them. Thread-safe. */
 void lw_http_publish(struct lw_http *h, struct lw_bytes text);
-int lw_http_streams(const struct lw_http *h); /* number of open streams; thread-safe */
-void lw_http_close(struct lw_http *h);        /* waits for answers in progress */
+int lw_http_streams(const struct lw_http *h); /* returns the number of open streams; thread-safe */
+void lw_http_close(struct lw_http *h); /* closes the server after the responses in progress */
 
 /* --- http_request.c --------------------------------------------------------------------------- */
 
@@ -123,9 +123,9 @@ bool lw_http_decode(struct lw_bytes text, struct lw_buf *out);
 /* Returns true if the Authorization header (NULL: none) is "Bearer TOKEN". The comparison takes the
  * same time wherever the texts differ, so that a token cannot be guessed by measuring times. */
 bool lw_http_bearer_ok(const char *authorization, const char *token);
-/* Fills the answer with a status and this JSON value. Takes over the reference to the value. */
+/* Fills the response with a status and this JSON value. Takes over the reference to the value. */
 void lw_http_json(struct lw_http_answer *a, int status, json_t *v);
-/* Fills the answer with a status and {"error":"…"}. */
+/* Fills the response with a status and {"error":"…"}. */
 void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

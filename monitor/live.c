@@ -10,7 +10,8 @@
 
 enum { FRESH_MS = 3000 };
 
-/* The fields of a point. The percentiles must be the last fields, in this order. */
+/* The fields of a point. The percentiles must be the last fields: those of the handler, then those
+ * from end to end. */
 static const char *const fields[] = {"at_ms",
                                      "received",
                                      "done",

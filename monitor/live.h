@@ -11,7 +11,7 @@
 
 enum {
     LW_LIVE_EVERY_MS = 5000,
-    LW_LIVE_POINTS = 181, /* 15 minutes, including both ends */
+    LW_LIVE_POINTS = 181, /* one point every 5 s for 15 minutes, including both ends */
     LW_LIVE_PARTITIONS = 512,
     LW_LIVE_FAILURES = 20
 };

@@ -3,9 +3,9 @@
  * HELP and TYPE lines, and the reference page, are generated from this table.
  *
  * All values come from the board, whose counters survive the deaths of workers, and from the
- * exporter's last questions to Redis (shard_look.h). Reading takes no lock that a worker could wait
- * for. Labels are only outcomes, states, shards, topics and partitions, which have few values, and
- * never keys. */
+ * exporter's last questions to Redis (shard_look.h). Reading locks no mutex that a worker could
+ * wait for. Labels are only outcomes, states, shards, topics and partitions, which have few values,
+ * and never keys. */
 #ifndef LW_MONITOR_METRICS_H
 #define LW_MONITOR_METRICS_H
 
@@ -36,7 +36,7 @@ void lw_metrics_names(struct lw_buf *out);
 json_t *lw_metrics_workers(const struct lw_metrics_source *m);
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);
-/* Returns totals over all workers, and the last answer of each shard. */
+/* Returns totals over all workers, and the last figures of each shard. */
 json_t *lw_metrics_stats(const struct lw_metrics_source *m);
 /* Both functions return true if all is well. Otherwise they write to `why` one line per fault.
  * "Alive" means that the main loops of the supervisor and of each running worker turn. "Ready"

@@ -10,14 +10,14 @@
 #include <jansson.h>
 
 struct lw_outcome_query {
-    struct lw_bytes key; /* only outcomes of this key; any key if p is NULL */
+    struct lw_bytes key; /* the key whose outcomes are wanted; p is NULL: any key */
     unsigned ends;       /* bit mask of the accepted enum lw_end; 0: all */
-    int64_t after_ms;    /* only outcomes after this wall time */
+    int64_t after_ms;    /* only outcomes after this wall time are wanted */
     size_t limit;
 };
 
-/* Parses the query of GET /api/v1/outcomes. If a part of the query is not understood, fills *a and
- * returns false. */
+/* Parses the query of GET /api/v1/outcomes. If a part of the query is not understood, fills the
+ * response *a with an error and returns false. */
 enum { LW_OUTCOMES_LIMIT = 100, LW_OUTCOMES_LIMIT_MAX = 500 };
 bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *out,
                       struct lw_http_answer *a);
@@ -30,8 +30,9 @@ struct lw_outcome_found {
 /* Calls each() for at most `limit` outcomes that match the query, newest first. */
 void lw_outcomes_each(const struct lw_board *b, const struct lw_outcome_query *q,
                       void (*each)(void *ctx, const struct lw_outcome_found *f), void *ctx);
-/* Return new references: lw_outcomes_list() a list of outcomes, lw_outcomes_answer() the answer to
- * GET /api/v1/outcomes, which also says since when the list is complete. */
+/* lw_outcomes_list() returns a list of outcomes. lw_outcomes_answer() returns the body of the
+ * response to GET /api/v1/outcomes, which also says since when the list is complete. Both return
+ * new references. */
 json_t *lw_outcomes_list(const struct lw_board *b, const struct lw_outcome_query *q);
 json_t *lw_outcomes_answer(const struct lw_board *b, const struct lw_outcome_query *q);
 /* Returns the keys with the most outcomes in the last minute, at most `limit` keys, as

@@ -14,7 +14,7 @@ struct lw_page_file {
         const unsigned char *bytes;
         size_t n;
         const char *tag; /* header ETag, which changes with the file */
-    } form[2];           /* the file itself, and compressed by gzip */
+    } form[2];           /* the file as it is, and the file compressed by gzip */
 };
 
 extern const struct lw_page_file lw_page_files[];

@@ -33,7 +33,7 @@ struct lw_streams {
     pthread_mutex_t lock; /* guards the fields below it, and all streams */
     struct stream *first;
     int n;
-    struct text *newest; /* NULL: no text has been published yet */
+    struct text *newest; /* the newest published text; NULL: none has been published yet */
     uint64_t published;  /* number of published texts, and so the number of the newest */
     bool ending;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams: answers that do not end. Each client of a stream gets every text that is published after
- * it has connected.
+/* Streams: HTTP responses that do not end. Each client of a stream gets every text that is
+ * published after it has connected.
  *
  * Each text is stored once for all streams, until every stream has sent it. A stream that is still
  * sending a text when newer texts are published skips all of these but the newest. A client that
@@ -21,8 +21,8 @@ enum { LW_STREAMS = 16, LW_STREAM_BEHIND = 10, LW_STREAM_SEND_BYTES = 256 << 10 
 struct lw_streams;
 
 struct lw_streams *lw_streams_open(void);
-/* Returns the answer for a new stream, which begins with these bytes, or NULL if LW_STREAMS streams
- * are already open. `fd` is the connection's socket. */
+/* Makes a new stream, and returns its response, which begins with these bytes. Returns NULL if
+ * LW_STREAMS streams are already open. `fd` is the connection's socket. */
 struct MHD_Response *lw_streams_add(struct lw_streams *all, struct MHD_Connection *c, int fd,
                                     struct lw_bytes first);
 void lw_streams_publish(struct lw_streams *all, struct lw_bytes text); /* copies the text */

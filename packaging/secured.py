@@ -42,7 +42,7 @@ from lib.secure import PASSWORD, SecureKafka  # noqa: E402
 ADMIN, REDIS_ADMIN = (
     "admin",
     "valkey-admin-5",
-)  # name of the administrator of both servers, and their password for Valkey
+)  # the administrator of both servers, and its password for Valkey
 MESSAGES, KEYS, PARTITIONS = 2000, 40, 4
 LIMIT_S = 1200  # time limit of each wait for the user's part; the installation takes longest
 

@@ -8,8 +8,9 @@
 # A chroot has no running systemd, so the program is started as the unit starts it: by the user
 # latchwork, and stopped by SIGTERM. `make deb-systemd` tests the unit itself. The configuration is
 # composed of the examples in the installed pages, in which only addresses are changed. The folder
-# SHARED contains what administrators give to users: certificates, passwords, addresses. Further
-# files in it tell packaging/secured.py how far this script has come, and the reverse.
+# SHARED contains what administrators give to users: certificates, passwords, addresses. Through
+# further files in SHARED, this script and packaging/secured.py tell each other how far they have
+# come.
 set -eu
 packages=$1 shared=$2
 # shellcheck source=/dev/null
@@ -35,7 +36,7 @@ redis_admin() { REDISCLI_AUTH=$(cat "$shared/redis-admin-password") redis-cli -h
 install_package() {
     step 'install.md, step 1: install the package'
     [ ! -e /usr/bin/latchwork ] || die 'this system is not clean: it has a latchwork'
-    # This policy keeps packages from starting their servers.
+    # This file, policy-rc.d, keeps packages from starting their servers.
     printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
     chmod 755 /usr/sbin/policy-rc.d
     cd "$packages"

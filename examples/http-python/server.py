@@ -17,7 +17,7 @@ accounts = {}
 
 def add(identity, fence, order):
     """Adds an order to the customer's account. Returns the HTTP status and the text of the
-    answer."""
+    response."""
     if "amount" not in order:
         # After status 422, Latchwork makes the message a dead letter.
         return (422, "the order has no amount")

@@ -14,7 +14,7 @@ log = logging.getLogger("billing")
 
 
 async def post(path, body, idempotency_key):
-    """Sends a POST request, and returns the status and the body of the answer. A program that is
+    """Sends a POST request, and returns the status and the body of the response. A program that is
     allowed to have dependencies would use aiohttp or httpx instead of this function."""
     reader, writer = await asyncio.open_connection(HOST, int(PORT))
     try:

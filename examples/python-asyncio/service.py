@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The billing service that this example calls. Each bill takes 20 ms. The service remembers
-idempotency keys, and answers 422 to an order without an amount. GET / returns three numbers: bills,
-repeated requests, and the most requests that were in progress at once.
+idempotency keys, and responds with status 422 to an order without an amount. GET / returns three
+numbers: bills, repeated requests, and the most requests that were in progress at once.
 
 Usage: service.py [PORT]"""
 

@@ -21,7 +21,7 @@ struct lw_post {
 
 /* --- the request ------------------------------------------------------------------------------ */
 
-/* Stores the beginning of the answer, and discards the rest. */
+/* Stores the beginning of the response, and discards the rest. */
 static size_t on_body(char *bytes, size_t size, size_t n, void *ctx) {
     struct lw_post *p = ctx;
     size_t room = ANSWER_MAX - p->answer.n, keep = size * n < room ? size * n : room;
@@ -85,7 +85,7 @@ static bool may_succeed_later(long status) {
     return status == 429 || (status >= 502 && status <= 504);
 }
 
-/* Writes the beginning of an answer with an error status, as one line of printable characters. */
+/* Writes the beginning of a response with an error status, as one line of printable characters. */
 static void tell_status(const struct lw_post *p, long status, struct lw_post_answer *out) {
     char body[TOLD_MAX + 1] = "";
     size_t n = p->answer.n < TOLD_MAX ? p->answer.n : TOLD_MAX;

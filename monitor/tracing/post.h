@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Posts OTLP requests to tracing.endpoint, one at a time, and interprets the answers. */
+/* Posts OTLP requests to tracing.endpoint, one at a time, and interprets the responses. */
 #ifndef LW_MONITOR_TRACING_POST_H
 #define LW_MONITOR_TRACING_POST_H
 
@@ -7,7 +7,7 @@
 
 enum lw_post_end {
     LW_POST_TAKEN, /* the endpoint has accepted the spans, except the rejected ones */
-    /* LW_POST_LATER: no connection, no answer in time, or status 429, 502, 503 or 504. The same
+    /* LW_POST_LATER: no connection, no response in time, or status 429, 502, 503 or 504. The same
      * request may succeed later. */
     LW_POST_LATER,
     LW_POST_REFUSED, /* any other status: the same request would be refused again */
@@ -18,7 +18,7 @@ struct lw_post_answer {
     int64_t rejected; /* for LW_POST_TAKEN: number of rejected spans */
     /* for LW_POST_LATER: wait that the endpoint asks for; 0: none */
     int64_t retry_after_ms;
-    char why[256]; /* what happened, unless all spans were accepted */
+    char why[256]; /* text that says what happened, unless all spans were accepted */
 };
 
 struct lw_post;
@@ -26,7 +26,7 @@ struct lw_post;
 /* Borrows the configuration. Returns NULL with *err if libcurl cannot be initialized. */
 struct lw_post *lw_post_open(const struct lw_config *c, struct lw_err *err);
 void lw_post_close(struct lw_post *p);
-/* Posts the text. Waits at most timeout_ms for the answer. */
+/* Posts the text. Waits at most timeout_ms for the response. */
 void lw_post_send(struct lw_post *p, const char *text, int64_t timeout_ms,
                   struct lw_post_answer *out);
 

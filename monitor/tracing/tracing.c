@@ -25,7 +25,7 @@ enum {
     GIVE_UP_MS = 60000,
     LAST_MS = 1500,  /* maximum duration of a request after SIGTERM */
     TELL_MS = 60000, /* minimum time between two log lines about failures */
-    NICENESS = 10,   /* gives workers the CPU first */
+    NICENESS = 10,   /* nice value of the process, so that workers get the CPU first */
 };
 
 /* The spans of a request: the number of spans that are taken from each ring, oldest first. */
@@ -41,8 +41,9 @@ struct tracing {
     char host[LW_HOST_MAX], instance[LW_HOST_MAX + 16];
     /* time since which spans have been waiting; 0: no span was waiting at the last check */
     int64_t pending_ms;
-    int64_t told_ms; /* time of the last log line about failures; 0: none under way */
-    uint64_t lost;   /* spans given up since the failures began */
+    /* time of the last log line about failures; 0: no failure since the last success */
+    int64_t told_ms;
+    uint64_t lost; /* number of spans given up since the failures began */
 };
 
 static volatile sig_atomic_t stopping;
