@@ -122,7 +122,7 @@ static void usage(const struct cli_command *c, const struct cli_verb *v, struct 
 /* --- the parts -------------------------------------------------------------------------------- */
 
 /* Adds a text to the help. Paragraphs are wrapped into lines of at most CLI_WIDTH columns. A line
- * that begins with four spaces is not wrapped, and is copied without the first two spaces. */
+ * that begins with four spaces is not wrapped. It is copied without its first two spaces. */
 static void about(struct lw_buf *out, const char *text) {
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");

@@ -13,7 +13,7 @@
 
 enum { OVER_MIN_MS = 100, OVER_MAX_MS = 3600000, NOT_GIVEN = -1 };
 
-/* Groups the verbs that take the same options. */
+/* These constants are groups of verbs that take the same options. */
 enum {
     DEAD_FILTERED = DEAD_LS | DEAD_EXPORT | DEAD_REPLAY | DEAD_DROP,
     QUEUE_FILTERED = QUEUE_LS | QUEUE_PAUSE | QUEUE_RESUME | QUEUE_EXPORT | QUEUE_DROP,
@@ -235,7 +235,8 @@ static int load(struct ops *o, const struct operator_args *a) {
     struct lw_err err = {0};
     o->c = cli_config(&a->cli);
     if (!o->c) return CLI_USAGE;
-    /* the handler of a trial may write lines to stderr, which are logged with level info */
+    /* a trial's handler may write lines to stderr, which are logged with level info, so this level
+     * is enabled for a trial */
     lw_log_setup(o->args.try_handler ? LW_LOG_INFO : LW_LOG_ERROR, false, o->noun);
     return ops_filter_check(o, &err) ? cli_misuse(&a->cli, "%s", err.text) : 0;
 }

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LONG_BASE: lowest value that getopt returns for a long option; it is above the value of every
- * letter */
+/* LONG_BASE is the lowest value that getopt returns for a long option. It is larger than the code
+ * of every letter. */
 enum { OPTIONS_MAX = 64, LONG_BASE = 256, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
 
 /* Holds the state of one run of cli_parse(). */
@@ -23,7 +23,8 @@ struct parse {
     const struct cli_command *c;
     struct cli_args *args;
     bool help;
-    bool seen[OPTIONS_MAX]; /* one element per row of the table: true if the option was given */
+    /* `seen` has one element per row of the table, which is true if the option was given */
+    bool seen[OPTIONS_MAX];
 };
 
 /* --- misuse ----------------------------------------------------------------------------------- */
@@ -53,7 +54,8 @@ static int unknown_option(const struct parse *p, const char *text) {
     return cli_misuse(p->args, "unknown option %s", text);
 }
 
-/* Reports what getopt rejected: an unknown option, or a value for an option that takes none. */
+/* Reports what getopt rejected: an unknown option, or an option that takes no value and was given
+ * one. */
 static int rejected(const struct parse *p, char *const *argv) {
     if (optopt == 0) return unknown_option(p, argv[optind - 1]);
     if (optopt == HELP) return cli_misuse(p->args, "--help takes no value");
@@ -107,7 +109,8 @@ static int rate(const struct parse *p, const struct cli_option *o, const char *t
                       o->name, text);
 }
 
-/* Reports a wrong word; `o->metavar` lists the right words. */
+/* Reports that the value of an option is none of the words that the option allows. `o->metavar`
+ * lists these words. */
 static int wrong_word(const struct parse *p, const struct cli_option *o, const char *text) {
     struct lw_buf words = {0};
     for (const char *w = o->metavar; *w; w += strcspn(w, "|"), w += *w == '|') {
@@ -165,8 +168,8 @@ static int take(struct parse *p, const struct cli_option *o) {
 
 /* --- getopt ----------------------------------------------------------------------------------- */
 
-/* Converts the rows of the table for getopt. The value of a long option is LONG_BASE plus the
- * number of its row. */
+/* Converts the rows of the table for getopt. getopt returns LONG_BASE plus the number of the row
+ * for a long option. */
 static void for_getopt(const struct cli_command *c, struct option longs[OPTIONS_MAX + 2],
                        char shorts[2 * OPTIONS_MAX + 4]) {
     char *s = shorts;
@@ -267,7 +270,7 @@ static int no_verb(const struct parse *p) {
     return CLI_USAGE;
 }
 
-/* Reports an option that belongs to another verb. */
+/* Reports an option that belongs to other verbs than the chosen one. */
 static int foreign_option(const struct parse *p, const struct cli_option *o) {
     struct lw_buf names = {0};
     cli_verb_names(p->c, o->verbs, "and", &names);
@@ -293,7 +296,7 @@ static int check_options(const struct parse *p) {
     return missing ? missing_option(p, missing) : 0;
 }
 
-/* Reports that an argument behind the verb is missing, and shows how the verb is used. */
+/* Reports that an argument after the verb is missing, and shows how the verb is used. */
 static int missing_word(const struct parse *p) {
     struct lw_buf usage = {0};
     const char *words = p->args->verb->words;
@@ -329,8 +332,8 @@ static void begin(const struct cli_command *c, struct cli_args *args) {
             *(int64_t *)(void *)((char *)args + o->at) = o->initial;
 }
 
-/* Cuts off the arguments behind --, which are the command that a verb starts. Returns the number of
- * arguments in front of --. */
+/* Removes -- and the arguments after it from the arguments to parse. They are the command that a
+ * verb starts. Returns the number of arguments before --. */
 static int cut_tail(const struct cli_command *c, int argc, char **argv, struct cli_args *args) {
     bool any = false;
     for (size_t i = 0; i < c->n_verbs; i++) any |= c->verbs[i].tail;

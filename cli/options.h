@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* exit statuses for a command that failed, and for wrong usage */
+/* exit statuses of a command: CLI_FAILED if the command failed, and CLI_USAGE for wrong usage */
 enum { CLI_FAILED = 1, CLI_USAGE = 2 };
 enum { CLI_SET_MAX = 256, CLI_WIDTH = 80, CLI_NAME_MAX = 32 };
 
@@ -25,52 +25,58 @@ enum { CLI_SET_MAX = 256, CLI_WIDTH = 80, CLI_NAME_MAX = 32 };
 enum cli_kind {
     CLI_FLAG, /* the option has no value; stored as bool */
     CLI_TEXT, /* the value is any text; stored as const char * */
-    /* the value is one of the words of `metavar`, as in "age|size"; stored as const char * */
+    /* CLI_WORD: the value is one of the words of `metavar`, as in "age|size"; stored as const char
+     * * */
     CLI_WORD,
     CLI_NUMBER, /* the value is a number from min to max; stored as int64_t */
-    /* the value is a duration from min to max, such as "90s" or "15m"; stored as int64_t, in ms */
+    /* CLI_DURATION: the value is a duration from min to max, such as "90s" or "15m"; stored as
+     * int64_t, in ms */
     CLI_DURATION,
-    /* the value is a rate above 0, such as "5" or "5/s"; stored as double, per second */
+    /* CLI_RATE: the value is a rate above 0, such as "5" or "5/s"; stored as double, per second */
     CLI_RATE,
-    /* the option may be given `max` times; stored as const char *[max], with the number of values
-     * at `count` */
+    /* CLI_LIST: the option may be given `max` times; the values are stored as const char *[max],
+     * and their number at `count` */
     CLI_LIST,
-    /* the value is PATH=VALUE, or VALUE alone if `path` is set; the option may be given CLI_SET_MAX
-     * times; stored as struct lw_override[], with the number of values at `count` */
+    /* CLI_SET: the value is PATH=VALUE, or VALUE alone if `path` is set. The option may be given
+     * CLI_SET_MAX times. The values are stored as struct lw_override[], and their number at
+     * `count`. */
     CLI_SET
 };
 
 enum cli_need {
     CLI_OPTIONAL,
-    CLI_REQUIRED, /* parsing fails if the option is not given */
-    /* the usage line leaves out the option, because `words` of the command or verb already contains
-     * it */
+    CLI_REQUIRED, /* flag of a required option: parsing fails if the option is not given */
+    /* CLI_SPOKEN: the generated usage line leaves out the option, because the usage text in `words`
+     * already contains it */
     CLI_SPOKEN
 };
 
-/* Describes an additional word that stands for one of the values of an option of kind CLI_WORD. */
+/* Describes an additional word that users may write for one of the values of an option of kind
+ * CLI_WORD. */
 struct cli_alias {
     const char *word, *means;
 };
 
 struct cli_option {
-    const char *name; /* name without the leading -- */
+    const char *name; /* name of the long form without the leading -- */
     char brief;       /* letter of the short form, such as 'c' for -c; 0: there is no short form */
     enum cli_kind kind;
     enum cli_need need;
     const char *metavar; /* name of the value in help texts, such as "FILE" */
-    /* help text: a noun phrase or an imperative, without a full stop */
+    /* `help` is the option's help text: a noun phrase or an imperative, without a full stop */
     const char *help;
-    /* the default value as the help shows it; NULL: the help shows no default */
+    /* `dflt` is the default value as the help shows it; NULL: the help shows no default */
     const char *dflt;
     unsigned verbs; /* bits of the verbs that take the option; 0: all verbs */
-    /* offsets at which the value and the number of values are stored in the command's arguments */
+    /* `at` and `count` are the offsets in the command's struct of arguments at which the value and
+     * the number of values are stored. */
     size_t at, count;
-    /* value that a number or duration has if the option is not given */
+    /* `initial` is the value of a number or a duration if the option is not given */
     int64_t initial;
-    int64_t min, max; /* limits of the value; if max is 0, there is no upper limit */
-    /* for CLI_WORD: other words for the option's values, ended by a row without a word; NULL:
-     * none */
+    /* smallest and largest allowed value; if max is 0, there is no largest value */
+    int64_t min, max;
+    /* `aliases`, for CLI_WORD, has additional words for the option's values, ended by a row without
+     * a word; NULL: there are none */
     const struct cli_alias *aliases;
     const char *path; /* for CLI_SET: the configuration key that VALUE sets */
 };
@@ -81,17 +87,18 @@ struct cli_args;
 struct cli_verb {
     const char *name;
     unsigned bit; /* the verb's bit in cli_option.verbs */
-    /* arguments behind the verb, as the usage line shows them, such as "KEY..." */
+    /* `words` shows the arguments after the verb in the usage line, such as "KEY..." */
     const char *words;
-    /* limits of the number of arguments; if max_words is -1, any number is allowed */
+    /* smallest and largest allowed number of arguments after the verb; if max_words is -1, there is
+     * no largest number */
     int min_words, max_words;
-    bool tail; /* the verb takes a command line behind -- */
-    /* for verbs of queue and dead: the arguments are IDs of messages */
+    bool tail; /* true: the verb takes a command line after -- */
+    /* `ids`, for verbs of queue and dead, is true if the arguments are IDs of messages */
     bool ids;
-    const char *help; /* help text: an imperative, without a full stop */
-    /* function of a verb of queue or dead; returns the exit status */
+    const char *help; /* the verb's help text: an imperative, without a full stop */
+    /* `operate` runs the verb if its command is queue or dead, and returns the exit status */
     int (*operate)(struct ops *o);
-    /* function of a verb of any other command; returns the exit status */
+    /* `run` runs the verb if its command is any other one, and returns the exit status */
     int (*run)(const void *args);
 };
 
@@ -104,11 +111,11 @@ struct cli_status {
 struct cli_command {
     const char *name;
     const char *summary; /* the command's line in `latchwork --help` */
-    /* text of the help: paragraphs with a blank line between them; a line that begins with four
-     * spaces is not wrapped, and is printed with an indentation of two spaces */
+    /* `about` is the text of the help: paragraphs with a blank line between them. A line that
+     * begins with four spaces is not wrapped, and is printed with an indentation of two spaces. */
     const char *about;
-    /* the usage lines without the command's name, ended by NULL; if `usage` is NULL, the lines are
-     * made from the options */
+    /* `usage` has the usage lines without the command's name, ended by NULL. If `usage` is NULL,
+     * the lines are made from the options. */
     const char *const *usage;
     const char *words; /* arguments of a command without verbs, as the usage line shows them */
     int max_words;
@@ -117,33 +124,38 @@ struct cli_command {
     /* a command with verbs that people look for here, and these verbs, ended by NULL; NULL: none */
     const char *sibling;
     const char *const *sibling_verbs;
-    /* the options, ended by a row without a name; every command also has --help */
+    /* The help of this command names a related command (`sibling`) and some verbs of it
+     * (`sibling_verbs`, ended by NULL), because users may look for these verbs here. NULL: there is
+     * no such command. */
     const struct cli_option *options;
     /* example command lines without "latchwork NAME", ended by NULL */
     const char *const *examples;
-    const struct cli_status *statuses; /* the exit statuses, ended by a row without a code */
+    /* `examples` are command lines without "latchwork NAME", ended by NULL */
+    const struct cli_status *statuses;
     size_t args_size;
-    /* runs the command and returns the exit status; NULL: this version lacks the command */
+    /* the exit statuses, ended by a row whose `code` is NULL */
     int (*run)(void *args);
-    /* the command is only for people who build the program, and `latchwork --help` does not list
-     * it */
+    /* `run` runs the command and returns the exit status. It is NULL if this version of the program
+     * lacks the command. */
     bool hidden;
 };
 
 /* Holds the arguments that every command may have. The strings belong to argv. */
 struct cli_args {
     const struct cli_command *command;
-    const struct cli_verb *verb; /* the chosen verb; NULL: the command has no verbs */
+    const struct cli_verb *verb; /* the verb that the user chose; NULL: the command has no verbs */
     const char *config;
     struct lw_override set[CLI_SET_MAX];
     size_t n_set;
     bool json;
-    char **words; /* the arguments of the command line behind the verb */
+    /* the arguments after the verb; if the command has no verbs, all arguments that are no
+     * options */
+    char **words;
     int n_words;
-    char **tail; /* the command behind --, ended by NULL; set only if the verb takes a command */
+    char **tail; /* the command after --, ended by NULL; set only if the verb takes a command */
 };
 
-/* Defines rows for options that most commands have. */
+/* Macros for the rows of options that most commands have. */
 #define CLI_CONFIG_OPTION CLI_CONFIG_VERBS_OPTION(0)
 #define CLI_CONFIG_VERBS_OPTION(mask)                                                              \
     {                                                                                              \
@@ -172,7 +184,8 @@ int cli_main(const struct cli_command *const *commands, size_t n, int argc, char
 /* Runs one command: parses its arguments, and then prints its help or runs it. argv[0] is the
  * command's name. Returns the exit status. */
 int cli_call(const struct cli_command *c, int argc, char **argv);
-/* Runs the verb of a command whose verbs have a `run`. Returns the exit status. */
+/* Runs the chosen verb. Call this function for a command whose verbs have the member `run`. Returns
+ * the exit status. */
 int cli_run_verb(void *args);
 /* Parses the arguments into `args`, which must be args_size bytes of zeros. Returns -1 if the
  * command may run. Otherwise the function has printed help or an error, and returns the exit
@@ -190,13 +203,13 @@ struct lw_config *cli_config(const struct cli_args *a);
 
 /* --- what the help and the pages show (help.c) ------------------------------------------------ */
 
-/* returns true if the verb is among `verbs`, or if v is NULL */
+/* Returns true if the verb `v` is among `verbs`, or if `v` is NULL. */
 bool cli_takes(const struct cli_verb *v, unsigned verbs);
 /* Returns true if the option belongs to the command. Two commands may share a table, in which some
  * rows are only for verbs of the other command. */
 bool cli_has(const struct cli_command *c, const struct cli_option *o);
-/* Adds the usage line without a line break, such as "latchwork lock show KEY [--set-ttl MS]". '\1'
- * stands for each space at which no line may be broken. */
+/* Adds the usage line without a line break, such as "latchwork lock show KEY [--set-ttl MS]".
+ * Spaces at which the line must not be broken are written as '\1'. */
 void cli_usage(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out);
 /* Adds the names of these verbs, as in "a, b or c", with the conjunction before the last name. */
 void cli_verb_names(const struct cli_command *c, unsigned verbs, const char *conjunction,

@@ -11,8 +11,8 @@ enum { DESTROY_MS = 3000 };
 
 struct ledger_kafka {
     const struct lw_config *c;
-    /* a client with the group's name, which never joins the group because it subscribes to no
-     * topic */
+    /* a client that is configured with the group's id, but never joins the group, because it
+     * subscribes to no topic */
     rd_kafka_t *rk;
 };
 

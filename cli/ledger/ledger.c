@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the command `latchwork ledger`, which finds out what became of every record, and
- * whether states and lists agree. cli/ledger/private.h explains the method. */
+/* Implements the command `latchwork ledger`, which reports what became of every record, and whether
+ * states and waiting lists agree. cli/ledger/private.h explains the method. */
 #include "cli/ledger/ledger.h"
 
 #include "base/clock.h"
@@ -115,7 +115,7 @@ static int compare_wrong(const void *x, const void *y) {
     return strcmp(a->lane ? a->lane : "", b->lane ? b->lane : "");
 }
 
-/* Keeps in `now` only the differences that the earlier pass also found. Both lists are sorted. */
+/* Removes from `now` the differences that the earlier pass did not find. Both lists are sorted. */
 static void keep_same(struct ledger *l, const struct ledger_wrong *before, size_t n_before) {
     size_t n = 0, k = 0;
     for (size_t i = 0; i < l->n_wrong; i++) {
@@ -251,7 +251,7 @@ static int compare_parts(const void *x, const void *y) {
     return c ? c : a->partition < b->partition ? -1 : a->partition > b->partition;
 }
 
-/* Returns the partitions in the order in which the result lists them; the caller frees the list. */
+/* Returns the partitions in the order in which the result lists them. The caller frees the list. */
 static const struct ledger_part **ordered(const struct ledger *l) {
     const struct ledger_part **order = lw_alloc((l->n_parts + 1) * sizeof *order);
     for (size_t i = 0; i < l->n_parts; i++) order[i] = &l->parts[i];

@@ -15,10 +15,12 @@ extern const struct cli_command cli_ledger;
 /* Lets another thread see the progress of ledger_result(), and stop it. */
 struct ledger_watch {
     const atomic_bool *cancel;
-    /* number of lists and segments of states that were read, in all passes */
+    /* `scanned` counts the waiting lists and the segments of states that were read in all
+     * passes. */
     _Atomic int64_t *scanned;
 };
-/* Compares what Kafka and Redis say about the messages of the application, and returns the result:
+/* Compares the data about the application's messages in Kafka with the data in Redis, and returns
+ * the result:
  * {"ok","differences","waiting","lanes","locks","dead_letters","partitions":[…],"wrong":[at most
  * 100]}. Returns NULL with *err if a server does not answer, or if the watch's `cancel` has become
  * true. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger audits an application while it runs. It uses only the contents of Kafka and Redis.
+/* The ledger audits an application while workers run. It uses only the contents of Kafka and Redis.
  *
  * One pass reads, in this order:
  *
@@ -33,40 +33,45 @@ struct ledger_part {
     char *topic;
     int32_t partition;
     bool in_kafka;
-    /* offsets of the beginning and the end of the log; the end is read last */
+    /* `begin` and `end` are the offsets of the beginning and the end of the log. They are read at
+     * the end of the pass. */
     int64_t begin, end;
     int64_t committed;       /* the group's commit, read first; -1: there is none */
     int64_t committed_after; /* the group's commit, read a second time at the end of the pass */
-    /* numbers of done, dead and waiting states at or above `committed` */
+    /* `done`, `dead` and `waiting` are the numbers of these states at or above the offset
+     * `committed`. */
     int64_t done, dead, waiting;
-    /* listed: number of unfinished records in waiting lists; replays: number of unfinished replays
-     * in waiting lists */
+    /* `listed` is the number of waiting records in waiting lists, and `replays` the number of
+     * unfinished replays in waiting lists. */
     int64_t listed, replays;
-    /* the highest floor of all shards, read between the two reads of the group's commit */
+    /* `floor` is the highest floor of the partition in any shard, read between the two reads of the
+     * group's commit. */
     int64_t floor;
     int floor_shard;
-    int64_t top; /* the offset behind the highest offset that has a state */
+    int64_t top; /* one more than the highest offset that has a state */
 };
 
 enum ledger_kind {
-    LEDGER_MISSING, /* a message's state is waiting, but the message is in no list */
-    /* a message is in a list, but its state is not waiting, so a redelivered record would be parked
-     * a second time */
+    LEDGER_MISSING, /* a message's state is waiting, but the message is in no waiting list */
+    /* LEDGER_UNMARKED: a message is in a waiting list, but its state is not waiting, so a
+     * redelivered record would be parked a second time */
     LEDGER_UNMARKED,
-    LEDGER_TWICE, /* a message is in two lists */
-    /* a message waits below the group's commit, so it would never run if its list were lost */
+    LEDGER_TWICE, /* a message is in two waiting lists */
+    /* LEDGER_COMMITTED: a message below the group's commit is waiting, so it would never run if its
+     * waiting list were lost */
     LEDGER_COMMITTED,
     LEDGER_FLOOR,  /* the floor of a shard is above the group's commit */
     LEDGER_BEYOND, /* an offset at or above the end of the log has a state */
-    /* the lane of a list is missing in the Redis set `lanes`, so tend never looks at that lane */
+    /* LEDGER_UNSEEN: the lane of a waiting list is missing in the Redis set `lanes`, so tend never
+     * looks at that lane */
     LEDGER_UNSEEN,
-    LEDGER_TORN, /* an element of a list is not a message */
+    LEDGER_TORN, /* an element of a waiting list is not a message */
 };
 extern const char *const ledger_kind_text[];
 
 struct ledger_wrong {
     enum ledger_kind kind;
-    /* part: index of the partition in `parts`; -1: the difference concerns no partition */
+    /* `part` is the index of the partition in `parts`; -1: the difference concerns no partition */
     int shard, part;
     int64_t offset, replay;
     char *lane; /* name of the lane in printable form; NULL: the difference concerns no lane */
@@ -74,27 +79,29 @@ struct ledger_wrong {
 
 struct ledger {
     const struct lw_config *c;
-    struct ledger_watch *watch; /* the watch of this audit; NULL: no thread watches the audit */
+    /* shows the progress to another thread, which may stop the audit; NULL: there is no such
+     * thread */
+    struct ledger_watch *watch;
     struct ledger_part *parts;
     size_t n_parts, cap_parts;
     struct ledger_wrong *wrong; /* the differences that the current pass found */
     size_t n_wrong, cap_wrong;
-    /* lanes: number of waiting lists; locks: number of lock keys, those of a backoff included;
-     * dead_letters: number of dead letters in Redis */
+    /* `lanes` is the number of waiting lists, `locks` the number of lock keys (those of a backoff
+     * included), and `dead_letters` the number of dead letters in Redis. */
     int64_t lanes, locks, dead_letters;
 };
 
-/* Returns the partition. Adds the partition to the ledger if it is new. */
+/* Returns the partition of this topic and number. Adds the partition to the ledger if it is new. */
 struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, int32_t partition);
 void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p,
                   int64_t offset,
                   struct lw_bytes lane); /* if lane.p is NULL, the difference concerns no lane */
 
-/* Adds `n` to the number of lists or segments of states that were read, for the watch. Returns -1
- * with *err if the audit has to stop. */
+/* Adds `n` to the progress that the watch shows: the number of waiting lists and segments of states
+ * that were read. Returns -1 with *err if the audit has to stop. */
 int ledger_step(struct ledger *l, int64_t n, struct lw_err *err);
 
-/* A Kafka client, which serves all passes. cli/ledger/kafka.c defines the functions. */
+/* A Kafka client that serves all passes. cli/ledger/kafka.c defines its functions. */
 struct ledger_kafka;
 struct ledger_kafka *ledger_kafka_open(const struct lw_config *c, struct lw_err *err);
 void ledger_kafka_close(struct ledger_kafka *k);
@@ -103,7 +110,7 @@ void ledger_kafka_close(struct ledger_kafka *k);
 int ledger_kafka_ask(struct ledger_kafka *k, struct ledger *l, bool first, struct lw_err *err);
 
 /* Reads the states and the lists of one shard, then rereads the states of messages whose state and
- * lists disagree. The function is defined in cli/ledger/redis.c. */
+ * lists disagree. cli/ledger/redis.c defines this function. */
 int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err);
 
 #endif

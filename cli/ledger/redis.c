@@ -15,7 +15,7 @@
 enum { PAGE = 256, SCAN_COUNT = 1000, NAMES_MAX = 1 << 26 };
 
 struct names {
-    struct lw_bytes *a; /* each name is a copy that this list owns */
+    struct lw_bytes *a; /* names, each of which is a copy that this struct owns */
     size_t n, cap;
 };
 
@@ -23,7 +23,7 @@ struct names {
 struct at {
     int part;
     uint32_t list;
-    /* replay: the number of the replay; 0: the message is the record itself */
+    /* `replay` is the number of the replay; 0: the message is the record itself */
     int64_t offset, replay;
 };
 struct ats {
@@ -73,7 +73,7 @@ static void add_at(struct ats *x, struct at a) {
 }
 
 /* Returns the reply if it has the given type. Otherwise frees the reply and returns NULL with an
- * error. */
+ * error text. */
 static redisReply *take(struct reading *r, void *reply, int type) {
     redisReply *v = reply;
     if (v && v->type == type) return v;
@@ -181,7 +181,8 @@ static int64_t floor_of(const struct reading *r, int part) {
 static void take_state(struct reading *r, int part, int64_t replay, int64_t offset, int state) {
     struct ledger_part *p = &r->l->parts[part];
     if (replay) {
-        /* no commit covers a replay, so a replay whose state is waiting must be in a list */
+        /* No commit covers a replay, so replays are not counted. But a replay whose state is
+         * waiting must be in a waiting list. */
         if (state == LW_STATE_WAITING)
             add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
         return;
@@ -201,7 +202,8 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     int64_t replay;
     int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
     if (ledger_step(r->l, 1, r->err)) return -1;
-    if (part < 0) return 0; /* the segment belongs to no partition of this application */
+    /* the segment's topic or partition does not belong to this application */
+    if (part < 0) return 0;
     int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT,
             floor = replay ? 0 : floor_of(r, part);
     redisReply *v = take(
@@ -217,8 +219,8 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     return 0;
 }
 
-/* Reads a state again. Returns the present state, 0 to 3; 4 if the offset is now below the floor;
- * -1 with an error. */
+/* Reads the state of a message again. Returns the state, which is 0 to 3, or 4 if the message's
+ * offset is now below the floor. Returns -1 with an error text on failure. */
 static int state_now(struct reading *r, const struct at *a) {
     const struct ledger_part *p = &r->l->parts[a->part];
     int64_t offset = a->offset;
@@ -265,7 +267,8 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     char key[800], lanes[160], skip[24], many[16];
     struct lw_bytes lane = r->lists.a[list];
     size_t n = lane.n, n_key = (size_t)snprintf(key, sizeof key, "%swait:", r->prefix);
-    /* no lane has such a long name, because a long key is replaced by its hash */
+    /* the name always fits into `key`, because a lane's name contains the hash of a long key
+     * instead of the key */
     if (n_key + n > sizeof key) n = sizeof key - n_key;
     memcpy(key + n_key, lane.p, n);
     const char *argv[] = {"EVAL", lw_op_lines.text, "2", key, lanes, skip, many, lane.p};
@@ -278,9 +281,10 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     return take(r, lw_redis_ask_argv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
 }
 
-/* Reads a list from its oldest end, from which workers remove finished heads at the same time.
- * Pages overlap by half, so that a list that becomes shorter is still read completely. If the list
- * shrinks faster, the next pass reads what this pass has missed. */
+/* Reads a waiting list from its oldest end, from which workers remove finished heads at the same
+ * time. Pages overlap by half, so the list is read completely even if it becomes shorter. If the
+ * list shrinks by more than half a page between two reads, the next pass reads the messages that
+ * this pass has missed. */
 static int read_list(struct reading *r, uint32_t list) {
     size_t from = 0;
     for (int64_t lists = 1;; lists = 0) {
@@ -327,8 +331,8 @@ static bool before(const struct at *x, const struct at *y) {
 }
 
 /* Reads once more the state of a message whose state and lists disagree. Reports a difference only
- * if the state is `is` or `or_is`. If the state is a different one, the message has moved on since
- * the first reading. */
+ * if the state is now `is` or `or_is`. If the state is a different one, the message has changed
+ * since the first reading, and no difference is reported. */
 static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is,
                    bool has_list) {
     int state = state_now(r, a);
@@ -340,9 +344,9 @@ static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a,
     return 0;
 }
 
-/* Compares each message in a list with its state. A message that is twice in one list is counted
- * once and is not a difference: one worker may have put the message back into the list while
- * another worker parked it. */
+/* Compares each message in a waiting list with its state. If a message is twice in the same list,
+ * the message is counted once and no difference is reported: one worker may have put the message
+ * back into the list while another worker parked it. */
 static int judge_listed(struct reading *r) {
     size_t w = 0;
     for (size_t i = 0; i < r->listed.n; i++) {

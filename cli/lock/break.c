@@ -54,7 +54,8 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
 
 /* --- doing it --------------------------------------------------------------------------------- */
 
-/* Ends the lock. If the lock belongs to a lane, the end is also recorded in the audit. */
+/* Ends the lock. If the lock belongs to a lane, the script that ends the lock also adds an entry to
+ * the audit. */
 static enum latchwork_result end_it(struct breaking *b, struct lock_target *t,
                                     struct latchwork_lock *lock, uint64_t *fence,
                                     struct latchwork_error *error) {

@@ -19,9 +19,10 @@ struct lock_args {
     struct cli_args cli;
     const char *key, *redis, *match;
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
-    /* values of --ttl, --wait, --kill-after and --set-ttl in ms; 0: not given */
+    /* `ttl_ms`, `wait_ms`, `kill_after_ms` and `set_ttl_ms` are the values of --ttl, --wait,
+     * --kill-after and --set-ttl in ms; 0: not given */
     int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms;
-    /* maximum number of locks to list; 0: no limit */
+    /* `limit` is the maximum number of locks to list; 0: no limit */
     int64_t limit;
     bool plain, cluster, execute, paused, without_ttl;
 };
@@ -32,7 +33,7 @@ int lock_show(const struct lock_args *a);
 int lock_break(const struct lock_args *a);
 
 /* Reports the error on stderr, after the name of the verb. Returns the exit status for wrong usage
- * if the call was invalid, otherwise the exit status for a failure. */
+ * if the error says that the arguments were invalid, otherwise the exit status for a failure. */
 int lock_failed(const struct lock_args *a, const struct latchwork_error *error);
 void lock_say(const struct lock_args *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -46,8 +47,8 @@ struct lw_config *lock_config(const struct lock_args *a);
  * failure. */
 struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error);
 
-/* Holds the lock that KEY names: the lock of a lane of an application, or the lock of a name in one
- * Redis. */
+/* Holds the lock that KEY names. It is either the lock of a lane of an application, or a lock of
+ * the library in one Redis. */
 struct lock_target {
     struct lw_config *config;
     struct lw_lane_lock *lane;
@@ -55,14 +56,14 @@ struct lock_target {
     struct latchwork_lock *lock;
 };
 /* Opens the lock that KEY names. Returns 0 on success; otherwise reports the error and returns the
- * exit status. Call lock_target_close() after a failure, too. */
+ * exit status. Call lock_target_close() even after a failure. */
 int lock_target_open(struct lock_target *t, const struct lock_args *a,
                      const struct latchwork_lock_options *options);
 void lock_target_close(struct lock_target *t);
 
 /* --- telling ---------------------------------------------------------------------------------- */
 
-/* Describes one hold of a lock, as it is printed. The strings are borrowed. */
+/* Describes one hold of a lock for printing. The strings are borrowed. */
 struct lock_row {
     struct lw_bytes key, token;
     /* kind of the lock: "lane", "backoff", "mutex", "read", "write", "semaphore" or "plain" */
@@ -71,15 +72,16 @@ struct lock_row {
     struct lw_bytes holder; /* name of the holder; p is NULL if the holder is unknown */
     uint64_t fence;         /* fence of the hold; 0: unknown */
     int64_t since_ms;       /* start of the hold, ms since 1970 by Redis' clock; 0: unknown */
-    /* left_ms: ms until the hold ends (-1: there is no TTL); now_ms: time of the answer, by Redis'
-     * clock */
+    /* `left_ms` is the number of ms until the hold ends (-1: the lock has no TTL). `now_ms` is the
+     * time of the reply by Redis' clock. */
     int64_t left_ms, now_ms;
     int64_t waiting;
     bool paused;
 };
-/* Fills a row with the data that the library reports about a lock. If a tag is given, the lock
- * belongs to a lane, and the lane's key is the part of the lock's name behind the tag and
- * "lock:". */
+/* Fills a row with the data that the library reports about a lock. If `tag` is not NULL, the lock
+ * belongs to a lane, and `tag` is the prefix of the shard's key names. The row then has the lane's
+ * key, which is the lock's name without `tag` and "lock:". If `tag` is "", the lock's name is
+ * already the lane's key. */
 struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_ms, bool plain,
                             const char *tag, int shard);
 /* Returns the time of Redis' clock, ms since 1970, or of this machine's clock if Redis cannot be
@@ -89,7 +91,7 @@ void lock_print_json(const struct lock_row *r);
 /* Prints JSON that says that nobody holds the lock. */
 void lock_print_free(const char *key, int64_t waiting, bool paused);
 /* Prints JSON that says which lock `lock break` has broken or would break. If the fence is 0, the
- * JSON says that nothing was broken. */
+ * lock was not broken. */
 void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence,
                        bool done);
 void lock_print_head(void); /* prints a line with the column headings */

@@ -16,7 +16,7 @@ struct listing {
     int64_t now_ms, shown;
 };
 
-/* Returns the number of messages that wait behind a lane's lock; 0 if Redis does not answer. */
+/* Returns the number of messages that wait behind a lane's lock, or 0 if Redis does not reply. */
 static int64_t messages_waiting(struct listing *l, struct lw_bytes lane) {
     struct lw_call call;
     struct lw_buf name = {0};
@@ -50,7 +50,7 @@ static bool full(const struct listing *l) {
     return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit);
 }
 
-/* Escapes the characters that have a meaning in patterns of SCAN. */
+/* Appends the text to a pattern of SCAN, with a backslash before each special character. */
 static void add_quoted(struct lw_buf *b, const char *text) {
     for (; *text; text++) {
         if (strchr("*?[]\\^", *text)) lw_buf_add(b, "\\", 1);
@@ -96,7 +96,7 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
         struct latchwork_error error = {0};
         struct latchwork_client *client = lw_lane_client_open(c, s, &error);
         int failed = list_one(l, client, &error, glob.p, LATCHWORK_FLAG_KEYS);
-        /* a failure does not end the loop, so that the other shards are still listed */
+        /* The loop continues after a failure, so that the other shards are still listed. */
         if (failed) status = failed;
         lw_buf_free(&glob);
     }

@@ -32,7 +32,8 @@ struct lock_row lock_row_of(const struct latchwork_lock_info *i, int64_t now_ms,
                          .now_ms = now_ms,
                          .waiting = i->waiting};
     if (!tag) return r;
-    size_t n = strlen(tag) + 5; /* length of the tag and of "lock:" */
+    /* length of the text that precedes the lane's key: the prefix and "lock:" */
+    size_t n = strlen(tag) + 5;
     if (*tag && r.key.n >= n) r.key = lw_bytes(r.key.p + n, r.key.n - n);
     r.kind = "lane";
     if (lw_bytes_eq(r.token, lw_bytes_of("backoff"))) {
@@ -83,8 +84,8 @@ static char *base64(struct lw_bytes b) {
     return out;
 }
 
-/* Sets the member NAME of the object, or NAME_base64 if the bytes are not UTF-8. The value is null
- * if there are no bytes. */
+/* Sets the member `name` of the object, or the member NAME_base64 if the bytes are not UTF-8. The
+ * value is null if there are no bytes. */
 static void set_bytes(json_t *o, const char *name, struct lw_bytes b) {
     json_t *text = b.p ? json_stringn(b.p, b.n) : json_null();
     if (text) {

@@ -47,7 +47,7 @@ bool lock_signals_begin(struct lock_signals *s) {
     signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored, the command's exit status would be lost */
     sigaddset(&watched, SIGCHLD);
     blocked = watched;
-    /* if the reader of this process's output exits, the command still continues */
+    /* if stdout is a pipe whose reader has ended, the command must still continue */
     sigaddset(&blocked, SIGPIPE);
     /* unless SIGTTOU is blocked, this process would stop when it takes the terminal back from the
      * command */
@@ -116,10 +116,11 @@ struct run {
     struct latchwork_hold *hold;
     struct lw_warden warden;
     pid_t pid;
-    /* kill_ms: time at which the command is killed with SIGKILL; 0: no signal asked the command to
-     * end */
+    /* `kill_ms` is the time at which the command will be killed with SIGKILL because the lock is
+     * lost; 0: the lock is not lost */
     int64_t kill_after_ms, kill_ms;
-    /* true: stdin is a terminal, in whose foreground this process may be */
+    /* `terminal` is true if stdin is a terminal. This process may then be in the terminal's
+     * foreground. */
     bool terminal;
     bool stop_asked; /* true: this process received SIGTSTP and passed it on */
     bool ended, killed;
@@ -163,8 +164,8 @@ static bool start(struct run *r, char *const *argv) {
     why = r->pid < 0 ? errno : 0;
     close(report[1]);
     if (r->pid > 0) {
-        /* parent and child both call setpgid(), so that the group exists whichever of them runs
-         * first */
+        /* Parent and child both call setpgid(). So the process group exists, no matter which of
+         * them runs first. */
         setpgid(r->pid, r->pid);
         while (read(report[0], &why, sizeof why) < 0 && errno == EINTR) continue;
     }
@@ -210,8 +211,8 @@ static void kill_now(struct run *r) {
 }
 
 /* Stops this process, too, if the command was stopped by the terminal or by the SIGTSTP that this
- * process passed on. If something else stopped the command, this process continues to hold the lock
- * for it. */
+ * process passed on. If something else stopped the command, this process continues to run and to
+ * renew the lease. */
 static void stopped(struct run *r, int sig) {
     bool by_terminal = r->terminal && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU);
     if (!by_terminal && !(r->stop_asked && sig == SIGTSTP)) return;

@@ -38,7 +38,7 @@ struct lock_signals {
     _Atomic int ended_by; /* the signal that ended the wait */
 };
 
-/* Takes over the handling of signals. Returns false with errno on failure. */
+/* Takes over the handling of the process's signals. Returns false with errno on failure. */
 bool lock_signals_begin(struct lock_signals *s);
 void lock_signals_end(struct lock_signals *s);
 /* After this call and until lock_wait_end(), a signal that would end the program only interrupts
@@ -50,8 +50,8 @@ void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why);
 
 struct lock_ran {
     int status;     /* argument for exit(): the command's exit status, 128 + signal, 126 or 127 */
-    bool not_begun; /* the command could not be started, and the reason has been printed */
-    bool lost;      /* the lock was lost while the command ran */
+    bool not_begun; /* true: the command could not be started, and the reason was printed */
+    bool lost;      /* true: the lock was lost while the command ran */
 };
 /* Runs the command, and returns when the command has ended. */
 struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, char *const *argv,

@@ -8,7 +8,7 @@
 
 struct showing {
     const struct lock_args *a;
-    /* waiting: number of messages behind the lock, which is read by a separate request */
+    /* `waiting` is the number of messages behind the lock. A separate request reads it. */
     int64_t now_ms, waiting, shown;
     bool lane, paused, without_ttl;
     int shard;
@@ -50,8 +50,8 @@ static enum latchwork_result show_kind(struct showing *s, struct latchwork_clien
     return result;
 }
 
-/* Shows the locks of every kind. A name does not tell the kind of its lock, and locks of several
- * kinds may have the same name. A fair lock is shown as a mutex. */
+/* Shows the locks of all kinds that have this name. The name alone does not say of which kind a
+ * lock is, and locks of several kinds may have the same name. A fair lock is shown as a mutex. */
 static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_client *client,
                                             struct latchwork_error *error) {
     static const enum latchwork_kind kinds[] = {LATCHWORK_KIND_FAIR, LATCHWORK_KIND_MUTEX,

@@ -14,7 +14,7 @@ enum { AUDIT_LIMIT = 50, ENTRIES_MAX = 10100 };
 /* Describes an entry of a shard's stream `audit`. The fields point into the reply, which must
  * outlive the entry. */
 struct entry {
-    int64_t ms, nth; /* the two numbers of which the entry's id consists */
+    int64_t ms, nth; /* the two numbers of the entry's id, which has the form MS-NTH */
     int shard;
     const redisReply *fields;
 };
@@ -31,8 +31,8 @@ static const char *field(const struct entry *e, const char *name) {
     return NULL;
 }
 
-/* Reads the newest entries of a shard, from the id `from` backward; "+" stands for the newest
- * entry. The stream `audit` keeps about 10,000 entries. */
+/* Reads the newest entries of a shard, from the id `from` backward. If `from` is "+", the newest
+ * entry is the first. The stream `audit` keeps about 10,000 entries. */
 static int read_shard(struct ops *o, struct entries *es, int shard, const char *from,
                       int64_t most) {
     struct ops_shard *sh = &o->shards[shard];
@@ -60,9 +60,9 @@ static int by_time(const void *a, const void *b) {
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Returns the value of a field that has one of two names, or "": entries of jobs and of single
- * actions have the fields "event" and "who"; entries of `lock break` have the fields "did" and
- * "by". */
+/* Returns the value of the field `name` or, if there is none, of the field `other`, or "" if both
+ * are missing. Entries of jobs and of single actions have the fields "event" and "who"; entries of
+ * `lock break` have the fields "did" and "by". */
 static const char *either(const struct entry *e, const char *name, const char *other) {
     const char *v = field(e, name);
     if (!v) v = field(e, other);
@@ -86,7 +86,7 @@ static json_t *entry_json(const struct entry *e) {
         const char *as = strcmp(name->str, "did") == 0  ? "event"
                          : strcmp(name->str, "by") == 0 ? "who"
                                                         : name->str;
-        /* the field at_ms is left out, because the entry's id has the time */
+        /* the field at_ms is left out, because the entry's id already contains the time */
         if (strcmp(as, "at_ms") == 0) continue;
         if (is_number(as))
             json_object_set_new(j, as, json_integer(strtoll(value->str, NULL, 10)));
@@ -179,16 +179,17 @@ int queue_audit(struct ops *o) {
 
 /* --- pages, newest first ---------------------------------------------------------------------- */
 
-/* The place in the audit behind which a page begins: the id and the shard of the last entry of the
+/* The place in the audit after which a page begins: the id and the shard of the last entry of the
  * page before. Pages list entries from the newest to the oldest. */
 struct place {
     long long ms, nth;
     int shard;
 };
 
-/* Writes the id from which a shard is read backward to find the entries behind the place. Entries
- * of the same millisecond are ordered by shard, then by the second number of their ids. So in
- * another shard, all entries of that millisecond are before the place, or all are behind it. */
+/* Writes the id from which a shard is read backward to find the entries after the place in the
+ * order of the list. Entries of the same millisecond are ordered by shard, then by the second
+ * number of their ids. So in another shard, the entries of that millisecond are either all before
+ * the place or all after it. */
 static const char *first_id(const struct place *p, int shard, char out[64]) {
     if (!p) return "+";
     if (shard < p->shard)

@@ -47,8 +47,8 @@ static int import_line(struct ops *o, struct ops_job *j, const char *line, size_
         stop = ops_job_problem(j, where, err.text);
     } else {
         e.key = key;
-        /* the replay number makes the import a message of its own, which runs although the marks of
-         * the original say that the original is finished */
+        /* With --again, the imported message gets a replay number and so a new identity. It then
+         * runs even if the marks say that the original is finished. */
         if (o->args.again) {
             e.replay = j->number;
             e.dedup = lw_bytes("", 0);

@@ -7,9 +7,9 @@
  *                                        └─no key, refused by Kafka──> NAME:refused
  *
  * A message is always in a list until Kafka has acknowledged it. If the command is killed, the next
- * import begins with the messages in NAME:importing, so a message may be produced twice, but none
- * is lost. Consumers of the old scheme may continue during the import, because they never get a
- * message that was moved. */
+ * import begins with the messages in NAME:importing, so a message may be produced twice, but no
+ * message is lost. Consumers of the old scheme may continue during the import, because they never
+ * get a message that is already in NAME:importing. */
 #include "cli/queue/queue.h"
 
 #include "base/clock.h"
@@ -40,7 +40,7 @@ struct import {
     char importing[NAME_MAX_BYTES + 16], refused[NAME_MAX_BYTES + 16];
     int64_t n; /* number of messages that were read; the report names each message by its number */
     int64_t n_refused; /* number of messages that were put into the list `refused` */
-    bool unsent;       /* Kafka refused a message that it may accept later, so the import stops */
+    bool unsent; /* true: Kafka refused a message that it may accept later, so the import stops */
 };
 
 /* The state of one message that is being produced. */
@@ -52,7 +52,7 @@ struct sent {
 };
 
 /* Returns `r` if it is a sound reply. Otherwise returns NULL with o->err, because the server of the
- * list did not answer or answered with an error. */
+ * list did not reply or replied with an error. */
 static redisReply *good(struct import *im, const char *command, redisReply *r) {
     if (!r) return lw_fail(&im->o->err, "the list's Redis: %s", im->redis->why), NULL;
     if (r->type != REDIS_REPLY_ERROR) return r;
@@ -107,7 +107,7 @@ static void answered(void *ctx, enum lw_letter_end how, const char *reason) {
     if (how == LW_SENT_LATER) im->unsent = true;
 }
 
-/* Produces one message, or only counts it in a dry run. Returns 1 if the job must end with this
+/* Produces one message, or only counts it in a dry run. Returns 1 if the job must end after this
  * message, and -1 on failure. */
 static int take(struct import *im, struct sent *s) {
     struct ops *o = im->o;
@@ -141,7 +141,7 @@ static int take(struct import *im, struct sent *s) {
 
 /* --- a page ----------------------------------------------------------------------------------- */
 
-/* Moves up to n messages from the list to NAME:importing, oldest first. They come behind the
+/* Moves up to n messages from the list NAME to NAME:importing, oldest first. They run after the
  * messages that are already in NAME:importing. */
 static int fetch(struct import *im, int64_t n) {
     for (int64_t i = 0; i < n; i++)
@@ -170,9 +170,9 @@ static int settle(struct import *im, const struct sent *s) {
     return 0;
 }
 
-/* Produces the messages in NAME:importing, oldest first. Then removes them from NAME:importing up
- * to the first message that was not acknowledged. Returns 1 if the job must end, and -1 on
- * failure. */
+/* Produces the messages in NAME:importing, oldest first. Then removes the messages that Kafka
+ * acknowledged or refused permanently from NAME:importing, up to the first message that must be
+ * sent again. Returns 1 if the job must end, and -1 on failure. */
 static int produce_page(struct import *im, redisReply *page) {
     struct sent *sent = lw_alloc(page->elements * sizeof *sent);
     size_t n = 0;
@@ -207,7 +207,8 @@ static int import_pages(struct import *im) {
         if (left < PAGE && fetch(im, more < PAGE - left ? more : PAGE - left)) return -1;
         redisReply *page = range(im, im->importing, -PAGE, PAGE);
         if (!page) return -1;
-        /* other consumers of the list took the remaining messages */
+        /* NAME:importing is empty, because other consumers of the list took the remaining
+         * messages */
         if (page->elements == 0) return freeReplyObject(page), 0;
         stop = produce_page(im, page);
         freeReplyObject(page);

@@ -16,15 +16,15 @@ struct row {
     struct ops_lane l; /* the lane; its name and lock are owned copies */
 };
 struct rows {
-    /* The rows. If `most` limits their number, they form a heap while lanes are read, and the row
-     * that would be shown last is at the top. */
+    /* `row` is the array of rows. If `most` limits the number of rows, the rows form a heap while
+     * lanes are read, and the row that would be shown last is at the top of the heap. */
     struct row *row;
     size_t n, cap, most;
     bool by_size, reverse;
     uint64_t lanes, waiting;
 };
 
-/* Returns a number above 0 if row a is shown behind row b. */
+/* Compares two rows. Returns a number above 0 if row a is shown after row b. */
 static int order(const struct rows *rs, const struct row *a, const struct row *b) {
     int64_t x = rs->by_size ? a->l.n : ops_lane_age(&a->l),
             y = rs->by_size ? b->l.n : ops_lane_age(&b->l);
@@ -130,7 +130,7 @@ int queue_ls(struct ops *o) {
                           .n_columns = sizeof ls_columns / sizeof *ls_columns};
     size_t shown = 0;
     for (size_t i = 0; i < rs.n; i++) {
-        /* a lane may occur twice, because a cursor may return the same lane more than once */
+        /* a lane may have two rows, because a cursor may return the same lane more than once */
         bool twice = i && lw_bytes_eq(rs.row[i].l.name, rs.row[i - 1].l.name);
         if (twice || bad < 0) continue;
         shown++;

@@ -8,7 +8,8 @@
 
 struct change {
     bool resume, execute;
-    /* lanes: number of lanes that passed the filters; changed: number of lanes that were changed */
+    /* `lanes` is the number of lanes that passed the filters, and `changed` the number of lanes
+     * that were changed. */
     int64_t lanes, changed;
 };
 
@@ -45,8 +46,8 @@ static void count(struct ops *o, struct change *ch, bool changed) {
 }
 
 /* Changes one lane as soon as its name is read, instead of collecting all names first, because
- * there may be a million names. A change does not disturb the reading: no lane moves from one of
- * the two cursors to the other. */
+ * there may be a million names. A change does not disturb the reading: it never makes a lane that
+ * one of the two cursors has found appear at the other cursor. */
 static int change_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct change *ch = ctx;
     struct ops_shard *sh = &o->shards[l->shard];

@@ -74,7 +74,7 @@ static int look_at_lane(struct look *l, const char *key, size_t n) {
 }
 
 static int look_at_lanes(struct look *l, const redisReply *page) {
-    /* a page of ZSCAN has pairs of member and score, so the loop advances by two */
+    /* a page of ZSCAN has pairs of member and score, and only the members are used */
     for (size_t i = 0; i + 1 < page->elements && !l->may_move; i += 2)
         if (look_at_lane(l, page->element[i]->str, page->element[i]->len) == -1) return -1;
     return 0;
@@ -85,7 +85,7 @@ static int look_at_locks(struct look *l, const redisReply *page) {
     return 0;
 }
 
-/* Reads with a cursor to its end, or until a lane is found that is not paused. */
+/* Reads with a cursor to its end, or until `may_move` is set because a message may still move. */
 static int walk(struct look *l, const char *command, const char *pattern,
                 int (*fn)(struct look *l, const redisReply *page)) {
     char cursor[32] = "0";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds out for `run --drain` whether all remaining messages wait in paused lanes. `run --drain`
- * calls the function only after nothing has moved for a while. */
+ * calls the function only after the workers have made no progress for a while. */
 #ifndef LW_CLI_QUEUE_PAUSED_LANES_H
 #define LW_CLI_QUEUE_PAUSED_LANES_H
 
@@ -10,11 +10,12 @@
 
 enum { LW_PAUSED_NAMES_MAX = 100 };
 
-/* Returns the number of paused lanes with waiting messages if nothing will move any more: no other
+/* Returns the number of paused lanes with waiting messages if no message can run any more: no other
  * lane has waiting messages, and no lane has a lock, either of a running handler or of a backoff.
  * Appends to the text the names of the first of these paused lanes, in printable form and separated
- * by ", ". Returns 0 if something may still move, and -1 if Redis could not be asked. The function
- * may take some seconds, but never blocks Redis, because it uses cursors instead of KEYS. */
+ * by ", ". Returns 0 if a message may still run, and -1 if a request to Redis failed. The function
+ * may take some seconds, but never blocks Redis for long, because it uses cursors instead of
+ * KEYS. */
 int lw_paused_lanes(const struct lw_config *c, struct lw_buf *names, struct lw_err *err);
 
 #endif

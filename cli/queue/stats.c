@@ -27,7 +27,9 @@ struct stats {
     struct top top[TOP_MAX];
     size_t n_top, most;
     struct reason *reasons;
-    double in, out, change; /* rates in messages per second; change: growth of the waiting lists */
+    /* `in` and `out` are rates in messages per second; `change` is the growth of the waiting lists
+     * in messages per second */
+    double in, out, change;
     bool knows_in;
 };
 
@@ -125,7 +127,7 @@ static int waiting_now(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Holds counts that are read twice, so that rates can be computed. */
+/* Holds counts that are read twice, because a rate is computed from the difference. */
 struct counts {
     int64_t at_ms, committed;
     int64_t produced; /* number of records that Kafka received; -1: Kafka does not answer */
@@ -139,8 +141,8 @@ static int count(struct ops *o, struct ops_log *log, struct counts *c) {
     return 0;
 }
 
-/* Computes the rates: in (records that Kafka received), out (records committed), and change
- * (growth of the waiting lists). If Kafka does not answer, only `in` is missing. */
+/* Computes the rates `in` (records that Kafka received), `out` (records that were committed), and
+ * `change` (growth of the waiting lists). If Kafka does not answer, only `in` is unknown. */
 static int rates(struct ops *o, struct stats *s) {
     struct counts before, after;
     struct lw_err redis = o->err;
@@ -151,7 +153,8 @@ static int rates(struct ops *o, struct stats *s) {
     if (!bad) bad = count(o, log, &after);
     int64_t waiting = 0;
     if (!bad) bad = ops_each_lane(o, waiting_now, &waiting) < 0;
-    /* time in seconds from the end of the earlier walk over the lanes to the end of this walk */
+    /* `walked` is the time in seconds from the end of the earlier walk over the lanes to the end of
+     * this walk. */
     double walked = (double)(lw_boot_ms() - walked_ms) / 1000;
     ops_log_close(log);
     if (bad) return -1;
