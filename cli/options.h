@@ -121,22 +121,23 @@ struct cli_command {
     int max_words;
     const struct cli_verb *verbs;
     size_t n_verbs;
-    /* a command with verbs that people look for here, and these verbs, ended by NULL; NULL: none */
-    const char *sibling;
-    const char *const *sibling_verbs;
     /* The help of this command names a related command (`sibling`) and some verbs of it
      * (`sibling_verbs`, ended by NULL), because users may look for these verbs here. NULL: there is
      * no such command. */
+    const char *sibling;
+    const char *const *sibling_verbs;
+    /* `options` are the command's options, ended by a row without a name. Every command also has
+     * --help, which is not in the table. */
     const struct cli_option *options;
-    /* example command lines without "latchwork NAME", ended by NULL */
-    const char *const *examples;
     /* `examples` are command lines without "latchwork NAME", ended by NULL */
-    const struct cli_status *statuses;
+    const char *const *examples;
+    const struct cli_status *statuses; /* the exit statuses, ended by a row without a code */
     size_t args_size;
-    /* the exit statuses, ended by a row whose `code` is NULL */
-    int (*run)(void *args);
     /* `run` runs the command and returns the exit status. It is NULL if this version of the program
      * lacks the command. */
+    int (*run)(void *args);
+    /* true if the command is only for people who build the program; `latchwork --help` does not
+     * list it */
     bool hidden;
 };
 
