@@ -162,8 +162,7 @@ class Measure:
         if p.returncode:
             raise Failure(f"{command[0]}: exit status {p.returncode}")
 
-    # --- one process, from its start to its end
-    # ----------------------------------------------------------------------------------
+    # --- one process, from its start to its end ---------------------------------------------------
 
     def observe(self, run, contender, command, during=None):
         """Runs the command. While the command runs, calls during(process), which must make the
@@ -207,7 +206,8 @@ class Measure:
             raise Failure(f"{contender.label}: exit status {p.returncode}: {text[-300:]}")
         lines = [line for line in text.splitlines() if line.startswith("{")]
         line = json.loads(lines[-1]) if lines else {}
-        if "answers" in line and len(lines) > 1:  # the last line comes from the web server
+        # the last line of the output comes from the web server
+        if "answers" in line and len(lines) > 1:
             line |= json.loads(lines[-2])
         calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2 * len(clients))
         return {
@@ -292,8 +292,7 @@ class Measure:
             )
         return handled, max((last - first) / 1e6, 1e-6)
 
-    # --- procedures, by the kind of a workload
-    # -----------------------------------------------------------------------------------
+    # --- procedures, by the kind of a workload ----------------------------------------------------
 
     def run_plain(self, run, contender, _):
         o = self.observe(run, contender, contender.command(run))

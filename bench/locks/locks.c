@@ -211,7 +211,7 @@ static int handover(const char *path, int times, int pause_us) {
         struct latchwork_hold *h = take(l, 30000);
         shared->held = i;
         while (ask(c, "ZCARD lwl:{bench}:wait") < 1) usleep(100);
-        /* The other process waits for the lock, and gets time to fall asleep. */
+        /* The other process already waits for the lock. This pause gives it time to fall asleep. */
         usleep((useconds_t)(1000 + rand() % (pause_us + 1)));
         int64_t ping_ns = now_ns();
         ask(c, "PING");

@@ -74,8 +74,8 @@ struct lt {
     int most;    /* maximum number of lanes per call of tend, or of hints per call of hints */
     int reserve; /* number of fences that each call reserves */
     int want;    /* for claim: maximum number of heads per lane */
-    /* for claim and settle: the three numbers of bytes that the top of claim.lua describes as
-     * "LANE CALL MET" */
+    /* For claim and settle, three sizes in bytes: the maximum granted in a lane, the maximum that a
+     * call reads from waiting lists, and the largest envelope that the caller has seen. */
     char bounds[64];
     /* `narrow` chooses the bytes of a segment that a call tells the script to read at once. 0 means
      * the bytes of all messages of the call, and 1 means the byte of the first message. 2 means no
@@ -85,7 +85,7 @@ struct lt {
     /* The following members describe the last call and its answer. */
     const struct lw_script *script;
     struct lt_args keys, args;
-    char token[64]; /* token of the last gate or claim */
+    char token[64]; /* token of the last call of gate or claim */
     redisReply *reply;
     char answers[LT_ANSWERS_MAX + 1], named[LT_ANSWERS_MAX + 1], text[70000];
     /* `fence` is the first fence that the last call took. `fence_seen` is the last fence that any
@@ -213,7 +213,7 @@ const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *
  * message i; after settle, to the first grant of item i; after claim, to lane i. */
 uint64_t lt_fence(const struct lt *l, int i);
 int lt_attempts(const struct lt *l, int i);
-/* Returns the attempts of grant k of item i. k is counted from 0. */
+/* Returns the number of attempts of grant k of item i. k is counted from 0. */
 int lt_attempts_of(const struct lt *l, int i, int k);
 /* Returns "PARTITION/OFFSET" of each envelope in the answer to item i, oldest first, or "" if there
  * is none. */
