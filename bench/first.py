@@ -303,7 +303,7 @@ class Rig:
         try:
             usage = self.wait(p)
         finally:
-            # This is true if the run failed while the process was running.
+            # If the run has failed, the process may still be running, so it is killed.
             if p.returncode is None:
                 os.killpg(p.pid, signal.SIGKILL)
                 p.wait()

@@ -99,8 +99,7 @@ class Results:
             with open(path) as f:
                 for line in f:
                     if not line.endswith("\n"):
-                        # The line is incomplete, because the benchmark was ended while it wrote the
-                        # line.
+                        # The line is incomplete, because the benchmark was ended while writing it.
                         break
                     self.rows.append(json.loads(line))
         with open(path, "w") as f:  # write all complete lines to the file again

@@ -53,7 +53,7 @@ def ratios(rows, a, b, figure="rate"):
 
 
 def short(r):
-    """Returns a line that tells a user the result of one run."""
+    """Returns one line with the result of a run."""
     parts = [f"{r['rate']:>9,.0f} msg/s", f"Redis {r['redis_us']:.2f} µs"]
     if "p50_ms" in r:
         parts.append(f"p50 {r['p50_ms']:.2f} ms, p99 {r['p99_ms']:.2f} ms")

@@ -54,9 +54,9 @@ void calls_settle(struct calls *c, const struct call_batch *b);
 void calls_gate_check(struct call_batch *b, const redisReply *r);
 void calls_settle_check(int n, const redisReply *r);
 
-/* calls_done() counts the offsets that are done in Redis, and ends the program if one is waiting or
- * dead. Counting takes long, so call calls_done() at the end. calls_groups() returns the number of
- * (partition, segment) pairs that all calls named. */
+/* calls_done() counts the offsets that are done in Redis, and ends the program if any offset is
+ * waiting or dead. Counting takes long, so call calls_done() at the end. calls_groups() returns the
+ * number of (partition, segment) pairs that all calls named. */
 int64_t calls_done(struct calls *c, int64_t last);
 int64_t calls_groups(const struct calls *c);
 

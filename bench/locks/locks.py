@@ -40,7 +40,7 @@ def theirs_waits(path, name, sleep, turns, pipe):
 def theirs(path, sleep, turns):
     """Measures hand-over with redis-py's Lock, as bench/locks/locks.c does with our library.
     Returns for each turn the time in ns from before release() in one process until after acquire()
-    in the other."""
+    in the other process."""
     import redis
 
     r = redis.Redis(unix_socket_path=path)
