@@ -56,7 +56,7 @@ struct lw_counts {
     /* Lanes that gate or claim asked for: `locks_granted` counts those that this worker got, and
      * `locks_busy` those that were locked by another worker or had waiting messages. */
     _Atomic uint64_t locks_granted, locks_busy;
-    /* number of spans that the worker dropped because its ring was full */
+    /* `spans_dropped` is the number of spans that the worker dropped because its ring was full */
     _Atomic uint64_t spans_dropped;
     struct lw_http_counts http; /* counts of the thread that serves the http handler */
     /* `handler` has the durations of runs, which handler threads add. `end_to_end` has the times
@@ -93,30 +93,34 @@ enum lw_ending {
 
 struct lw_board_worker {
     _Atomic int32_t pid;
-    /* time of the main loop's last turn, ms on the boot clock */
+    /* `heartbeat_ms` is the time of the main loop's last turn, ms on the boot clock */
     _Atomic int64_t heartbeat_ms;
-    /* number of messages of the worker's partitions that wait in Redis now */
+    /* `waiting` is the number of messages of the worker's partitions that wait in Redis now */
     _Atomic uint64_t waiting;
-    /* number of messages that were given to the worker's handlers and have no outcome yet */
+    /* `in_handler` is the number of messages that were given to the worker's handlers and have no
+     * outcome yet */
     _Atomic uint64_t in_handler;
-    /* number of processes of the exec handler; 0 for other handlers */
+    /* `n_loads` is the number of processes of the exec handler; 0 for other handlers */
     _Atomic uint32_t n_loads;
-    /* for each handler process: number of requests that were sent to it and not answered */
+    /* `loads` has for each handler process the number of requests that were sent to it and not
+     * answered */
     _Atomic uint32_t loads[LW_BOARD_SEATS];
     /* `ready` is true if the worker is connected to every shard, and is a member of the group that
      * Kafka serves */
     atomic_bool ready;
-    /* state of the connection to Kafka, as enum lw_kafka_state plus 1; 0: unknown */
+    /* `kafka` is the state of the connection to Kafka, as enum lw_kafka_state plus 1; 0: unknown */
     _Atomic uint32_t kafka;
-    /* text that says why the worker is not ready or makes no progress; "" if there is no reason */
+    /* `why` says why the worker is not ready or makes no progress; "" if there is no reason */
     struct lw_note why;
-    /* number of times that the supervisor has started this worker; written by the supervisor */
+    /* `starts` is the number of times that the supervisor has started this worker; the supervisor
+     * writes it */
     _Atomic uint64_t starts;
-    /* why this process ends, as enum lw_ending; written by the supervisor */
+    /* `ending` says why this process ends, as enum lw_ending; the supervisor writes it */
     atomic_int ending;
-    /* what happened to the worker's membership of the group, as enum lw_fenced */
+    /* `fenced` says what happened to the worker's membership of the group, as enum lw_fenced */
     atomic_int fenced;
-    /* true after lw_worker_main() has returned; an exit after that was not caused by a handler */
+    /* `returned` is true after lw_worker_main() has returned; an exit after that was not caused by
+     * a handler */
     atomic_bool returned;
     struct lw_counts counts;
     /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker
@@ -125,8 +129,8 @@ struct lw_board_worker {
      * element is 0. */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
-    /* rings of the worker's last outcomes; the process that replaces the worker continues these
-     * rings */
+    /* `outcomes` has the rings of the worker's last outcomes; the process that replaces the worker
+     * continues these rings */
     struct lw_outcome_rings outcomes;
 };
 
@@ -142,16 +146,17 @@ enum lw_suspicion {
  * the suspicion. So if a reader finds the same word before and after it reads a text, the text is
  * whole. */
 struct lw_suspect {
-    /* the generation of the slot, shifted left by 2 bits, plus the enum lw_suspicion */
+    /* `word` is the generation of the slot, shifted left by 2 bits, plus the enum lw_suspicion */
     _Atomic uint32_t word;
-    /* time at which the message became a suspect or, if that was later, a blamed message, in ms on
-     * the boot clock; only the supervisor uses this time */
+    /* `since_ms` is the time at which the message became a suspect or, if that was later, a blamed
+     * message, in ms on the boot clock; only the supervisor uses this time */
     int64_t since_ms;
-    /* number that gives the order of the entries, because a full table replaces its oldest entry;
-     * only the supervisor uses it */
+    /* `age` gives the order of the entries, because a full table replaces its oldest entry; only
+     * the supervisor uses this number */
     uint64_t age;
     char identity[LW_IDENTITY_MAX];
-    /* reason for the suspicion, such as "worker died of signal 11 (Segmentation fault)" */
+    /* `reason` is the reason for the suspicion, such as "worker died of signal 11 (Segmentation
+     * fault)" */
     char reason[LW_REASON_MAX];
 };
 
@@ -174,15 +179,16 @@ struct lw_board_partition {
     _Atomic uint32_t state;
     char topic[256];
     int32_t partition;
-    /* index of the worker that owns the partition, plus 1; 0: no worker of this supervisor owns
-     * it */
+    /* `owner` is the index of the worker that owns the partition, plus 1; 0: no worker of this
+     * supervisor owns it */
     _Atomic int32_t owner;
     _Atomic int64_t watermark, committed, log_end;
     /* `unfinished` counts the messages that were delivered and are not finished, and `waiting`
      * counts those among them that wait in Redis. */
     _Atomic int64_t unfinished, waiting;
     _Atomic int64_t records; /* number of tracked records from the watermark on, finished or not */
-    /* last time, ms on the boot clock, at which the watermark moved or no message was unfinished */
+    /* `moved_ms` is the last time, ms on the boot clock, at which the watermark moved or no message
+     * was unfinished */
     _Atomic int64_t moved_ms;
 };
 
@@ -197,30 +203,31 @@ enum lw_span_loss {
 };
 
 struct lw_board {
-    /* highest number of workers so far. This number never goes down, because totals include workers
-     * that have ended. */
+    /* `n_workers` is the highest number of workers so far. This number never goes down, because
+     * totals include workers that have ended. */
     _Atomic int n_workers;
     _Atomic int n_wanted; /* number of workers that should run, which a reload may change */
-    /* slot of static membership that this supervisor has claimed (member.h); -1: the workers are
-     * dynamic members */
+    /* `member_slot` is the slot of static membership that this supervisor has claimed (member.h);
+     * -1: the workers are dynamic members */
     int member_slot;
     /* Time of the supervisor's start (wall clock), and time of its last look at the workers (boot
      * clock). */
     _Atomic int64_t started_wall_ms, ticked_ms;
     atomic_bool quick;    /* true after a second signal to end: the run ends at once */
     atomic_bool draining; /* true during `run --drain` */
-    /* number of suspects and blamed messages; if it is 0, readers skip the search */
+    /* `n_suspects` is the number of suspects and blamed messages; if it is 0, readers skip the
+     * search */
     _Atomic int32_t n_suspects;
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
     _Atomic uint32_t n_owed;
-    /* hash table of the outcomes that are owed, because dead workers may have recorded them without
-     * counting them */
+    /* `owed` is a hash table of the outcomes that are owed, because dead workers may have recorded
+     * them without counting them */
     _Atomic uint64_t owed[LW_OWED];
     int32_t n_drain;
     struct lw_drain_partition drain[LW_BOARD_PARTITIONS];
     struct lw_board_partition partitions[LW_BOARD_PARTITIONS];
-    /* one ring of spans per worker (consumer/spans.h says who may use it); NULL: tracing was never
-     * configured */
+    /* `spans` has one ring of spans per worker (consumer/spans.h says who may use it); NULL:
+     * tracing was never configured */
     struct lw_span_ring *spans;
     _Atomic uint64_t spans_sent, spans_lost[LW_SPAN_LOSSES];
     /* Only the first n_workers elements of `workers` are in use. The rest costs no memory, because

@@ -37,16 +37,17 @@ struct lw_outcome_record {
     int64_t at_ms; /* time when the outcome was recorded, ms since 1970 */
     int64_t offset;
     uint64_t fence; /* fence of the grant; 0: the message had no grant */
-    /* hash of the whole key if the key is longer than LW_OUTCOME_KEY; otherwise 0 */
+    /* `key_hash` is the hash of the whole key if the key is longer than LW_OUTCOME_KEY; otherwise
+     * 0 */
     uint64_t key_hash;
     int64_t took_us;  /* time that the handler took; 0: the handler did not run */
     int32_t slot;     /* index of the partition on the board */
     uint32_t attempt; /* number of the attempt; 0: the handler did not run */
     uint8_t end;      /* how the message has ended, as enum lw_end */
     uint8_t n_key, n_reason;
-    /* true if the reason was longer than the space for it, and was cut */
+    /* `cut` is true if the reason was longer than the space for it, and was shortened */
     bool cut;
-    /* the beginning of the key, followed by the beginning of the reason */
+    /* `text` holds the beginning of the key, followed by the beginning of the reason */
     char text[LW_OUTCOME_KEY + LW_OUTCOME_REASON];
 };
 

@@ -40,11 +40,11 @@ enum { LW_SPAN_TEXT = LW_SPAN_TOPIC + LW_SPAN_KEY + LW_SPAN_REASON + LW_SPAN_STA
 struct lw_span_record {
     struct lw_trace_context context; /* the trace, the id of this span, and the flags */
     uint8_t parent_id[LW_SPAN_ID];   /* id of the parent span; all zero if there is none */
-    /* times at which the handler began and ended, us since 1970 */
+    /* `start_us` and `end_us` are the times at which the handler began and ended, us since 1970 */
     int64_t start_us, end_us;
-    /* time from the message's arrival to the start of the handler */
+    /* `lane_ms` is the time from the message's arrival to the start of the handler */
     int64_t lane_ms;
-    /* number of the replay; 0: the message is a Kafka record itself, no replay */
+    /* `replay` is the number of the replay; 0: the message is a Kafka record itself, no replay */
     int64_t offset, replay;
     int64_t body; /* size of the payload, in bytes; -1: the payload is null */
     uint64_t fence;

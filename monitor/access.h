@@ -9,8 +9,8 @@
 #include "monitor/http.h"
 
 struct lw_access {
-    /* name of the token of the request, owned by the configuration; NULL: the token is missing or
-     * unknown */
+    /* `name` is the name of the token of the request, owned by the configuration; NULL: the token
+     * is missing or unknown */
     const char *name;
     bool read, write;
 };

@@ -28,14 +28,14 @@
 
 enum {
     LW_HTTP_CONNECTIONS = 96,
-    /* number of connections beyond which each new connection closes the oldest one; larger than
-     * LW_HTTP_WAITING + LW_HTTP_LENGTHY + LW_STREAMS, so that there is always a connection that may
-     * be closed */
+    /* LW_HTTP_CROWD is the number of connections beyond which each new connection closes the oldest
+     * one. It is larger than LW_HTTP_WAITING + LW_HTTP_LENGTHY + LW_STREAMS, so that there is
+     * always a connection that may be closed. */
     LW_HTTP_CROWD = 48,
     LW_HTTP_IDLE_S = 10,
     LW_HTTP_BODY_MAX = 64 << 10,
     LW_HTTP_ARGS = 64,
-    /* maximum number of short requests that wait or are being answered */
+    /* LW_HTTP_WAITING is the maximum number of short requests that wait or are being answered */
     LW_HTTP_WAITING = 16,
     LW_HTTP_LENGTHY = 8, /* maximum number of lengthy requests that wait or are being answered */
     LW_HTTP_LIMIT_MS = 5000
@@ -66,11 +66,12 @@ struct lw_http_answer {
     int status;
     const char *type;  /* content type, a string literal; NULL: text/plain */
     const char *allow; /* header Allow for status 405, a string literal */
-    /* header ETag, a string literal, with which the client can ask later whether its copy is still
-     * valid; NULL: none */
+    /* `tag` is the header ETag, a string literal, with which the client can ask later whether its
+     * copy is still valid; NULL: none */
     const char *tag;
     bool gzip; /* true if the body is compressed by gzip */
-    /* header Latchwork-Next: the cursor of the next part of the result; empty: no such header */
+    /* `next` is the header Latchwork-Next: the cursor of the next part of the result; empty: no
+     * such header */
     struct lw_buf next;
     struct lw_buf body;
     /* `stream` is true if the response is a stream: after the body, the client gets what
@@ -90,7 +91,7 @@ struct lw_http_handler {
      * requests on another. `slow` may be NULL if `quick` never returns false. */
     void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a,
                  bool lengthy);
-    /* further names that a Host header may contain; they must outlive the server */
+    /* `hosts` has further names that a Host header may contain; they must outlive the server */
     char *const *hosts;
     size_t n_hosts;
 };

@@ -32,7 +32,7 @@ struct writing {
 };
 
 struct series {
-    /* value of the row's label; NULL: end of the list, or a metric without labels */
+    /* `value` is the value of the row's label; NULL: end of the list, or a metric without labels */
     const char *value;
     size_t at; /* offset of the counter in struct lw_counts */
 };
@@ -41,13 +41,14 @@ struct metric {
     /* `name` is the metric's name without the prefix "latchwork_"; `type` is one of Prometheus's
      * types */
     const char *name, *type;
-    /* names of the labels, separated by commas; NULL: no labels */
+    /* `labels` has the names of the labels, separated by commas; NULL: no labels */
     const char *labels;
     const char *help;
-    /* counters that are summed over the workers; unused if `bounds` or `write` is set */
+    /* `series` has the counters that are summed over the workers; unused if `bounds` or `write` is
+     * set */
     struct series series[5];
     size_t hist; /* offset of the histogram in struct lw_counts */
-    /* bounds of the histogram; NULL: the metric is not a histogram */
+    /* `bounds` are the bounds of the histogram; NULL: the metric is not a histogram */
     const struct lw_hist_bounds *bounds;
     /* function that writes the rows of the metric; NULL: `series` or `hist` defines them */
     void (*write)(const struct writing *w);

@@ -23,7 +23,8 @@ struct lw_shard_looker {
     const struct lw_config *config;
     int shard;
     struct lw_redis *redis;
-    /* index of the lane at which the next look begins; a round of looks visits all lanes */
+    /* `rank` is the index of the lane at which the next look begins; a round of looks visits all
+     * lanes */
     int64_t rank;
     struct old old[LW_LOOK_OLD];
     int n_old;

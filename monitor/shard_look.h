@@ -20,7 +20,8 @@ struct lw_shard_look {
     int64_t ready;  /* number of hints that were not popped yet */
     int64_t dead;   /* number of dead letters kept in Redis */
     int64_t paused; /* number of paused lanes */
-    /* when the oldest head found so far first arrived, ms since 1970; 0: no message waits */
+    /* `oldest_ms` is the time at which the oldest head found so far first arrived, ms since 1970;
+     * 0: no message waits */
     int64_t oldest_ms;
 };
 

@@ -20,8 +20,8 @@ struct stream {
     struct MHD_Connection *connection;
     struct stream *next;
     struct text *text; /* the text that is being sent */
-    /* number of the published text that the stream is sending; before its first published text, the
-     * number of the newest text when the stream was added */
+    /* `seen` is the number of the published text that the stream is sending; before its first
+     * published text, the number of the newest text when the stream was added */
     uint64_t seen;
     size_t sent; /* number of bytes of `text` that MHD has taken */
     /* `behind` is the number of texts published since the stream began to send its current text */

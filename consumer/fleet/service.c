@@ -10,17 +10,18 @@
 #include <time.h>
 
 enum {
-    /* minimum time between two STATUS messages. The counts in the text change all the time, and
-     * each message wakes the service manager and every program that watches it. */
+    /* STATUS_EVERY_MS is the minimum time between two STATUS messages. The counts in the text
+     * change all the time, and each message wakes the service manager and every program that
+     * watches it. */
     STATUS_EVERY_MS = 5000,
-    /* margin of the service manager's watchdog, added to the time after which the supervisor
-     * replaces a hung worker */
+    /* WATCHDOG_MARGIN_MS is added to the time after which the supervisor replaces a hung worker.
+     * The sum is the shortest watchdog that the service manager may use. */
     WATCHDOG_MARGIN_MS = 60000,
-    /* margin for the end of the run, added to the time after which the supervisor kills a worker
-     * that does not end */
+    /* STOP_MARGIN_MS is added to the time after which the supervisor kills a worker that does not
+     * end. The sum is the time that the end of the run may take. */
     STOP_MARGIN_MS = 10000,
-    /* at each tick of a reload, the supervisor asks the service manager to extend its timeout by at
-     * least this time */
+    /* RELOAD_STEP_MS: at each tick of a reload, the supervisor asks the service manager to extend
+     * its timeout by at least this time */
     RELOAD_STEP_MS = 30000
 };
 

@@ -31,12 +31,13 @@ enum lw_service_state {
 struct lw_service {
     struct lw_notify notify;
     enum lw_service_state state;
-    /* time on the boot clock at which READY=1 is sent even if some workers are not ready */
+    /* `ready_by_ms` is the time on the boot clock at which READY=1 is sent even if some workers are
+     * not ready */
     int64_t ready_by_ms;
     int64_t status_ms; /* time on the boot clock at which the last STATUS was sent */
     int ready_workers; /* number of ready workers in the last STATUS; -1: no STATUS was sent */
-    /* says how the last reload ended, until the next STATUS has told the service manager; NULL:
-     * there is nothing to tell */
+    /* `reloaded` says how the last reload ended, until the next STATUS has told the service
+     * manager; NULL: there is nothing to tell */
     const char *reloaded;
 };
 

@@ -37,12 +37,15 @@ struct run {
     int signals; /* the signalfd, through which signals arrive */
     int claim;   /* descriptor that holds the claim of member_slot; -1: no slot is claimed */
     sigset_t watched, inherited;
-    /* the configuration of the last reload, owned by the run; NULL: no reload has happened */
+    /* `reloaded` is the configuration of the last reload, owned by the run; NULL: no reload has
+     * happened */
     struct lw_config *reloaded;
-    /* index of the worker that a rolling reload is replacing; -1: no reload is under way */
+    /* `rolling` is the index of the worker that a rolling reload is replacing; -1: no reload is
+     * under way */
     int rolling;
     int rolling_end; /* index of the first worker that the reload does not replace */
-    /* number of starts that the worker `rolling` had when the reload asked it to end */
+    /* `rolling_from` is the number of starts that the worker `rolling` had when the reload asked it
+     * to end */
     unsigned rolling_from;
     int64_t rolling_until_ms;
     bool drained;

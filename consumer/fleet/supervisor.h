@@ -32,25 +32,26 @@
 /* Holds times and limits. A value of 0 stands for the default, which each comment gives in square
  * brackets. Tests set shorter times. */
 struct lw_supervise_times {
-    /* first and longest wait before a worker is restarted; the wait doubles each time [200 ms, 10
-     * s] */
+    /* `backoff_ms` and `backoff_max_ms` are the first and the longest wait before a worker is
+     * restarted; the wait doubles each time [200 ms, 10 s] */
     int64_t backoff_ms, backoff_max_ms;
-    /* a worker that has lived this long starts with the shortest backoff again at its next restart
-     * [30 s] */
+    /* `calm_ms`: a worker that has lived this long starts with the shortest backoff again at its
+     * next restart [30 s] */
     int64_t calm_ms;
     int64_t tick_ms; /* time between two checks for hung workers [1 s] */
-    /* a worker counts as hung if its main loop has not turned for this long [90 s +
+    /* `heartbeat_ms`: a worker counts as hung if its main loop has not turned for this long [90 s +
      * shutdown.grace_ms, because joining a group may block the loop for a minute] */
     int64_t heartbeat_ms;
-    /* time beyond shutdown.grace_ms after which a stopping worker is killed [5 s] */
+    /* `margin_ms` is the time beyond shutdown.grace_ms after which a stopping worker is killed [5
+     * s] */
     int64_t margin_ms;
     int64_t quick_ms; /* time within which workers must end after a second signal [1 s] */
-    /* rolling reload: time after which the next worker is replaced even if the worker that was just
-     * started is not ready [60 s] */
+    /* `ready_ms`: in a rolling reload, the next worker is replaced after this time even if the
+     * worker that was just started is not ready [60 s] */
     int64_t ready_ms;
     int64_t ends_ms; /* time limit for reading the end offsets for `run --drain` [30 s] */
-    /* with `run --drain`: time without progress after which the run checks whether only paused
-     * lanes are left [10 s] */
+    /* `stuck_ms`: `run --drain` checks after this time without progress whether only paused lanes
+     * are left [10 s] */
     int64_t stuck_ms;
 };
 

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 
 enum {
-    /* a pop blocks for at most this time, so that a broken connection is noticed soon */
+    /* BLOCK_S: a pop blocks for at most this time, so that a broken connection is noticed soon */
     BLOCK_S = 5,
     ANSWER_MS = 2 * BLOCK_S * 1000,
-    /* maximum number of hints that are read back from the list `claimed`; the janitor makes the
-     * others again */
+    /* RECONCILE_MAX is the maximum number of hints that are read back from the list `claimed`; the
+     * janitor makes the others again */
     RECONCILE_MAX = 1024,
     FULL_PAUSE_MS = 100, /* time between two calls of hints.lua while Redis is at maxmemory */
     FULL_MS = 2000,      /* time after which the pop is tried again if Redis was at maxmemory */
@@ -33,8 +33,8 @@ struct lw_hints {
     int64_t next_ms;       /* time before which no hint is asked for */
     int64_t full_until_ms; /* time until which Redis is taken to be at maxmemory */
     int64_t complained_ms;
-    /* kind of the command that Redis has refused and not accepted again since then; NOTHING:
-     * none */
+    /* `refused_at` is the kind of the command that Redis has refused and not accepted again since
+     * then; NOTHING: there is no such command */
     enum asked refused_at;
     char refused[200]; /* text of the refusal, as Redis gave it */
     struct lw_commands commands;

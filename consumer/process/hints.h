@@ -19,7 +19,7 @@ struct lw_hints_setup {
     const char *owner;        /* name of the worker that owns the connection; borrowed */
     int shard;
     int64_t ttl_ms;
-    /* prefix of the shard's names in Redis, "lw:{NAME.SHARD}:"; borrowed */
+    /* `prefix` is the prefix of the shard's names in Redis, "lw:{NAME.SHARD}:"; borrowed */
     const char *prefix;
     /* lw_hints_serve() calls `hint` for each hint */
     void (*hint)(void *ctx, int shard, struct lw_bytes lane);

@@ -19,15 +19,16 @@
 enum {
     HAND = 32,    /* maximum number of jobs that one thread takes at once */
     FAST_US = 50, /* if jobs take longer than this on average, a thread takes one job at a time */
-    /* maximum total time of the jobs that a thread takes at once, estimated from the average time
-     * of a job */
+    /* HANDFUL_US is the maximum total time of the jobs that a thread takes at once, estimated from
+     * the average time of a job */
     HANDFUL_US = 1000,
-    /* if a thread is busy with one job or chain for this long, other threads steal the jobs in its
-     * hand */
+    /* STUCK_US: if a thread is busy with one job or chain for this long, other threads steal the
+     * jobs in its hand */
     STUCK_US = 1000,
-    /* time for which a thread runs followers before it checks whether other jobs wait */
+    /* CHAIN_US is the time for which a thread runs followers before it checks whether other jobs
+     * wait */
     CHAIN_US = 20000,
-    /* time between two checks of an idle thread for hands from which it can steal */
+    /* LOOK_MS is the time between two checks of an idle thread for hands from which it can steal */
     LOOK_MS = 2,
 };
 
@@ -44,13 +45,14 @@ struct worker_thread {
     int index;
     pthread_t id;
     struct lw_slot *slot;
-    /* time at which the job in the handler started; in a chain of followers, time at which the
-     * first job started */
+    /* `busy_since_us` is the time at which the job in the handler started; in a chain of followers,
+     * the time at which the first job started */
     _Atomic int64_t busy_since_us;
     struct hand hand;
     /* The following arrays are used for handlers that take batches. Each has batch_max elements. */
     struct lw_job **heads; /* jobs of different keys, with which the next batch begins */
-    /* the jobs of the batch: those of `heads`, each followed by as many of its followers as fit */
+    /* `batch` holds the jobs of the batch: those of `heads`, each with as many of its followers as
+     * fit */
     struct lw_job **batch;
     size_t *lengths; /* for each job of `heads`: number of jobs of its key in the batch */
     /* The padding keeps other data off the cache line of the hand, which its owner writes often. */
@@ -87,7 +89,8 @@ struct lw_pool {
 
     _Atomic int64_t average_ns;        /* average time of a job in its handler */
     _Atomic(struct lw_job *) finished; /* a stack of finished jobs, newest first */
-    /* jobs that were taken from `finished`, oldest first; only the main thread uses this list */
+    /* `reaping` is a list of the jobs that were taken from `finished`, oldest first; only the main
+     * thread uses this list */
     struct lw_job *reaping;
     atomic_bool signalled;
 

@@ -63,7 +63,8 @@ struct process {
     struct pollfd *fds;
     struct lw_header *headers; /* headers of the record that is arriving */
     size_t cap_headers;
-    /* times of the last poll of Kafka, and of the last update of the partitions on the board */
+    /* `polled_ms` is the time of the last poll of Kafka, and `observed_ms` that of the last update
+     * of the partitions on the board */
     int64_t polled_ms, observed_ms;
     int64_t looked_ms; /* last time at which the commits of the whole group were read */
     int64_t commit_ms; /* timeout of a synchronous commit, ms */

@@ -21,10 +21,10 @@ struct lw_renewer_setup {
     struct lw_finder *finder; /* finds the servers of the shards; borrowed */
     int shards;
     int64_t ttl_ms;
-    /* id of this worker, to which a number is added to form a token; borrowed */
+    /* `worker_id` is the id of this worker, to which a number is added to form a token; borrowed */
     const char *worker_id;
     struct lw_leases *leases;
-    /* counter of lost leases; may be NULL */
+    /* `counts` counts the lost leases; may be NULL */
     struct lw_counts *counts;
     /* `epoch` copies the id of a shard's epoch; it must be thread-safe */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);

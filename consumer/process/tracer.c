@@ -14,8 +14,8 @@ struct lw_tracer {
     const struct lw_config *c;
     struct lw_span_ring *ring;
     struct lw_counts *counts;
-    /* hash of the Kafka cluster's id and the application's name, a pair that no two applications
-     * share */
+    /* `seed` is a hash of the Kafka cluster's id and the application's name, a pair that no two
+     * applications share */
     uint64_t seed;
     uint64_t random; /* state of the random generator that makes span ids */
 };

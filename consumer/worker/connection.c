@@ -19,8 +19,8 @@
 #include <stdlib.h>
 
 enum {
-    /* number of slow replies in a row after which the network counts as the cause, and not a pause
-     * of this machine */
+    /* SLOW_TRIPS is the number of slow replies in a row after which the network counts as the
+     * cause, and not a pause of this machine */
     SLOW_TRIPS = 3,
     SLOW_TRIPS_A_WARNING = 64, /* number of slow replies from one warning to the next */
 };

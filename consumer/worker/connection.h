@@ -19,10 +19,11 @@ struct connection { /* only connection.c changes this struct */
     bool checking;
     struct lw_life life, new_life;
     struct lw_server program; /* the kind and version of the server that answered last */
-    /* number of replies to TIME in a row that came too late to compare the clocks */
+    /* `slow_trips` is the number of replies to TIME in a row that came too late to compare the
+     * clocks */
     int slow_trips;
     int64_t trip_ms; /* round-trip time of the last reply to TIME that came too late */
-    /* id of the epoch that was lost because the server's clock jumped; "": none */
+    /* `jumped` is the id of the epoch that was lost because the server's clock jumped; "": none */
     char jumped[40];
     int64_t offset_ms, new_offset_ms; /* time of Redis minus time of the boot clock */
     int64_t wall_offset_ms;           /* time of Redis minus time of the wall clock */

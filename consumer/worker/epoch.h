@@ -14,7 +14,8 @@ struct shard;
 struct epoch {              /* only epoch.c changes this struct */
     char id[40];            /* id of the epoch that is joined; "": none */
     int64_t quiet_until_ms; /* time when the quarantine ends; 0: there is no quarantine */
-    /* largest TTL of the epoch that was joined last, from the reply to enter; 0: none */
+    /* `ttl_ms` is the largest TTL of the epoch that was joined last, from the reply to enter; 0:
+     * none */
     int64_t ttl_ms;
     int64_t old_until_ms; /* time at which all leases of earlier epochs have ended */
 };

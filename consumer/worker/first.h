@@ -15,9 +15,10 @@ struct shard;
 struct first {
     /* `waits` is true if no commit of the group is known yet, so handlers are given nothing */
     bool waits;
-    /* state of the query for the group's commits in this epoch */
+    /* `look` is the state of the query for the group's commits in this epoch */
     enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look;
-    /* time at which the worker asks again whether another worker has ended the quarantine */
+    /* `lift_ms` is the time at which the worker asks again whether another worker has ended the
+     * quarantine */
     int64_t lift_ms;
 };
 

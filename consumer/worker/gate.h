@@ -32,10 +32,11 @@ struct gate { /* only gate.c changes this struct */
     uint64_t token; /* the token that all locks taken by one call share */
     struct lane *head, **tail;
     size_t ask; /* number of lanes that a call asks for per message that may run; from 1 to 16 */
-    /* earliest time at which one of the listed lanes may ask gate (its not_before_ms) */
+    /* `rest_ms` is the earliest time at which one of the listed lanes may ask gate (its
+     * not_before_ms) */
     int64_t rest_ms;
-    /* time before which nothing is admitted, because Redis is at maxmemory; 0: Redis has memory
-     * left */
+    /* `oom_until_ms` is the time before which nothing is admitted, because Redis is at maxmemory;
+     * 0: Redis has memory left */
     int64_t oom_until_ms;
 };
 

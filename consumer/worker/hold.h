@@ -28,7 +28,8 @@ struct hold {
     enum hold_kind kind;
     uint64_t fence; /* first fence of the acquisition, which is part of the lock's value */
     struct run *first, **tail;
-    /* number of messages granted since the lane last let other lanes go first (lock.max_run) */
+    /* `n` is the number of messages granted since the lane last let other lanes go first
+     * (lock.max_run) */
     int n;
     int n_finished; /* number of runs at the front of the list that are FINISHED */
     int n_open;     /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */

@@ -24,21 +24,24 @@ struct lane {
     struct lw_bytes id; /* id of the lane; points to `own` or `small` */
     char small[48];
     char *own;
-    /* messages that gate has not decided, in order, including the local chain behind a FAST run */
+    /* `head` begins the list of messages that gate has not decided, in order, including the local
+     * chain behind a FAST run */
     struct msg *head, **tail;
     size_t n;
-    /* if queue.on_busy is `drop`: number of messages at the front that have asked gate and are not
-     * dropped */
+    /* `n_asked` is used if queue.on_busy is `drop`: the number of messages at the front that have
+     * asked gate and are not dropped */
     size_t n_asked;
     struct hold *hold;
-    /* holds of a lost epoch that still have runs in a handler, or runs that were done too late */
+    /* `lost` lists the holds of a lost epoch that still have runs in a handler, or runs that were
+     * done too late */
     struct hold *lost;
     bool in_call; /* true: an unanswered call names the lane */
     bool listed;  /* true: the lane is in its shard's list of lanes to gate */
     /* `settled` is true if the lane's last call was a settle. Then the next call is a gate if
      * messages wait for gate. */
     bool settled;
-    /* time before which gate is not asked, because a Redis key of the lane has the wrong type */
+    /* `not_before_ms` is the time before which gate is not asked, because a Redis key of the lane
+     * has the wrong type */
     int64_t not_before_ms;
     struct lane *gate_next;
 };

@@ -6,11 +6,11 @@
 #include "queue/codes.h"
 
 enum {
-    /* maximum number of messages per call; with more, a script would take too long, and batches of
-     * more than 64 gain little */
+    /* BATCH is the maximum number of messages per call; with more, a script would take too long,
+     * and batches of more than 64 gain little */
     BATCH = 256,
-    /* maximum number of messages of a lane that one call grants; they run one after the other
-     * without another call */
+    /* AHEAD_MAX is the maximum number of messages of a lane that one call grants; they run one
+     * after the other without another call */
     AHEAD_MAX = 64,
     OPEN_TAGS = 1 << 16, /* number of bits in a bitmap over tags */
 };

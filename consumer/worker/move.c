@@ -24,12 +24,12 @@
 #include <stdlib.h>
 
 enum {
-    /* pause after the first refused call; each further refusal doubles the pause */
+    /* PAUSE_MS is the pause after the first refused call; each further refusal doubles the pause */
     PAUSE_MS = 5,
     PAUSE_MAX_MS = 80, /* longest pause after a refused call */
     ASK_AGAIN_MS = 50, /* time after which a worker that cannot vouch asks again */
-    /* possible error of the uptime in INFO, because it is the difference of two times in whole
-     * seconds */
+    /* UPTIME_SLACK_S is the possible error of an uptime that is computed from INFO, because INFO
+     * gives times in whole seconds */
     UPTIME_SLACK_S = 2,
 };
 

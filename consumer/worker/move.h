@@ -25,15 +25,17 @@ struct move {     /* only move.c changes this struct */
     struct lw_node owner; /* the node on which the epoch was last joined */
     struct lw_buf text;   /* the answer of `node` to CLUSTER NODES */
     int64_t text_ms;      /* time at which `text` was requested */
-    /* the answer of `owner` to CLUSTER NODES when all keys of the slot were there */
+    /* `seen` is the answer of `owner` to CLUSTER NODES when all keys of the slot were there */
     struct lw_buf seen;
     int64_t whole_ms; /* time at which `seen` was requested; 0: `seen` is not usable */
     int64_t owned_ms; /* time at which `owner` was last known to own the slot */
-    /* time at which the process that last answered INFO is known to have been running */
+    /* `started_ms` is the time at which the process that last answered INFO is known to have been
+     * running */
     int64_t started_ms;
     int64_t rest_ms;  /* time before which nothing is sent */
     int64_t pause_ms; /* length of the last pause after a refused call; 0: there was none */
-    /* time at which this worker began to wait until another worker vouches; 0: it does not wait */
+    /* `unsure_ms` is the time at which this worker began to wait until another worker vouches; 0:
+     * it does not wait */
     int64_t unsure_ms;
 };
 

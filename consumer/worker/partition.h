@@ -27,8 +27,8 @@ struct part {
      * that list. */
     struct part *next_idle;
     bool idle;
-    /* name of the partition, "topic:partition"; the replays of a job are in a partition of their
-     * own, "topic:partition#replay", which has no owner */
+    /* `name` is the name of the partition, "topic:partition"; the replays of a job are in a
+     * partition of their own, "topic:partition#replay", which has no owner */
     char *name;
     char *topic;
     int32_t partition;
@@ -47,8 +47,8 @@ struct part {
     /* `leaving` is true if the partition is being revoked, so no more of its messages start, and it
      * is not rewound */
     bool leaving;
-    /* ranges above the committed offset that commit metadata lists as finished; they count only if
-     * Redis agrees */
+    /* `meta` has the ranges above the committed offset that commit metadata lists as finished; they
+     * count only if Redis agrees */
     struct lw_range *meta;
     size_t n_meta;
     /* `claims` is true if the group's metadata may list messages as finished that will run again on
@@ -66,14 +66,16 @@ struct part {
     size_t n_kept, cap_kept;
     /* array: for each shard, the lanes whose waiting lists have vanished (vanished.c) */
     struct missing *missing;
-    /* time of the last log line that says that the partition tracks too many records; 0: never */
+    /* `full_ms` is the time of the last log line that says that the partition tracks too many
+     * records; 0: never */
     int64_t full_ms;
-    /* slot of the partition on the board (observe.c); NULL: it has none yet */
+    /* `slot` is the slot of the partition on the board (observe.c); NULL: it has none yet */
     struct lw_board_partition *slot;
-    /* index of a slot on the board with this partition's name, plus 1 (outcome.c); -1: the board
-     * has no room for it; 0: not looked up yet */
+    /* `named` is the index of a slot on the board with this partition's name, plus 1 (outcome.c);
+     * -1: the board has no room for it; 0: not looked up yet */
     int32_t named;
-    /* bitmap of the tags of delivered records that the commit metadata does not list as finished */
+    /* `meta_open` is a bitmap of the tags of delivered records that the commit metadata does not
+     * list as finished */
     uint8_t *meta_open;
 };
 

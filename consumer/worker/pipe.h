@@ -48,8 +48,8 @@ struct pipeline { /* only pipe.c changes this struct */
     struct call calls[PIPE_CALLS];
     int n, answered;
     bool open; /* true: a pipeline is in flight */
-    /* calls that are sent again before anything else; they are built once more from the lanes that
-     * they name */
+    /* `kept` lists the calls that are sent again before anything else; they are built once more
+     * from the lanes that they name */
     enum call_kind kept[KEPT_CALLS];
     int n_kept;
     /* `cut` is true if a call that is sent again may have executed, because its reply was lost or

@@ -57,13 +57,13 @@ struct lw_worker {
      * `fleets` has earlier ones (rival.c). */
     char fleet[17], fleets[FLEETS][17];
     size_t n_fleets;
-    /* time before which Kafka is not asked for the group's offset, because the last request failed
-     * (watch.c) */
+    /* `unanswered_until_ms` is the time before which Kafka is not asked for the group's offset,
+     * because the last request failed (watch.c) */
     int64_t unanswered_until_ms;
     struct hold *free_holds;
     struct lane *free_lanes;
-    /* array indexed by tags: time at which the lane was last busy, in seconds on the boot clock
-     * (gate.c) */
+    /* `busy` is an array indexed by tags: the time at which the lane was last busy, in seconds on
+     * the boot clock (gate.c) */
     uint32_t *busy;
     struct lw_buf scratch, scratch2; /* scratch space for use within one function */
 };

@@ -28,16 +28,17 @@ struct repair_item {
 struct repair { /* only repair.c changes this struct */
     struct repair_item item[REPAIR_BATCH];
     int n;
-    /* position of the repair after enter: index of the partition, and index in its list of kept
-     * records */
+    /* `part` and `at` are the position of the repair after enter: index of the partition, and index
+     * in its list of kept records */
     size_t part, at;
     /* `floors_sent` is true when the floors are written. `over` is true when everything is written,
      * so that gate and claim may be sent. */
     bool floors_sent, over;
-    /* number of runs of lost holds that ended as done and may still be written back */
+    /* `n_late` is the number of runs of lost holds that ended as done and may still be written
+     * back */
     size_t n_late;
-    /* messages that commit metadata lists as finished; they are written back while the quarantine
-     * lasts */
+    /* `meta` has the messages that commit metadata lists as finished; they are written back while
+     * the quarantine lasts */
     struct repair_item *meta;
     size_t n_meta, cap_meta;
 };

@@ -20,7 +20,8 @@ struct looked { /* only rival.c changes this struct */
 /* Describes another fleet in this fleet's consumer group whose commits advance. The struct has the
  * number of times that this was seen, and the first and the last time. */
 struct rival {
-    /* name of the other fleet, and the partition in which its last commit was seen */
+    /* `fleet` is the name of the other fleet, and `part` is the partition in which its last commit
+     * was seen */
     char fleet[17], part[320];
     int n; /* number of times that the other fleet's commits were seen to have advanced */
     int64_t first_ms, last_ms, said_ms;

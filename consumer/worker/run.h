@@ -22,7 +22,8 @@ struct run {
     struct hold *hold;
     struct msg *msg;
     enum run_state state;
-    /* outcome of the message: that of the handler (job.outcome), or dead if no attempts are left */
+    /* `outcome` is the outcome of the message: that of the handler (job.outcome), or dead if no
+     * attempts are left */
     enum lw_outcome outcome;
     int tries;
     /* `linked` is true if the run is AHEAD, and the thread of the run before it may start it at any
@@ -34,16 +35,16 @@ struct run {
      * until repair has written it back or it is too late for that. */
     bool late;
     bool in_repair;
-    /* place of the run in its shard's row of unanswered outcomes (board.h), counted from 1; 0: it
-     * has none */
+    /* `unsure` is the place of the run in its shard's row of unanswered outcomes (board.h), counted
+     * from 1; 0: it has none */
     int unsure;
-    /* time for which the lane rests, because the handler gave the message back under a live lease;
-     * 0: no rest */
+    /* `rest_ms` is the time for which the lane rests, because the handler gave the message back
+     * under a live lease; 0: no rest */
     int64_t rest_ms;
-    /* time at which the dead letter of a run in state SENDING is sent again; 0: its answer is
-     * awaited */
+    /* `resend_ms` is the time at which the dead letter of a run in state SENDING is sent again; 0:
+     * the letter was sent and is not answered yet */
     int64_t resend_ms;
-    /* next run of the same hold, in order, or next run on the free list */
+    /* `next` is the next run of the same hold, in order, or the next run on the free list */
     struct run *next;
     struct run *next_alone; /* next run that is held up behind a suspect */
 };
@@ -57,11 +58,12 @@ struct runs {         /* only run.c changes this struct */
     struct lw_job **start;            /* jobs that the handlers get at the end of this step */
     size_t n_start, cap_start;
     size_t in_handler; /* number of runs that were given to the handlers and have not come back */
-    /* list of runs that are held up because a suspect must run alone: the suspect, and the runs
-     * granted after it */
+    /* `waiting` lists the runs that are held up because a suspect must run alone: the suspect, and
+     * the runs granted after it */
     struct run *waiting, **waiting_tail;
     bool running_alone;
-    /* number of dead letters that their topic has refused and that will be sent again */
+    /* `n_resend` is the number of dead letters that their topic has refused and that will be sent
+     * again */
     size_t n_resend;
     uint64_t max_fence;
     /* array indexed by tags: says how often and when handlers last gave back messages of a lane

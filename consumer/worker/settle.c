@@ -22,10 +22,11 @@
 #include <stdlib.h>
 
 enum {
-    /* settle asks for more messages if at most this number of the granted ones is left */
+    /* LOW_WATER: settle asks for more messages if at most this number of the granted ones is
+     * left */
     LOW_WATER = 4,
-    /* finished messages are reported after this time at the latest, even if others of the hold
-     * still run */
+    /* PARTIAL_MS: finished messages are reported after this time at the latest, even if others of
+     * the hold still run */
     PARTIAL_MS = 20,
 };
 

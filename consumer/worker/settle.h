@@ -26,7 +26,8 @@ struct settle_item {
     int n_runs; /* number of runs at the front of the hold that this settle reports */
     enum lw_outcome outcome;
     enum lw_go go;
-    /* index of the hold's first message among the messages that the call names, and their number */
+    /* `first_named` is the index of the hold's first message among the messages that the call
+     * names, and `n_named` is their number */
     int first_named, n_named;
     int want, before;
     int64_t backoff_ms;

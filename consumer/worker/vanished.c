@@ -85,7 +85,7 @@ struct looking {
     int n;
     uint64_t filter; /* bitmap over tags, by which most records are skipped quickly */
     struct part *part;
-    /* for each lane: lowest offset in `part` of a message that waited in the lane */
+    /* `first` has for each lane the lowest offset in `part` of a message that waited in the lane */
     int64_t first[LANES_A_LOOK];
     size_t here[LANES_A_LOOK];
 };

@@ -20,7 +20,8 @@ struct missing {
         uint64_t ms, seq;
     } seen;     /* position in the stream `vanished` up to which this assignment has read */
     bool asked; /* true: the call under way reads from position `seen` */
-    /* bitmap of the tags of the lanes whose lists have vanished; NULL: there are none */
+    /* `tags` is a bitmap of the tags of the lanes whose lists have vanished; NULL: there are
+     * none */
     uint8_t *tags;
     bool more; /* true: the last unpark call was full, so another one must follow at once */
     int64_t lo, hi;
@@ -35,7 +36,8 @@ struct vanished { /* only vanished.c changes this struct */
     } unpark;
     int64_t unpark_ms;
     struct stream_id said;
-    /* time of the last log line that says that the stream cannot be read; 0: it can be read */
+    /* `failed_ms` is the time of the last log line that says that the stream cannot be read; 0: it
+     * can be read */
     int64_t failed_ms;
 };
 

@@ -20,7 +20,8 @@
 enum {
     /* at most LOOK_SEGMENTS / 2 segments of a partition are read when it is assigned */
     LOOK_SEGMENTS = 64,
-    /* maximum number of records that one watch call searches for parked records */
+    /* LOOK_RECORDS is the maximum number of records that one watch call searches for parked
+     * records */
     LOOK_RECORDS = 1 << 16,
     RECHECK_MS = 1000,
 };

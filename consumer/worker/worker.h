@@ -25,7 +25,7 @@ struct lw_worker;
 struct lw_dead_letter {
     const char *topic;
     struct lw_bytes key, payload;
-    /* the message's headers, then its origin, reason and attempts */
+    /* `headers` has the message's headers, then its origin, reason and attempts */
     const struct lw_header *headers;
     size_t n_headers;
     void *run; /* value that is passed back to lw_worker_sent() */
@@ -34,7 +34,7 @@ struct lw_dead_letter {
 /* Describes what happened to a message before it was granted, for the span of its run. */
 struct lw_waited {
     int64_t arrived_ms; /* time at which the message first came to a worker, on the wall clock */
-    /* number of the replay; 0: the message is a Kafka record itself, no replay */
+    /* `replay` is the number of the replay; 0: the message is a Kafka record itself, no replay */
     int64_t replay;
     bool parked; /* true: the message has waited in Redis */
 };
@@ -92,35 +92,37 @@ struct lw_io {
 /* Holds limits in bytes. A single message may exceed any of them, because messages are not split. A
  * value of 0 stands for the default. */
 struct lw_byte_bounds {
-    /* limit of a call to Redis: for the envelopes that it carries, and for the elements of waiting
+    /* `call` limits one call to Redis: the envelopes that it carries, and the elements of waiting
      * lists that it reads */
     size_t call;
     size_t lane; /* maximum size of the heads of a lane that are granted at once */
-    /* maximum size of the heads in memory; when it is reached, no more heads are claimed */
+    /* `heads` is the maximum size of the heads in memory; when it is reached, no more heads are
+     * claimed */
     size_t heads;
-    /* maximum size of all messages in memory; when it is reached, no more records are read */
+    /* `held` is the maximum size of all messages in memory; when it is reached, no more records are
+     * read */
     size_t held;
 };
 
 struct lw_worker_setup {
     const struct lw_config *config;
-    /* the board; NULL: there is no supervisor, and no message is ever a suspect */
+    /* `board` may be NULL. Then there is no supervisor, and no message is ever a suspect. */
     struct lw_board *board;
     struct lw_counts *counts;
     int index; /* index of this worker on the board */
-    /* id of this worker, unique in the fleet and over time: host-pid-random */
+    /* `id` identifies this worker, unique in the fleet and over time: host-pid-random */
     const char *id;
     const char *host;       /* name of the host whose wall clock is read */
     const char *cluster_id; /* id of the Kafka cluster; "": unknown */
-    /* time for which an old master may go on serving clients (the rule "old master's grace"); 0 for
-     * a single server */
+    /* `grace_ms` is the time for which an old master may go on serving clients (the rule "old
+     * master's grace"); 0 for a single server */
     int64_t grace_ms;
     struct lw_byte_bounds bytes; /* limits in bytes; tests with small messages set smaller limits */
-    /* maximum number of tracked records above the watermark of a partition; 0: the partition's
-     * share of 64 MiB */
+    /* `part_records` is the maximum number of tracked records above the watermark of a partition;
+     * 0: the partition's share of 64 MiB */
     size_t part_records;
-    /* maximum number of ranges per repair call; 0: the default. The simulation sets a small number,
-     * so that several calls are needed. */
+    /* `repair_batch` is the maximum number of ranges per repair call; 0: the default. The
+     * simulation sets a small number, so that several calls are needed. */
     int repair_batch;
     const struct lw_io *io;
     void *ctx;

@@ -16,7 +16,7 @@ enum lw_post_end {
 struct lw_post_answer {
     enum lw_post_end end;
     int64_t rejected; /* for LW_POST_TAKEN: number of rejected spans */
-    /* for LW_POST_LATER: wait that the endpoint asks for; 0: none */
+    /* `retry_after_ms` is used for LW_POST_LATER: the wait that the endpoint asks for; 0: none */
     int64_t retry_after_ms;
     char why[256]; /* text that says what happened, unless all spans were accepted */
 };

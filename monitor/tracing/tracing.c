@@ -39,9 +39,11 @@ struct tracing {
     struct lw_post *post;
     struct lw_tracing_times times;
     char host[LW_HOST_MAX], instance[LW_HOST_MAX + 16];
-    /* time since which spans have been waiting; 0: no span was waiting at the last check */
+    /* `pending_ms` is the time since which spans have been waiting; 0: no span was waiting at the
+     * last check */
     int64_t pending_ms;
-    /* time of the last log line about failures; 0: no failure since the last success */
+    /* `told_ms` is the time of the last log line about failures; 0: no failure since the last
+     * success */
     int64_t told_ms;
     uint64_t lost; /* number of spans given up since the failures began */
 };

@@ -18,10 +18,11 @@
  * times. */
 struct lw_tracing_times {
     int64_t linger_ms; /* maximum wait of a span for further spans [1 s] */
-    /* first and maximum wait before a request is posted again; the wait doubles each time [1 s, 30
-     * s] */
+    /* `backoff_ms` and `backoff_max_ms` are the first and the maximum wait before a request is
+     * posted again; the wait doubles each time [1 s, 30 s] */
     int64_t backoff_ms, backoff_max_ms;
-    /* time after the first post of a request at which its spans are given up [60 s] */
+    /* `give_up_ms` is the time after the first post of a request at which its spans are given up
+     * [60 s] */
     int64_t give_up_ms;
 };
 
