@@ -2,7 +2,7 @@
 /* Histograms in shared memory: counts of durations by bucket. Writers add durations with relaxed
  * atomics while another process reads the counts.
  *
- * The functions take no lock and allocate nothing, and there may be any number of writers. A reader
+ * The functions use no mutex and allocate nothing, and there may be any number of writers. A reader
  * reads each bucket once and computes the cumulative counts from these values, so within one
  * reading the cumulative counts never fall, and the last one (`+Inf`) equals the total count. The
  * sum may already contain durations that were added after the buckets were read. */

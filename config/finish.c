@@ -57,8 +57,8 @@ static void finish_dedup(struct lw_loader *l) {
         lw_problem_warn(l->problems, "dedup.window_s: no effect while dedup.id is \"offset\"");
 }
 
-/* Returns true if a worker can have the next messages of a key while one of them runs. It has them
- * only if messages run ahead (consumer/worker/hold.c). */
+/* Returns true if a worker can be granted the next messages of a key while an earlier message of
+ * the key runs. This is so only if messages run ahead (consumer/worker/hold.c). */
 static bool knows_followers(const struct lw_config *c) {
     return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business &&
            c->queue.on_busy == LW_BUSY_PARK;

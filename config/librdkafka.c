@@ -24,8 +24,8 @@ static bool is_oauth(const char *value) { return !strcmp(value, "OAUTHBEARER"); 
 static bool is_kerberos(const char *value) { return !strcmp(value, "GSSAPI"); }
 
 /* The ways in which a limit is reported. A limit is something that a version of librdkafka cannot
- * do. A NOTE is shown only in `version --verbose`, because such a limit concerns nearly everybody
- * and harms no message. */
+ * do. A NOTE is shown only in `version --verbose`, because such a limit concerns nearly every user
+ * and endangers no message. */
 enum how { NOTE, WARN, REFUSE };
 
 /* A limit applies to versions of librdkafka from `from` to below `below` (EVERY means no bound) or,

@@ -11,7 +11,8 @@
 #include "config/config.h"
 
 enum { LW_SHARD_PREFIX = 128 };
-/* Writes the prefix "lw:{TAG}:" of a shard into `out`. Returns its length. */
+/* Writes the prefix of a shard, "lw:{NAME.SHARD}:" or "lw:{NAME.SHARD.K}:", into `out`. Returns the
+ * length of the prefix. */
 size_t lw_shard_prefix(const struct lw_config *c, int shard, char out[LW_SHARD_PREFIX]);
 /* Returns the slot of a shard's keys in a cluster. */
 int lw_shard_slot(const struct lw_config *c, int shard);

@@ -107,8 +107,8 @@ int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, 
  * lw_source_close(). */
 void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code,
                          rd_kafka_topic_partition_list_t *list, void *source);
-/* If the source closes before the group has revoked its partitions, reports all of them as lost and
- * forgets them. */
+/* If the source closes before the group has revoked its partitions, reports all of them as lost (by
+ * the callback `revoke`) and forgets them. */
 void lw_source_lose_all(struct lw_source *s);
 /* Frees commits that can no longer be answered. */
 void lw_source_forget_commits(struct lw_source *s);

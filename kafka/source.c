@@ -32,7 +32,7 @@ enum {
     AUTH_MS = 60000,    /* time after which failing authentication ends the process */
     TROUBLE_MS = 10000, /* minimum time between two log lines about the same problem */
     INSPECTOR_MS = 500,
-    DESTROY_MS = 3000, /* minimum time that librdkafka's threads have to end */
+    DESTROY_MS = 3000, /* minimum time that librdkafka's threads are given to end */
     /* in the new group protocol: another member uses our id; older headers have no name for this
      * code */
     UNRELEASED_INSTANCE_ID = 111,

@@ -49,29 +49,30 @@ struct lw_group_offset {
 
 struct lw_source_events {
     void (*assign)(void *ctx, const struct lw_assigned *a);
-    /* Reports that partitions go to other members. The callee finishes its work, commits
+    /* Called when partitions go to other members. The callee finishes its work, commits
      * (lw_source_commit_sync()) and forgets the partitions before it returns. If `lost` is true,
-     * the partitions already belong to others, and nothing can be committed. All partitions of a
-     * rebalance come in one call, so that they drain together. */
+     * the partitions already belong to other members, and nothing can be committed. One call names
+     * all partitions of a rebalance, so that the callee can wait for the work of all of them at the
+     * same time. */
     void (*revoke)(void *ctx, const uint32_t *gens, size_t n, bool lost);
-    /* Delivers a record. The callee owns `m` and must call rd_kafka_message_destroy(), on any
+    /* Called for each record. The callee owns `m` and must call rd_kafka_message_destroy(), on any
      * thread. */
     void (*record)(void *ctx, uint32_t gen, rd_kafka_message_t *m);
-    /* Reports that reading has reached the end of the partition. */
+    /* Called when reading has reached the end of a partition. */
     void (*end)(void *ctx, uint32_t gen, int64_t offset);
-    /* Reports the answer to an asynchronous commit. `ok` is true if the broker accepted the commit.
-     * `stale` is true if the broker refused it because this worker is no longer a member or the
-     * owner. */
+    /* Called with the answer to a commit. `ok` is true if the broker accepted the commit. `stale`
+     * is true if the broker refused it because this worker is no longer a member or the owner. */
     void (*committed)(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale);
-    /* Reports the commit of one partition, which lw_source_look() requested. May be NULL. */
+    /* Called for each partition whose commit has metadata, after a request by lw_source_look(). May
+     * be NULL. */
     void (*looked)(void *ctx, const struct lw_group_offset *o);
-    /* Reports the number of the group's commits after lw_source_look(s, true), or `known` = false
-     * if the number is not known. May be NULL. */
+    /* Called after a request by lw_source_look(s, true), with the number of the group's commits.
+     * `known` is false if the number is not known. May be NULL. */
     void (*listed)(void *ctx, bool known, size_t commits);
-    /* Reports that the broker refused a commit's metadata as too large. Called before `committed`.
-     * May be NULL. */
+    /* Called when the broker has refused a commit's metadata as too large, before `committed` is
+     * called for that commit. May be NULL. */
     void (*too_large)(void *ctx);
-    /* Reports why the process cannot continue. The process must then end. */
+    /* Called with the reason when the process cannot continue. The process must then end. */
     void (*fatal)(void *ctx, const char *reason);
 };
 
@@ -143,9 +144,9 @@ void lw_source_keep_place(struct lw_source *s);
 bool lw_source_fenced(const struct lw_source *s);
 bool lw_source_refused(const struct lw_source *s);
 /* Requests the commits of the group without waiting: those for the configured topics or, if `all`
- * is true, for all topics of the cluster. Later lw_source_poll() passes each commit to the callback
- * `looked` and, if `all` is true, the number of commits to the callback `listed`. Returns false if
- * the previous request is still in flight. */
+ * is true, for all topics of the cluster. Later lw_source_poll() passes each commit that has
+ * metadata to the callback `looked` and, if `all` is true, the number of commits to the callback
+ * `listed`. Returns false if the previous request is still in flight. */
 bool lw_source_look(struct lw_source *s, bool all);
 /* Revokes all partitions (with callbacks) and leaves the group, within timeout_ms. The limit is
  * needed because closing a consumer can hang in librdkafka 2.0.2. */

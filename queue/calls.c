@@ -104,7 +104,7 @@ static void arg_bounds(const struct lw_call *c, const struct lw_call_bounds *b) 
 
 struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token) {
     size_t n = strlen(worker);
-    /* there is room for the worker's id, two numbers and the separators between them */
+    /* LW_TOKEN_TEXT leaves room for the worker's id, two numbers and the separators between them */
     assert(token > 0 && n + 48 < LW_TOKEN_TEXT);
     memcpy(to, worker, n);
     to[n++] = '.';

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* HEADER_FIXED is the size of the two length fields of a header */
+/* HEADER_FIXED is the size in bytes of the two length fields of a header */
 enum { TOPIC_MAX = 249, HEADER_FIXED = 8 };
 
 /* --- encoding --------------------------------------------------------------------------------- */

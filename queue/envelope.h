@@ -27,12 +27,12 @@ struct lw_envelope {
     int32_t partition;
     /* timestamp_ms is the timestamp that Kafka recorded, or -1 if it is unknown */
     int64_t offset, replay, first_ms, timestamp_ms;
-    /* array that a decoded envelope owns, and lw_envelope_clear() frees */
+    /* array of headers; a decoded envelope owns the array, and lw_envelope_clear() frees it */
     struct lw_header *headers;
     size_t n_headers;
 };
 
-/* limit on the number of headers for the decoder; no Kafka record has as many */
+/* maximum number of headers that the decoder accepts; no Kafka record has as many */
 enum { LW_ENVELOPE_HEADERS_MAX = 1 << 20 };
 
 /* Encodes a message as an envelope, and appends the envelope to `out`. */

@@ -10,9 +10,9 @@
  * transaction markers) count as finished once a later record, or the end of the partition, was
  * delivered. Every record is IN after its delivery, WAITING while it is parked in Redis, and
  * finally DONE. Only lw_offsets_rewind() lowers a state. The tracker takes 16 bytes per record
- * between the watermark and `next` (lw_offsets_held()), and up to twice that while the table grows.
- * The caller must stop delivering when the tracker holds too many records. The tracker is not
- * thread-safe, uses no clock and does no I/O. */
+ * between the watermark and `next` (lw_offsets_held()), and up to twice that while its memory
+ * grows. The caller must stop delivering when the tracker holds too many records. The tracker is
+ * not thread-safe, uses no clock and does no I/O. */
 #ifndef LW_QUEUE_OFFSETS_H
 #define LW_QUEUE_OFFSETS_H
 

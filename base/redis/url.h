@@ -20,7 +20,7 @@ struct lw_redis_url {
     /* numeric address of the host, so that no resolver is needed; NULL if it is not known yet */
     char *address;
     int port;              /* port of the server; 6379 if the URL gives none; 0 for unix:// */
-    char *path;            /* path of the socket; NULL for redis:// */
+    char *path;            /* path of the socket; NULL if the URL is not unix:// */
     char *user, *password; /* NULL if the URL has none */
     int db;
     struct lw_tls tls; /* TLS settings: rediss:// sets `on`, and the caller fills in the rest */

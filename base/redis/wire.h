@@ -42,7 +42,7 @@ struct lw_wire;
 struct lw_wire_setup {
     /* server to connect to, which must outlive the wire; NULL if `finder` finds the server */
     const struct lw_redis_url *url;
-    /* finder to ask for the server of `shard`, which must outlive the wire */
+    /* finder that the wire asks for the server of `shard`; the finder must outlive the wire */
     struct lw_finder *finder;
     int shard;
     /* if true, an error which says that the shard's slot is elsewhere is passed to `reply`, and the

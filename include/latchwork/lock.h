@@ -225,8 +225,8 @@ enum latchwork_flag {
     /* For clients: uses WATCH, MULTI and EXEC instead of scripts, with two round trips per call.
      * Only mutex and reentrant locks work with this flag. */
     LATCHWORK_FLAG_NO_SCRIPTS = 4,
-    /* For latchwork_lock_list(): compares the glob with whole Redis keys. These are plain locks or
-     * locks with custom names (strings; keys of other types are skipped). Without this flag the
+    /* For latchwork_lock_list(): compares the glob with whole Redis keys, and so finds plain locks
+     * and locks with custom names. Keys that are not strings are skipped. Without this flag the
      * glob is compared with the names of the library's own locks. */
     LATCHWORK_FLAG_KEYS = 8,
     /* For clients and Sentinels: accepts any certificate of a server, so anybody between the client
@@ -624,9 +624,9 @@ latchwork_rows_open(struct latchwork_client *client, const char *prefix,
  * get the lock if the wall clocks of a majority jump ahead, or if one server is restarted without
  * its data and takes part again before the lost locks would have ended. Therefore servers that were
  * started less than a TTL ago are left out (restart_ms). They are recognized by a new run_id or, on
- * the first connection, by uptime_in_seconds, which comes from the server's clock. A user without
- * the right to INFO cannot read either. If all servers were just started, they grant the first lock
- * after a TTL. (Persistence with appendfsync everysec can lose locks as well.)
+ * the first connection, by uptime_in_seconds, which comes from the server's clock. If the user
+ * lacks the right to INFO, a restart is not noticed. If all servers were just started, they grant
+ * the first lock after a TTL. (Persistence with appendfsync everysec can lose locks as well.)
  *
  * So the fence is what protects the resource, as with every lock. The fence is the largest that the
  * majority returned, and a majority stores it before the acquire returns the hold. So the fence
@@ -664,7 +664,8 @@ struct latchwork_redlock_options {
      * defaults are LATCHWORK_DEFAULT_RETRY_MIN_MS and LATCHWORK_DEFAULT_RETRY_MAX_MS. */
     int64_t retry_min_ms, retry_max_ms;
     /* Part of the TTL, in thousandths, by which the validity is reduced because clocks differ in
-     * speed. The default is LATCHWORK_DEFAULT_DRIFT_PER_MILLE. 2 ms are added. */
+     * speed. The default is LATCHWORK_DEFAULT_DRIFT_PER_MILLE. The validity is reduced by 2 ms
+     * more. */
     int drift_per_mille;
     const char *label;
     /* A server that was started less than restart_ms ago is asked for no lock, because it may have

@@ -5,9 +5,9 @@
 -- KEYS    1 epoch, 2 floor
 -- ARGV    1 epoch id, then of each partition: topic:partition, committed, from (an offset below
 --         which nothing was ever written; used only if no floor is known)
--- Result: 'OK', 'LOST', or a number of partitions. The number says how many partitions are
---         finished if the call has deleted as many segments as one call may. The caller must send
---         the remaining partitions again; the floor of the first of them may already be raised.
+-- Result: 'OK', 'LOST', or, if the call has deleted as many segments as one call may, the number of
+--         partitions that it has handled completely. The caller must send the other partitions
+--         again; the floor of the first of them may already be raised.
 -- @floors
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 for at = 2, #ARGV, 3 do

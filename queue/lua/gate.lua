@@ -98,7 +98,7 @@ local function park(i, key, parked)
     if listed and not ok then
         call('ZREM', lanes, lane)
     elseif ok and not listed and pushed == #envelopes then
-        -- the list had vanished, because the lane was in `lanes` but its list was empty
+        -- the list had vanished: the lane was in `lanes`, but its list was empty before this push
         list_vanished(lane)
     end
 end

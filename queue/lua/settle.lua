@@ -118,7 +118,8 @@ local function die(s, index, reason, envelope)
     forget_later(s, index)
 end
 
--- Decides which of the named messages may run under the lease, which settle keeps.
+-- Decides which of the named messages may run under the lease. Called only if settle keeps the
+-- lease.
 local function grant_named(count, ids)
     for k = 1, count do
         local s, index = take_place()
