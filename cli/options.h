@@ -25,8 +25,8 @@ enum { CLI_SET_MAX = 256, CLI_WIDTH = 80, CLI_NAME_MAX = 32 };
 enum cli_kind {
     CLI_FLAG, /* the option has no value; stored as bool */
     CLI_TEXT, /* the value is any text; stored as const char * */
-    /* CLI_WORD: the value is one of the words of `metavar`, as in "age|size"; stored as const char
-     * * */
+    /* CLI_WORD: the value is one of the words of `metavar`, as in "age|size"; stored as a const
+     * char pointer */
     CLI_WORD,
     CLI_NUMBER, /* the value is a number from min to max; stored as int64_t */
     /* CLI_DURATION: the value is a duration from min to max, such as "90s" or "15m"; stored as
@@ -121,9 +121,8 @@ struct cli_command {
     int max_words;
     const struct cli_verb *verbs;
     size_t n_verbs;
-    /* The help of this command names a related command (`sibling`) and some verbs of it
-     * (`sibling_verbs`, ended by NULL), because users may look for these verbs here. NULL: there is
-     * no such command. */
+    /* If the user gives this command one of the verbs in `sibling_verbs` (ended by NULL), the error
+     * says that the verb belongs to the command `sibling`. NULL: there is no such command. */
     const char *sibling;
     const char *const *sibling_verbs;
     /* `options` are the command's options, ended by a row without a name. Every command also has

@@ -9,7 +9,7 @@
 /* --- globs over any bytes --------------------------------------------------------------------- */
 
 static const char *set_end(const char *p, const char *end) {
-    /* Returns the end of a set "[…]" in a pattern. `p` points behind the '['. */
+    /* Returns the end of a set "[…]" in a pattern. `p` points to the character after the '['. */
     if (p < end && (*p == '!' || *p == '^')) p++;
     if (p < end) p++; /* a ']' in the first place is a member of the set, not its end */
     while (p < end && *p != ']') p++;
@@ -72,8 +72,8 @@ static bool glob(struct lw_bytes pattern, struct lw_bytes text) {
 
 struct where {
     char *pointer;
-    /* the comparison: one of = ! < > ~, or l for <=, or g for >=; 0: the filter only tests that the
-     * member exists */
+    /* `op` is the comparison: = ! < > or ~, l for <=, g for >=, or 0 if the filter only tests that
+     * the member exists */
     char op;
     const char *value;
 };
@@ -145,7 +145,7 @@ static bool compare(const json_t *v, char op, const char *value) {
         c = op == '~' ? strstr(text, value) == NULL : strcmp(text, value);
         bool same_kind = json_is_string(v) || strchr("=!~", op);
         free(own);
-        if (!same_kind) return false; /* only texts and numbers have an order */
+        if (!same_kind) return false; /* a value that is neither a text nor a number has no order */
     }
     switch (op) {
     case '=':
@@ -271,8 +271,8 @@ static bool dead_matches(const struct ops *o, const struct ops_message *m) {
 }
 
 bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
-    /* named() is always called, because it marks the word as found even if another filter rejects
-     * the message */
+    /* named() is called before other filters reject the message, because it marks the argument as
+     * found */
     bool is_named = !o->args.n_words || ((!m->bad || m->id[0]) && named(o, m));
     if (!ops_lane_matches(o, m->lane)) return false;
     if (m->id[0] && !dead_matches(o, m)) return false;
@@ -281,8 +281,8 @@ bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
         bool asked = a->topic || a->n_where || a->partition >= 0 || a->older_ms >= 0 || a->n_keys;
         return !asked && (a->attempts < 0 || m->attempts >= a->attempts) && is_named;
     }
-    /* the record is from a topic that the application does not consume, and the reader has already
-     * applied the other filters */
+    /* The record is from a topic that the application does not consume. The function that read the
+     * record has already applied the other filters. */
     if (m->foreign) return payload_matches(o, m->e.payload);
     if (!common(o, m->e.topic, m->e.partition, m->e.first_ms, m->attempts)) return false;
     return is_named && payload_matches(o, m->e.payload);

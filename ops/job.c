@@ -34,8 +34,8 @@ static bool is_interrupted(const struct ops_job *j) { return interrupted || is_c
 
 /* --- its record ------------------------------------------------------------------------------- */
 
-/* Returns the command's options as one canonical text, because a job may be continued only with
- * the same options. */
+/* Returns the command's options as one canonical text. A job may be resumed only with the same
+ * options, which is checked by comparing these texts. */
 static char *words_of(const struct ops *o) {
     const struct ops_args *a = &o->args;
     json_t *w = json_array(), *keys = json_array(), *where = json_array();
@@ -51,7 +51,8 @@ static char *words_of(const struct ops *o) {
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
-    /* the result is empty if words are not UTF-8, because such words cannot be written as JSON */
+    /* the result has no options if words are not UTF-8, because such words cannot be written as
+     * JSON */
     return text ? text : lw_strdup("{}");
 }
 
@@ -130,7 +131,8 @@ static size_t texts_at(const json_t *j, const char *name, const char **out) {
     return n;
 }
 
-/* Sets the options with which the job was started, as if the command line had given them. */
+/* Sets the options to those with which the job was started, as if the command line had given
+ * them. */
 static void take_words(struct ops *o) {
     struct ops_args *a = &o->args;
     const json_t *j = o->resumed;
@@ -370,8 +372,9 @@ static const char *did_word(const struct ops_job *j) {
                                     : "put";
 }
 
-/* Returns the progress of the job, from 0 to 1. The progress is the part of the messages that was
- * read, or the part of --limit that was reached, whichever is larger. */
+/* Returns the progress of the job, from 0 to 1. There are two measures: the fraction of the
+ * messages that was read, and the fraction of --limit that was reached. The larger one is
+ * returned. */
 static double part_done(const struct ops_job *j) {
     const struct ops *o = j->o;
     double read = o->to_scan > 0 ? (double)o->scanned / (double)o->to_scan : 0;
@@ -397,8 +400,8 @@ static void progress(struct ops_job *j, bool last) {
     fputs(last ? "\033[K\n" : "\033[K", stderr);
 }
 
-/* Returns whether a line about one more message is printed. There is a limit, beyond which only
- * --json tells of each. */
+/* Returns true if a line about one more message should be printed. The number of lines is limited,
+ * except with --json, which prints one for each message. */
 static bool has_line(struct ops_job *j) {
     if (j->lines == LINES_MAX) return false;
     if (++j->lines == LINES_MAX && !j->o->args.json && !j->o->watch)
@@ -463,7 +466,7 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
         char letter = r->str[n++];
-        /* the call ended before this message, so the next call sends it again */
+        /* the script did not examine this message, so the next call sends the message again */
         if (letter == '-') continue;
         count(j, &j->item[i], j->item[i].letter = letter);
     }
@@ -511,8 +514,8 @@ static int send_script(struct ops_job *j, struct ops_shard *sh, int n) {
     return bad;
 }
 
-/* Deletes dead letters one by one, because XDEL then says for each dead letter whether it
- * existed. */
+/* Deletes dead letters one by one, because XDEL with a single ID says whether this dead letter
+ * existed. A dry run deletes nothing. */
 static int send_remove(struct ops_job *j, struct ops_shard *sh) {
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
@@ -535,8 +538,8 @@ static void pace(struct ops_job *j) {
     }
 }
 
-/* Writes to the backup file the lines of the items whose answer is `letter` (0: of all items), and
- * waits until the lines are on the disk. */
+/* Writes the backup lines of those items to the backup file to which the script answered `letter`
+ * (0: of all items). Then waits until the lines are on the disk. */
 static int put_backup(struct ops_job *j, char letter) {
     bool ok = true;
     for (int i = 0; i < j->n; i++)
@@ -546,8 +549,8 @@ static int put_backup(struct ops_job *j, char letter) {
     return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
 }
 
-/* Removes from the backup the messages that were not dropped. Such messages have run or will run,
- * and an import of the backup would run them again. */
+/* Removes from the backup the messages that were not dropped. Such a message has run or will run,
+ * and would run a second time if the backup were imported. */
 static int correct_backup(struct ops_job *j, off_t from) {
     int n = 0;
     for (int i = 0; i < j->n; i++) n += j->item[i].letter == 'X';
@@ -679,8 +682,9 @@ static void summary(struct ops_job *j, const char *state) {
     if (j->backup) printf("what was dropped: %s\n", j->backup_name);
 }
 
-/* Reports the messages that the command line names and that were not found. Call it only after
- * everything was read: after a limit or an error, the search may not have reached a message. */
+/* Reports the messages that the command line names and that were not found. Call this function only
+ * after everything was read. If a limit or an error has ended the search, a message may exist
+ * without having been reached. */
 static void tell_missing(struct ops_job *j) {
     bool dead = strcmp(j->o->noun, "dead") == 0, kafka = j->what == OPS_PUT && !dead;
     int n = ops_tell_missing(j->o, dead ? OPS_NO_LETTER : kafka ? OPS_NO_RECORD : OPS_NOT_WAITING);

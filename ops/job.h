@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job is one bulk command over many messages. An application runs one job at a time. A job has a
- * number, reports what it did, and may be interrupted at any point and continued: a message is
- * moved by one call of one script, and the marks tell which messages were already moved.
+ * number, reports what it did, and may be interrupted at any point and resumed later: each message
+ * is moved by one call of one script, and the marks show which messages were already moved.
  *
  * Call ops_job_begin(), then ops_job_put() or ops_job_drop() for each message, then ops_job_end().
  * Without --execute nothing is written: the scripts only say what they would do, and ops_job_end()
@@ -18,8 +18,8 @@ struct ops_item {
     struct lw_bytes lane; /* id of the lane, an owned copy */
     struct lw_buf envelope;
     char identity[320]; /* identity of the message that is put or dropped */
-    /* for PUT: topic:partition of the original if the message was read from Kafka again, otherwise
-     * ""; for DROP: topic:partition of the message */
+    /* `tp` has the form topic:partition. For PUT, it names the original of a message that was read
+     * from Kafka again; otherwise it is "". For DROP, it names the partition of the message. */
     char tp[300];
     int64_t offset;
     char entry[64]; /* id in the stream `dead`; "" if the message is no dead letter */
@@ -30,8 +30,10 @@ struct ops_item {
 struct ops_job {
     struct ops *o;
     enum ops_do what;
-    bool dry, any, stopped; /* any: messages that are already done are put into their lanes, too */
-    /* number of the job, which is also the replay number of the messages that the job puts */
+    /* `any` is true if messages that are already done are put into their lanes, too */
+    bool dry, any, stopped;
+    /* `number` is the number of the job, which is also the replay number of the messages that the
+     * job puts into lanes. */
     int64_t number;
     char token[40], who[256];
     char *words; /* the options with which the job was started, as JSON */
@@ -39,7 +41,8 @@ struct ops_job {
     int n, batch;
     size_t bytes; /* number of bytes of all envelopes in the batch */
     int64_t taken, begun_ms, renewed_ms, told_ms, problems;
-    /* for each letter, the number of messages for which the scripts answered this letter */
+    /* `count` has, for each letter, the number of messages for which a script answered this
+     * letter. */
     int64_t count[128];
     FILE *backup;
     char backup_name[512];
@@ -48,26 +51,26 @@ struct ops_job {
 };
 
 /* For --resume: reads from the record of the job the options that the command line does not give.
- * An option on the command line must have the same value as in the record. Relative times count
- * from the first start of the job. */
+ * An option that the command line does give must have the same value as in the record. Times such
+ * as "1h" (one hour ago) are relative to the first start of the job. */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
-/* Puts a message into its lane. Returns 1 if the limit is reached or the job was interrupted, so
- * that the caller stops. */
+/* Puts a message into its lane. Returns 1 if the caller must stop, because the limit is reached or
+ * the job was interrupted. */
 int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane,
                 bool read_again, const struct ops_message *dead);
-/* drops a message from its lane, or drops a dead letter */
+/* Drops a message from its lane, or drops a dead letter. */
 int ops_job_drop(struct ops_job *j, const struct ops_message *m);
-/* Records that a message cannot be processed. With --stop-on-error, returns 1, so that the caller
- * stops. */
+/* Records that a message cannot be processed. Returns 1 if --stop-on-error was given; the caller
+ * must then stop. */
 int ops_job_problem(struct ops_job *j, const char *identity, const char *why);
 /* Records that the caller has processed a message: letter 'T' if the message was sent to a topic,
  * 'R' if the handler ran. Returns 1 if the job was stopped or interrupted. */
 int ops_job_done(struct ops_job *j, const char *identity, char letter, const char *more);
-/* Counts a message whose processing begins. Returns 1 if this message is the last one that --limit
- * allows. */
+/* Counts a message whose processing is about to begin. Returns 1 if --limit allows no message after
+ * this one. */
 int ops_job_take(struct ops_job *j);
-/* ends the job, prints its report, and returns the exit status */
+/* Ends the job, prints its report, and returns the exit status. */
 int ops_job_end(struct ops_job *j, int failed);
 
 #endif

@@ -23,8 +23,8 @@ enum {
 struct span {
     char topic[256];
     int32_t partition;
-    /* range of the offsets to read: `from` is the first offset, and `to` is the first offset behind
-     * the range */
+    /* `from` is the first offset of the range to read, and `to` is one more than its last
+     * offset. */
     int64_t from, to;
     int64_t next; /* offset of the next record to read */
     bool over;
@@ -35,7 +35,8 @@ struct reading {
     rd_kafka_t *rk;
     struct span *span;
     size_t n, cap, n_over;
-    /* times of --from and --to in ms since 1970; -1: the option is not given, or is an offset */
+    /* `from_ms` and `to_ms` are the times of --from and --to in ms since 1970; -1: the option is
+     * not given, or is an offset */
     int64_t from_ms, to_ms;
     ops_message_fn *fn;
     void *ctx;
@@ -50,7 +51,7 @@ static int open_consumer(struct reading *r) {
         {"enable.partition.eof", "true"},      {"auto.offset.reset", "error"},
         {"allow.auto.create.topics", "false"}, {"fetch.wait.max.ms", "50"}};
     char why[512];
-    /* assign() requires a group id, but the consumer never joins the group */
+    /* librdkafka requires a group id for assign(), but this consumer never joins the group */
     rd_kafka_conf_res_t bad =
         rd_kafka_conf_set(conf, "group.id", o->c->kafka.group_id, why, sizeof why);
     for (size_t i = 0; !bad && i < sizeof set / sizeof *set; i++)
@@ -78,8 +79,8 @@ static struct span *add_span(struct reading *r, const char *topic, int32_t parti
     return s;
 }
 
-/* Asks Kafka for the offset of the first record at or after a time. If there is no such record, the
- * offset becomes RD_KAFKA_OFFSET_END. */
+/* Asks Kafka for the offset of the first record at or after a time. If there is no such record,
+ * sets *offset to RD_KAFKA_OFFSET_END. */
 static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t *offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, s->topic, s->partition)->offset = ms;
@@ -92,9 +93,9 @@ static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t
                 : 0;
 }
 
-/* Handles the answer that no record is at or after the time `from`. A broker that keeps no times
- * (such as the dev broker) gives this answer even for 1970. With such a broker all records are
- * read, and the times of the records decide. */
+/* Handles the answer that no record is at or after the time `from`. A broker that has no index of
+ * times (such as the dev broker) gives this answer even for 1970. With such a broker all records
+ * are read, and each record's time decides whether the record is used. */
 static int all_of_it(struct reading *r, const struct span *s, int64_t low, int64_t *out) {
     int64_t first;
     if (ask_time(r, s, 0, &first)) return -1;
@@ -207,8 +208,8 @@ static bool is_consumed(const struct lw_config *c, const char *topic) {
     return false;
 }
 
-/* Returns the index of the last header that names where a message came from; if there is no such
- * header, returns the number of headers. */
+/* Returns the index of the last header latchwork-origin, which names where a message came from. If
+ * there is no such header, returns the number of headers. */
 static size_t origin_of(const struct lw_envelope *e) {
     size_t i = e->n_headers;
     while (i > 0 && !lw_bytes_eq(e->headers[i - 1].name, lw_bytes_of("latchwork-origin"))) i--;
@@ -311,8 +312,8 @@ static int take(struct reading *r, struct span *s, const rd_kafka_message_t *k) 
     if (k->err)
         return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_message_errstr(k));
     if (s->over || k->offset >= s->to) {
-        /* this record is behind the range; the last record of the range may have been removed by
-         * compaction */
+        /* The range ends here, because this record is after it. The last record of the range was
+         * not read if compaction has removed it. */
         over(r, s);
         return 0;
     }

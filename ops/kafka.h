@@ -7,11 +7,11 @@
 #include "ops/ops.h"
 
 /* Calls fn for each record that the command line names, in the order of the offsets within a
- * partition. The command line names records by their identities behind the verb, or by --topic and
- * --partition, and by the range --from to --to (each limit is a time or @OFFSET; default:
- * everything). Filters apply as for waiting messages. fn's message has the record's lane, whose p
- * is NULL for a record without a key. Returns 1 if fn stopped the reading; -1 on failure, or if an
- * offset is no longer in the log. */
+ * partition. The command line names records either by their identities after the verb, or by
+ * --topic, --partition and the range --from to --to (each limit is a time or @OFFSET; default:
+ * everything). Filters apply as for waiting messages. The message that fn gets has the record's
+ * lane, whose p is NULL if the record has no key. Returns 1 if fn stopped the reading; -1 on
+ * failure, or if an offset is no longer in the log. */
 int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* Adds up the end offsets of all partitions of the application's topics. The difference between the

@@ -12,8 +12,8 @@ enum { CURSOR = 64 }; /* maximum number of lane names that one step of the curso
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence) {
     *worker = (struct lw_bytes){0};
     *fence = 0;
-    /* the value of a backoff's lock may end with the length of the backoff in ms, which older
-     * versions did not write */
+    /* The value of a backoff's lock is "backoff:MS" with the length of the backoff, or only
+     * "backoff" if an older version wrote it. */
     bool timed = l->lock.n > 8 && !memcmp(l->lock.p, "backoff:", 8);
     if (!l->lock.n || timed || lw_bytes_eq(l->lock, lw_bytes_of("backoff"))) return false;
     const char *dot = memrchr(l->lock.p, '.', l->lock.n),
@@ -45,9 +45,9 @@ static void read_line(struct ops_lane *l, const char *line) {
     ops_identity(&e, l->head, sizeof l->head);
 }
 
-/* Reads several lanes and calls fn for each lane in the answer, which may have fewer lanes than
- * requested. Returns the number of lanes in the answer. Returns 0 if the reading ends: *stop
- * becomes -1 after a failure, and 1 if fn stopped the reading. */
+/* Reads several lanes and calls fn for each lane in the reply, which may have fewer lanes than
+ * requested. Returns the number of lanes in the reply. Returns 0 if the reading must end, and then
+ * sets *stop to -1 after a failure, or to 1 if fn stopped the reading. */
 static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes,
                            size_t n, ops_lane_fn *fn, void *ctx, int *stop) {
     if ((*stop = ops_tick(o))) return 0;
@@ -89,7 +89,8 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step,
                       ops_lane_fn *fn, void *ctx) {
-    /* the page is small: its eight commands per lane already take Redis about half a millisecond */
+    /* a page of names is small, because the eight commands per lane take Redis about half a
+     * millisecond per page */
     struct lw_bytes names[OPS_PAGE];
     size_t n = 0;
     o->names += (int64_t)(page->elements / step);
@@ -105,7 +106,7 @@ static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *pag
 }
 
 /* Calls fn only for paused lanes without waiting messages. A paused lane with waiting messages is
- * in the set `lanes`, so the cursor over that set finds it. */
+ * left out, because the cursor over the set `lanes` finds it. */
 struct idle {
     ops_lane_fn *fn;
     void *ctx;
@@ -166,14 +167,14 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx) {
 /* --- what waits ------------------------------------------------------------------------------- */
 
 struct pages {
-    int64_t at;         /* number of elements in front of the next page, counted from the oldest */
+    int64_t at;         /* number of elements before the next page, counted from the oldest */
     int64_t size;       /* number of elements of the next page */
     struct lw_buf last; /* the envelope that was last passed to fn */
     bool any;
 };
 
-/* Returns the index of the first element of a page that stands behind the last message passed to
- * fn; returns -1 if that message is not in this page. */
+/* Returns the index of the first element of a page that stands after the last message passed to fn.
+ * Returns -1 if that message is not in this page. */
 static long behind_last(const struct pages *p, const redisReply *r) {
     if (!p->any) return 0;
     for (size_t i = (r->elements - 1) / 4; i-- > 0;) {
@@ -300,13 +301,13 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx) {
     if (a.n) qsort(a.lanes, a.n, sizeof *a.lanes, by_name);
     for (size_t i = 0; i < a.n; i++) {
         struct lw_bytes name = a.lanes[i].name;
-        /* the list may have a name twice, because a cursor may return a name more than once */
+        /* a name may be in the list twice, because a cursor may return a name more than once */
         bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name);
         int64_t before = o->scanned;
         if (!stop && !twice)
             stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
-        /* the progress uses the numbers of messages that keep_lane() has counted, even if messages
-         * were added or removed since then */
+        /* The progress is computed with the number of messages that keep_lane() has found in each
+         * lane, even if messages were added or removed since then. */
         if (!stop) o->scanned = before + a.lanes[i].n;
     }
     for (size_t i = 0; i < a.n; i++) free((void *)(uintptr_t)a.lanes[i].name.p);

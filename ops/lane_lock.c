@@ -19,17 +19,19 @@ struct lw_lane_lock {
     const struct lw_config *c;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
-    /* table of the lock library's functions, in which acquire is replaced by an own function */
+    /* `ops` is the lock library's table of functions, with another function for acquire. */
     struct lw_lock_ops ops;
     char tag[LW_SHARD_PREFIX], room[64];
     int shard;
-    /* the TTL that was requested, and the TTL of the schema; the lock gets the smaller TTL */
+    /* `asked_ttl_ms` is the TTL that was requested, and `schema_ttl_ms` the TTL of the schema. The
+     * lock gets the smaller of the two. */
     int64_t asked_ttl_ms, schema_ttl_ms;
     struct lw_bytes lane;
     char *own; /* name of the lock's key, an owned copy */
     bool paused_too;
-    /* time on the boot clock since which enter has answered UNVOUCHED, because no worker has
-     * vouched for the data of the lane's slot; 0: the last answer of enter was a different one */
+    /* `unsure_ms` is the time on the boot clock since which enter has answered UNVOUCHED, because
+     * no worker has vouched for the data of the lane's slot. It is 0 if the last answer of enter
+     * was a different one. */
     int64_t unsure_ms;
 };
 
@@ -57,12 +59,13 @@ struct attempt {
     struct latchwork_hold *hold;
     struct lw_redis *redis;
     char epoch[EPOCH_MAX]; /* id of the epoch; "": no epoch is joined yet */
-    /* redis_ms: Redis' time when it answered enter; at_ms: the boot clock at that moment */
+    /* `redis_ms` is Redis' time when it executed enter, and `at_ms` the boot clock when the reply
+     * arrived. */
     int64_t redis_ms, at_ms;
-    /* quiet_until_ms: end of the wait after a jump of Redis' clock; left_ms: ms until the lock or
-     * the quarantine ends */
+    /* `quiet_until_ms` is the end of the wait after a jump of Redis' clock. `left_ms` is the number
+     * of ms until the lock or the quarantine ends. */
     int64_t quiet_until_ms, left_ms;
-    bool cluster; /* the server is a node of a cluster */
+    bool cluster; /* true: the server is a node of a cluster */
 };
 
 static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latchwork_error *error) {
@@ -76,8 +79,9 @@ static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latch
     return r ? lw_take_reply(a->l->client, r, error) : NULL;
 }
 
-/* Reads the life of the server's data. A connection belongs to one life, unless the server is
- * promoted while the connection lasts. */
+/* Reads from INFO to which life the server's data belongs, and whether the server is a node of a
+ * cluster. The life stays the same as long as the connection lasts, unless the server is
+ * promoted. */
 static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_error *error) {
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
@@ -123,9 +127,9 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
     return false;
 }
 
-/* Reduces the TTL to the TTL of the schema, which is the longest TTL that the epoch allows. After
- * Redis is wiped, the quarantine lasts only as long as the longest TTL of the workers. So a command
- * whose lock.ttl_ms is longer uses the schema's TTL and does not raise it. */
+/* Reduces the TTL of the lock to the TTL of the schema, which is the longest TTL that the epoch
+ * allows. After Redis is wiped, the quarantine lasts only as long as the longest TTL of the
+ * workers. So a command whose lock.ttl_ms is longer uses the schema's TTL and does not raise it. */
 static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
     char epoch[192];
@@ -179,8 +183,8 @@ static bool is_patient(const struct attempt *a) {
 
 /* Joins the shard's epoch. After Redis was wiped or replaced, the call starts a new epoch, as a
  * worker would, and nobody can take a lock before the quarantine is over. The call also sends the
- * schema, so that a configuration with another number of shards is refused and does not lock
- * another lane. */
+ * schema. So a configuration with another number of shards is refused, instead of locking a lane in
+ * the wrong shard. */
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
     struct lw_life life;

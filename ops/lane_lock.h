@@ -4,7 +4,7 @@
  *
  * The lock is a lock of the lock library with the names of the consumer: lw:{NAME.SHARD}:lock:KEY
  * holds TOKEN:FENCE as a worker writes it, the fence comes from the shard's counter, and the
- * release leaves a hint if messages wait. Only the acquire function differs from the library: it
+ * release leaves a hint if messages wait. Only the function for acquire is not the library's: it
  * joins the shard's epoch as a worker does, and takes the lane by hold.lua, which refuses during
  * the quarantine and while the lane is paused.
  *
@@ -32,16 +32,16 @@ struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shar
  * A lease of this lock is never longer than the schema's TTL, even if lock.ttl_ms is longer,
  * because a quarantine lasts only as long as the schema's TTL. To hold the lane for a longer time,
  * set RENEW. A renewal extends only the TOKEN:FENCE that was granted, so the renewal fails after a
- * wipe. If an epoch ends and the lock still exists, every worker of the next epoch sees the lock
- * and waits for its end, so the caller keeps the lock. */
+ * wipe. If an epoch ends but the lock still exists in Redis, the caller keeps the lock, because
+ * every worker of the next epoch waits for the end of a lock that it sees. */
 struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key,
                                        const struct latchwork_lock_options *options,
                                        struct latchwork_error *error);
 void lw_lane_lock_close(struct lw_lane_lock *l); /* does nothing if `l` is NULL */
 void lw_lane_lock_take_paused(struct lw_lane_lock *l);
 
-/* Returns the lock as an object of the lock library, for acquire, show and give_ttl. The object
- * belongs to `l`. */
+/* Returns the lock as an object of the lock library, to be used with the library's functions for
+ * acquire, show and give_ttl. The object belongs to `l`. */
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l);
 struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l);
 int lw_lane_lock_shard(const struct lw_lane_lock *l);

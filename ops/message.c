@@ -179,14 +179,15 @@ int ops_base64_decode(const char *s, size_t n, struct lw_buf *out) {
     return 0;
 }
 
-/* Copies the bytes of a string into `own`. The buffer must already have room for the bytes: growing
- * would move the buffer, and earlier pointers into it would become invalid. */
+/* Copies the bytes of a string into `own`. The buffer must already have room for the bytes. If it
+ * had to grow, it might be moved, and earlier pointers into it would become invalid. */
 static int take_text(const json_t *v, bool is_base64, struct lw_buf *own, struct lw_bytes *out) {
     *out = (struct lw_bytes){0};
     if (!v || json_is_null(v)) return 0;
     if (!json_is_string(v)) return -1;
     size_t at = own->n, n = json_string_length(v);
-    /* one byte more is allocated, so that the pointer is not NULL even if the text is empty */
+    /* a byte is added first, so that the buffer is allocated and the pointer is not NULL even if
+     * the text is empty */
     lw_buf_add(own, "", 1);
     own->n--;
     if (is_base64 && ops_base64_decode(json_string_value(v), n, own)) return -1;

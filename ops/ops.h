@@ -31,14 +31,16 @@ enum {
     OPS_BATCH = 16,
     OPS_PAGE = 32,
     OPS_PAGE_FIRST = 2,
-    OPS_AHEAD = 64 /* must be equal to AHEAD_MAX in consumer/worker/limits.h */
+    /* maximum number of messages granted to a holder at once; must be equal to AHEAD_MAX in
+     * consumer/worker/limits.h */
+    OPS_AHEAD = 64
 };
 
 /* --- what is asked for ------------------------------------------------------------------------ */
 
 struct ops_args {
     bool json, raw, execute, again, stop_on_error, reverse;
-    bool no_backup; /* the command drops without a backup; only the API can ask for that */
+    bool no_backup; /* true: the command drops without a backup, which only the API can request */
     int64_t limit;  /* value of --limit; -1: not given */
     double rate;    /* maximum rate in messages per second; 0: no limit */
     const char *sort;
@@ -47,16 +49,16 @@ struct ops_args {
     size_t n_keys, n_where;
     const char *match, *topic, *reason, *error;
     int64_t partition, attempts, older_ms; /* values of the filters; -1: not given */
-    /* limits of the range to read; each is a time, or @OFFSET */
+    /* `from` and `to` are the limits of the range to read; each is a time, or @OFFSET */
     const char *from, *to;
     const char *to_topic, *backup;
     int64_t over_ms; /* value of --over in ms; 0: not given */
-    /* number of the job to resume; 0: no job is resumed */
+    /* `resume` is the number of the job to resume; 0: no job is resumed */
     int64_t resume;
     /* values of --from-list, --list-redis and --list-key; NULL: the option is not given */
     const char *from_list, *list_redis, *list_key;
     bool try_handler;
-    char **words; /* the arguments of the command line behind the verb */
+    char **words; /* the arguments of the command line after the verb */
     int n_words;
 };
 
@@ -69,29 +71,32 @@ struct ops_shard {
     char prefix[LW_SHARD_PREFIX]; /* prefix of the names of the shard's keys */
     struct lw_redis *redis;
     bool shares; /* true: the shard uses the connection of another shard on the same server */
-    /* true: a cursor of this server is in use, which another server would not recognize */
+    /* true while a cursor of this server is in use; another server would not accept the cursor */
     bool in_scan;
 };
 
-/* Lets another thread see the progress of a running command, and stop the command. Only the
- * command's thread writes the numbers. If a command has a watch, its job prints nothing. */
+/* Lets another thread follow the progress of a running command, and stop the command. Only the
+ * command's thread writes the numbers. If a command has a watch, the command's job prints
+ * nothing. */
 struct ops_watch {
-    /* if another thread sets this, the command stops at its next step, with the error
-     * "cancelled" */
+    /* If another thread sets `cancel`, the command stops at its next step with the error
+     * "cancelled". */
     atomic_bool cancel;
-    /* the command stops at this time, ms on the boot clock; 0: no limit; fixed while the command
-     * runs */
+    /* `until_ms` is the time on the boot clock at which the command stops; 0: no limit. It must not
+     * change while the command runs. */
     int64_t until_ms;
-    /* true if the command stopped because of until_ms; read it after the command has ended */
+    /* `ran_out` is true if the command stopped because of until_ms. Read it after the command has
+     * ended. */
     bool ran_out;
     _Atomic int64_t number; /* number of the job; 0: the job has no number yet */
-    /* number of rows that were read, and total number of rows to read (0: unknown) */
+    /* `scanned` is the number of rows that were read, and `to_scan` the total number of rows to
+     * read (0: unknown). */
     _Atomic int64_t scanned, to_scan;
-    /* number of rows that were chosen, number of chosen rows that were changed, and number of
-     * chosen rows that could not be changed */
+    /* `taken` is the number of rows that were chosen, `done` the number of these that were changed,
+     * and `problems` the number of these that could not be changed. */
     _Atomic int64_t taken, done, problems;
-    /* If this function is not NULL, it is called for each row, instead of printing a line. The
-     * texts are borrowed. `problem` is true if the row could not be changed. */
+    /* If `told` is not NULL, it is called for each row. If it is NULL, nothing is reported about
+     * single rows. The texts are borrowed. `problem` is true if the row could not be changed. */
     void (*told)(void *ctx, const char *name, const char *result, bool problem);
     void *ctx;
 };
@@ -102,30 +107,31 @@ struct ops {
     struct lw_config *c;
     struct ops_shard *shards;
     struct lw_commands cmd;         /* the command that is being built */
-    const struct lw_script *script; /* the script that this command calls, or NULL */
+    const struct lw_script *script; /* the script that the command in `cmd` calls, or NULL */
     struct lw_err err;
     unsigned char *met;  /* one element of enum ops_met per word; NULL: words are not tracked */
-    json_t *resumed;     /* the words of the resumed job, if the command line has none */
+    json_t *resumed;     /* owns the words of the resumed job, if the command line has none */
     struct ops_job *job; /* the job in progress (ops/job.h); NULL: there is none */
     bool terminal;       /* true if stdout is a terminal */
-    /* the wall time relative to which a time such as "1h" (one hour ago) is computed: the start of
-     * the command or, for a resumed job, the start of that job */
+    /* `asked_ms` is the wall time relative to which a time such as "1h" (one hour ago) is computed:
+     * the start of the command or, for a resumed job, the start of that job. */
     int64_t asked_ms;
-    /* progress of a job: number of elements that were read, and total number of elements to read;
-     * to_scan is 0 if the total number is unknown */
+    /* `scanned` and `to_scan` show the progress of a job: the number of elements that were read,
+     * and the total number of elements to read, which is 0 if it is unknown. */
     int64_t scanned, to_scan;
     int64_t names; /* number of names of lanes that were read */
-    /* The following members are only for commands that run inside another program (the API,
-     * top). */
-    /* true: the command installs no signal handlers, writes nothing to stderr, and writes JSON to
-     * the buffer of ops_out_to() */
+    /* The members after this comment are only for commands that run inside another program (the
+     * API, top). */
+    /* `quiet` is true if the command must install no signal handlers, write nothing to stderr, and
+     * write JSON to the buffer of ops_out_to(). */
     bool quiet;
     const char *who; /* name of the operator, for the audit; NULL: the user of this process */
-    /* time limits for connecting and for an answer; 0: the default limits */
+    /* `connect_ms` and `answer_ms` are the time limits for connecting and for a reply; 0: the
+     * default limits */
     int64_t connect_ms, answer_ms;
-    /* the watch of this command; NULL: no thread watches the command */
+    /* `watch` is the watch of this command; NULL: no other thread follows the command */
     struct ops_watch *watch;
-    /* time after which nothing more is sent, ms on the boot clock; 0: no limit */
+    /* `deadline_ms` is the time on the boot clock after which nothing more is sent; 0: no limit */
     int64_t deadline_ms;
 };
 
@@ -137,7 +143,7 @@ int ops_tick(struct ops *o);
 /* Records an action of an operator in the audit, for actions that are not jobs. `did` names the
  * action; `n` is the number of lanes or messages. */
 int ops_audit(struct ops *o, const char *did, int64_t n);
-/* Writes the operator's name as "USER@HOST" to `out`. */
+/* Writes the operator's name to `out`: `who` if it is set, otherwise "USER@HOST". */
 void ops_who(const struct ops *o, char *out, size_t size);
 
 /* --- shards (ops/shard.c) --------------------------------------------------------------------- */
@@ -169,8 +175,8 @@ struct ops_message {
     struct lw_envelope e;
     struct lw_bytes lane;
     bool bad; /* true: the envelope could not be decoded, and `e` is empty */
-    /* the message was read from a topic that the application does not consume, so its state is
-     * unknown */
+    /* true: the message was read from a topic that the application does not consume, so its state
+     * is unknown */
     bool foreign;
     int shard;
     char state; /* state of a waiting message: 'w', 'f' or '?', as page.lua answers it */
@@ -182,7 +188,7 @@ struct ops_message {
 };
 
 void ops_identity(const struct lw_envelope *e, char *out, size_t size);
-/* Parses an identity, such as "orders/3/1042" or "orders/3/1042#1". */
+/* Parses an identity, such as "orders/3/1042", or "orders/3/1042#1" for a replay. */
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset,
                        int64_t *replay);
 /* Decodes an envelope into a message, which borrows `raw`. Free the message with
@@ -210,14 +216,15 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
 struct ops_lane {
     struct lw_bytes name;
     int shard;
-    /* number of elements in the lane's list, finished messages included; -1: the list's name holds
-     * another type */
+    /* `n` is the number of elements in the lane's list, finished messages included; -1: the list's
+     * name holds another type */
     int64_t n;
-    /* true if a message waits; the members from `head` to `due_ms` describe the oldest waiting
-     * message */
+    /* `has_head` is true if a message waits. Then the members from `head` to `due_ms` describe the
+     * oldest waiting message. */
     bool has_head;
     char head[320]; /* identity of the oldest message */
-    /* topic of the oldest message; filters use the topic, partition, first_ms and attempts */
+    /* `topic` is the topic of the oldest message. Filters use `topic`, `partition`, `first_ms` and
+     * `attempts`. */
     char topic[256];
     int64_t partition, first_ms, attempts, due_ms;
     struct lw_bytes lock; /* value of the lock; empty if nobody holds the lane */
@@ -234,13 +241,13 @@ json_t *ops_lane_json(const struct ops_lane *l);
 /* Returns the age of the lane's oldest message in ms, or -1 if no message waits. */
 int64_t ops_lane_age(const struct ops_lane *l);
 void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
-/* ops_pause() pauses the named lane, and ops_resume() resumes it (ops/pause.c). *changed becomes
+/* ops_pause() pauses the named lane, and ops_resume() resumes it (ops/pause.c). Sets *changed to
  * false if the lane was already paused, or already resumed. */
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 
 /* Reads the named lanes of one shard, at most OPS_BATCH of them, and calls fn for each in order. */
-/* a callback for one lane; it returns 0 to continue, 1 to stop, -1 on failure */
+/* The type of a callback for one lane. It returns 0 to continue, 1 to stop, and -1 on failure. */
 typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx);
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n,
              ops_lane_fn *fn, void *ctx);
@@ -254,8 +261,8 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
 enum { OPS_CURSOR = 32 };
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR],
                   int64_t count, ops_lane_fn *fn, void *ctx);
-/* Calls fn for every message that waits in a lane, oldest first, while workers continue. A message
- * that is added or removed while the function reads may be included or not. */
+/* Calls fn for every message that waits in a lane, oldest first, while workers continue. If a
+ * message is added or removed during the reading, fn may or may not get it. */
 typedef int ops_message_fn(struct ops *o, struct ops_message *m, void *ctx);
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx);
 /* Calls fn for every waiting message that passes the filters, in all lanes. */
@@ -273,10 +280,10 @@ bool ops_message_matches(const struct ops *o, const struct ops_message *m);
 bool ops_has_filter(const struct ops *o); /* true if any filter is set */
 /* These functions are for commands whose arguments are IDs of messages. ops_message_matches() marks
  * the argument that names the message, even if another filter rejects the message. After all
- * messages were read, ops_tell_missing() reports each unmarked argument on stderr with the reason
- * `why` ("no dead letter has this id"), and returns the number of unmarked arguments. For a resumed
- * job ops_tell_missing() returns 0, because the missing messages were handled by the job's first
- * run. */
+ * messages were read, ops_tell_missing() returns the number of unmarked arguments. It also reports
+ * each of them on stderr with the reason `why`, unless it was reported before or the command is
+ * quiet. For a resumed job ops_tell_missing() reports nothing and returns 0, because the first run
+ * of the job may have processed the messages that are missing now. */
 #define OPS_NO_LETTER "no dead letter has this id or identity"
 #define OPS_NO_RECORD "no record has this identity"
 #define OPS_NOT_WAITING "no waiting message has this identity"
@@ -289,8 +296,8 @@ int ops_tell_missing(struct ops *o, const char *why);
 void ops_put_json(json_t *o);
 /* Sets the buffer to which this thread prints its lines from now on; NULL means stdout. */
 void ops_out_to(struct lw_buf *b);
-/* Sets the member `name` to the text `b`, or the member `name`_base64 if `b` is not UTF-8. The
- * value is null if b.p is NULL. */
+/* Sets the member `name` to the text `b`, or the member NAME_base64 if `b` is not UTF-8. The value
+ * is null if b.p is NULL. */
 void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b);
 /* Appends b in printable form, in at most `most` columns; control characters become '?'. A text
  * that is cut ends with "…". */

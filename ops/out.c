@@ -49,7 +49,7 @@ void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b) {
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most) {
     size_t n = b.n <= most ? b.n : most > 1 ? most - 1 : 0;
     bool utf8 = lw_utf8_ok(b);
-    /* the text is never cut in the middle of a character */
+    /* if the text is cut, it is cut between two characters */
     while (utf8 && n > 0 && n < b.n && ((unsigned char)b.p[n] & 0xc0) == 0x80) n--;
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)b.p[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares replays that go to a topic, or to a handler for a trial, instead of a lane. The argument
- * `each` is the function that reads the messages and calls fn for each: dead_each(),
- * ops_each_message(), or a function that reads records from Kafka again. */
+/* Declares replays that do not go to a lane: a message is sent to a topic, or a handler runs it for
+ * a trial. The argument `each` is the function that reads the messages and calls fn for each:
+ * dead_each(), ops_each_message(), or a function that reads records from Kafka again. */
 #ifndef LW_OPS_OUT_OF_LANE_H
 #define LW_OPS_OUT_OF_LANE_H
 

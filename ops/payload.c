@@ -19,7 +19,8 @@ static bool unambiguous(struct lw_bytes text) {
     return v;
 }
 
-/* Returns the whole value. `raw` leaves out the quotes of a string, so this function adds them. */
+/* Returns the text of a value including quotes. `raw` of a string leaves out the quotes, so this
+ * function adds them. */
 static struct lw_bytes whole(const struct lw_json_value *v) {
     return v->kind == LW_JSON_STRING ? lw_bytes(v->raw.p - 1, v->raw.n + 2) : v->raw;
 }

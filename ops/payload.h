@@ -8,7 +8,8 @@
 #include "config/config.h"
 
 enum lw_payload_view {
-    /* the payload is shown unchanged; a message without payload always has this view */
+    /* LW_PAYLOAD_SHOWN: the payload is shown unchanged, which is always the case for a message
+     * without payload */
     LW_PAYLOAD_SHOWN,
     LW_PAYLOAD_MASKED, /* the payload is shown with "•••" instead of each masked value */
     LW_PAYLOAD_HIDDEN, /* no part of the payload is shown */

@@ -14,7 +14,8 @@
 enum {
     CONNECT_MS = 3000,
     ANSWER_MS = 10000,
-    /* maximum wait for a slot that is being moved, or whose master does not answer */
+    /* MOVE_MS is the maximum wait for a slot that is being moved, or whose master does not
+     * answer. */
     MOVE_MS = 10000,
     PAUSE_MS = 50, /* time between two attempts during the wait for a slot */
 };
@@ -114,17 +115,17 @@ static redisReply *send_script(struct ops *o, struct ops_shard *sh) {
 }
 
 /* Returns true if a node of a cluster refused the whole command, because the slot is being moved or
- * belongs to another node. No part of the command was executed. */
+ * belongs to another node. In this case no part of the command was executed. */
 static bool is_turned_away(const struct ops *o, const redisReply *r) {
     if (!o->c->redis.cluster.on || !r || r->type != REDIS_REPLY_ERROR) return false;
-    /* if the error occurred inside a script, its text names the script; the script may have run in
-     * part */
+    /* an error that occurred inside a script names the script in its text; such a script may have
+     * run in part */
     return lw_redis_deposed(r->str) && !strstr(r->str, "cript");
 }
 
 /* Waits until the slot of the shard has an owner that executes the command, and returns its reply.
- * The wait follows no ASK redirection, because the scripts of a shard need all keys of the shard on
- * one node. If the wait takes too long, returns NULL with the error. */
+ * The function follows no ASK redirection, because the scripts of a shard need all keys of the
+ * shard on one node. If the wait takes too long, returns NULL with the error. */
 static redisReply *wait_for_owner(struct ops *o, struct ops_shard *sh, redisReply *r) {
     int64_t until_ms = lw_boot_ms() + MOVE_MS;
     if (o->deadline_ms && o->deadline_ms < until_ms) until_ms = o->deadline_ms;

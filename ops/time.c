@@ -13,8 +13,8 @@ static const struct {
     int64_t ms;
 } units[] = {{"ms", 1},       {"s", 1000}, {"m", 60000},  {"h", 3600000},
              {"d", 86400000}, {"", 1000},  {"min", 60000}};
-/* UNITS is the number of all units. UNITS_SHOWN is the number of units used for output, counted
- * from the smallest. */
+/* UNITS is the number of units that can be parsed. UNITS_SHOWN is the number of units that are used
+ * for output, counted from the smallest unit. */
 enum { UNITS = sizeof units / sizeof *units, UNITS_SHOWN = 5 };
 
 int64_t ops_duration_ms(const char *text) {
@@ -52,7 +52,8 @@ int64_t ops_time_ms(const char *text, int64_t now_ms) {
     }
     char *end;
     long long ms = strtoll(text, &end, 10);
-    /* the number is too large to be seconds, so it is read as ms since 1970 */
+    /* a number with this many digits is too large to be a duration in seconds, so it is read as ms
+     * since 1970 */
     if (end - text >= 12 && !*end) return ms;
     int64_t ago = ops_duration_ms(text);
     return ago < 0 ? -1 : now_ms - ago;

@@ -6,8 +6,8 @@
  * epoch, lasts at most as long as the schema's TTL, and is renewed by the lock library's thread
  * while the handler runs. A guard thread passes the deadline to the handler and cancels the handler
  * when the lease is lost. If the handler still runs at the lease's deadline, this process exits,
- * which ends the handler. Until then nobody else can run a message of the key, because a quarantine
- * lasts as long as the longest lease. */
+ * which ends the handler. Until then nobody else can run a message of the key. This is true even if
+ * Redis loses its data, because a quarantine lasts as long as the longest lease. */
 #include "base/clock.h"
 #include "handlers/feed.h"
 #include "handlers/handler.h"
@@ -97,8 +97,8 @@ static void fill_job(struct lw_job *job, const struct ops_message *m, const char
     snprintf(job->identity, sizeof job->identity, "%s", identity);
 }
 
-/* Runs the handler on the message. Returns 0 if the handler was run, whatever its outcome, and -1
- * on failure. */
+/* Runs the handler on the message. Returns 0 if the handler was run, with any outcome, and -1 on
+ * failure. */
 static int run_job(struct trial *t, struct lw_job *job, struct latchwork_hold *hold) {
     static struct lw_job_lease lease;
     struct guard g = {.hold = hold, .job = job};
@@ -194,8 +194,8 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 /* Reduces lock.ttl_ms to the schema's TTL for this command, because no lease may be longer. The
- * handler must use the reduced value, because it stops some time before its lease ends, and this
- * time depends on lock.ttl_ms. */
+ * handler must see the reduced value, because it stops some time before its lease ends, and
+ * computes this time from lock.ttl_ms. */
 static int take_schema_ttl(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
         ops_begin(o, "HGET"), ops_key(o, &o->shards[s], "epoch", lw_bytes("", 0)),

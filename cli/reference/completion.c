@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the completion scripts scripts/completion.bash and scripts/completion.zsh. The two shells
- * ask for completions in different ways, but both scripts hold the same tables. */
+ * request completions in different ways, but both scripts contain the same tables. */
 #include "cli/commands.h"
 #include "cli/reference/private.h"
 #include "config/option.h"
@@ -35,8 +35,8 @@ static void command(const struct cli_command *c, struct lw_buf *out) {
     lw_buf_addf(out, "\" ;;\n");
 }
 
-/* Writes how the value of an option is completed: by file names, by paths of the configuration,
- * by fixed words, or not at all. */
+/* Writes how the shell completes the value of an option: with file names, with paths of the
+ * configuration, with fixed words, or not at all. */
 static void value(const struct cli_command *c, const struct cli_option *o, struct lw_buf *out) {
     if (o->kind == CLI_FLAG || !cli_has(c, o)) return;
     lw_buf_addf(out, "    \"%s --%s\"", c->name, o->name);

@@ -18,10 +18,11 @@ struct row {
 static long number(const struct cli_status *s) {
     char *end;
     long n = strtol(s->code, &end, 10);
-    return end == s->code ? LONG_MAX : n; /* the code is the word "other", which comes last */
+    /* the code is the word "other" and no number, and comes last */
+    return end == s->code ? LONG_MAX : n;
 }
 
-/* Returns true if row a comes before row b. Rows are ordered by number; "128 + N" comes behind
+/* Returns true if row a comes before row b. Rows are ordered by number, and "128 + N" comes after
  * "128". Rows with the same code keep the order of the commands. */
 static bool goes_before(const struct row *a, const struct row *b) {
     long x = number(a->status), y = number(b->status);
@@ -33,8 +34,8 @@ static bool same(const struct row *a, const struct row *b) {
            strcmp(a->status->means, b->status->means) == 0;
 }
 
-/* Returns the index at which row r is inserted: behind a row with the same code and text if there
- * is one, otherwise behind the rows with the same code. */
+/* Returns the index at which row r is inserted: after a row with the same code and text if there is
+ * one, otherwise after the rows with the same code. */
 static size_t place(const struct row *rows, size_t n, const struct row *r) {
     for (size_t i = n; i > 0; i--)
         if (same(&rows[i - 1], r)) return i;
@@ -68,8 +69,8 @@ static void who(const struct row *r, struct lw_buf *out) {
     cli_verb_names(r->command, r->status->verbs, "and", out);
 }
 
-/* Writes one line for the rows, starting at index `at`, that have the same code and text. Returns
- * the number of these rows. */
+/* Writes one line for all rows with the same code and text as the row at index `at`, with which
+ * these rows begin. Returns the number of these rows. */
 static size_t line(const struct row *rows, size_t n, size_t at, struct lw_buf *out) {
     bool first = !at || strcmp(rows[at - 1].status->code, rows[at].status->code) != 0;
     size_t end = at;

@@ -41,8 +41,8 @@ static void man_name(const struct cli_command *c, char out[NAME_MAX_BYTES]) {
     snprintf(out, NAME_MAX_BYTES, "doc/man/latchwork%s%s.1", c ? "-" : "", c ? c->name : "");
 }
 
-/* Returns true if a command has a man page. The program itself (NULL) and each visible command of
- * this version have a man page. */
+/* Returns true if the command has a man page. NULL stands for the program itself, which has one. A
+ * command has one if this version contains the command and `latchwork --help` lists it. */
 static bool has_man(const struct cli_command *c) { return !c || (c->run && !c->hidden); }
 
 static void list(void) {
@@ -55,7 +55,7 @@ static void list(void) {
     }
 }
 
-/* Prints one generated file. Returns false if there is no file of this name. */
+/* Prints the generated file with this name. Returns false if there is no such file. */
 static bool make(const char *file, struct lw_buf *out) {
     char name[NAME_MAX_BYTES];
     for (size_t i = 0; i < FILES; i++)

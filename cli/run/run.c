@@ -64,8 +64,8 @@ static const struct cli_status statuses[] = {
 struct run {
     struct run_args args;
     struct lw_supervise_options options;
-    /* the configuration at the start, which determines the shards and servers of the lanes; a
-     * reload cannot change them */
+    /* `config` is the configuration at the start, which determines the shards and servers of the
+     * lanes. A reload cannot change them. */
     const struct lw_config *config;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the actions that operators start in `latchwork top` with capital letters. The actions
- * call the functions of the other commands. */
+/* Implements the actions that operators start in `latchwork top` by typing capital letters. The
+ * actions call the functions of the other commands. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "cli/top/private.h"
@@ -77,8 +77,8 @@ void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
         lw_buf_addf(said, ": nobody holds it");
 }
 
-/* Shows only the last line of the command's output, which has the sums, because earlier lines are
- * about single messages. */
+/* Shows only the last line of the command's output, which has the sums, because the earlier lines
+ * are each about a single message. */
 static void tell_sums(const struct lw_buf *lines, struct lw_buf *said) {
     const char *last = lines->n > 2 ? memrchr(lines->p, '\n', lines->n - 2) : NULL;
     last = last ? last + 1 : lines->p;

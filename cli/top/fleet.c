@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests from the supervisor over HTTP the figures that `latchwork top` shows. The requests are
- * small, sent one after the other, and each is limited in time and size. */
+ * sent one after the other, and the time and size of each response are limited. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -64,8 +64,8 @@ static int exchange(int fd, const char *request, struct lw_buf *answer, int64_t 
     }
 }
 
-/* Requests one path and parses the JSON of the answer. On failure returns NULL, with the reason in
- * `why`. */
+/* Requests one path and parses the JSON of the response. On failure returns NULL, with the reason
+ * in `why`. */
 static json_t *get(const struct lw_config *c, const char *path, char *why, size_t size) {
     const char *host = !strcmp(c->http.host, "0.0.0.0") ? "127.0.0.1"
                        : !strcmp(c->http.host, "::")    ? "::1"
@@ -75,7 +75,7 @@ static json_t *get(const struct lw_config *c, const char *path, char *why, size_
     json_t *v = NULL;
     int fd = connect_to(host, c->http.port, until);
     lw_buf_addf(&request, "GET %s HTTP/1.0\r\nHost: localhost\r\n", path);
-    /* every token allows reading, so the first one is used */
+    /* any of the configured tokens allows reading, so the first one is sent */
     if (c->http.n_tokens)
         lw_buf_addf(&request, "Authorization: Bearer %s\r\n", c->http.tokens[0].secret);
     lw_buf_add(&request, "\r\n", 3); /* the length 3 includes the NUL at the end of the text */
@@ -122,8 +122,8 @@ static int64_t percentile(const json_t *point, const char *name) {
     return json_is_integer(v) ? json_integer_value(v) : -1;
 }
 
-/* Reads the percentiles from the newest point of the web page's charts. A supervisor of an earlier
- * version does not offer this point. */
+/* Reads the percentiles from the newest point of the web page's charts. If the supervisor is of an
+ * earlier version, its responses have no such point. */
 static void take_point(struct top_fleet *f, const struct lw_config *c) {
     char why[120];
     json_t *answer = get(c, "/api/v1/point", why, sizeof why);

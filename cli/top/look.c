@@ -24,7 +24,7 @@ static void forget(struct top_lane *l) {
     free((void *)(uintptr_t)l->l.lock.p);
 }
 
-/* Forgets the lanes and dead letters that were read, because the filter or the order has
+/* Forgets the lanes and dead letters that were read. Call it when the filter or the order has
  * changed. */
 static void start_over(struct top *t) {
     while (t->n_lane) forget(&t->lane[--t->n_lane]);
@@ -65,7 +65,8 @@ static int64_t weight(const struct top *t, const struct ops_lane *l) {
     switch (t->sort) {
     case TOP_BY_AGE: return l->has_head ? INT64_MAX - l->first_ms : 0;
     case TOP_BY_TRIES: return l->attempts;
-    /* lanes with an unknown length come first */
+    /* if lanes are sorted by the number of waiting messages, lanes with an unknown number come
+     * first */
     default: return l->n < 0 ? INT64_MAX : l->n;
     }
 }
@@ -146,7 +147,7 @@ static int again(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Reads again those of the lanes kept by top that this refresh has not read yet. */
+/* Reads those lanes again that are shown and that this refresh has not read yet. */
 static int look_again(struct top *t, int s) {
     struct lw_bytes names[TOP_LANES];
     size_t n = 0;
@@ -162,7 +163,7 @@ static int look_again(struct top *t, int s) {
     return bad;
 }
 
-/* the callback of qsort() gets no context, so it finds the sort order in this variable */
+/* the callback of qsort() gets no context argument, so it finds the sort order in this variable */
 static const struct top *sorting;
 static int by_weight(const void *a, const void *b) {
     const struct ops_lane *x = &((const struct top_lane *)a)->l,
@@ -180,8 +181,8 @@ int64_t top_waiting(const struct top *t, bool *about) {
         n += t->shard[s].whole ? t->shard[s].waiting : t->shard[s].now_waiting;
         *about |= !t->shard[s].whole;
     }
-    /* until a round through all lanes is complete, the supervisor's number of waiting messages is
-     * used if it is higher than the sum so far */
+    /* Before the first round over all lanes is complete, the sum is too low. If the supervisor's
+     * number of waiting messages is higher, it is used instead. */
     if (*about && t->fleet.on && !t->o->args.match && t->fleet.waiting > n) n = t->fleet.waiting;
     return n;
 }
@@ -226,7 +227,7 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return 0;
 }
 
-/* Reads the newest dead letters, back to the newest one that is already known. */
+/* Reads the newest dead letters of one shard, back to the newest one that was read before. */
 static int look_at_dead(struct top *t, int s) {
     char at[DEAD_ID] = "", since[DEAD_ID] = "";
     bool more;
@@ -291,7 +292,7 @@ void top_refresh(struct top *t) {
     t->o->err = (struct lw_err){0};
     t->up = ask(t) == 0;
     snprintf(t->why, sizeof t->why, "%s", t->o->err.text);
-    /* after a failure top disconnects, so that the next refresh connects again */
+    /* after a failure the connections are closed, so that the next refresh connects again */
     if (!t->up) ops_disconnect(t->o);
     sorting = t;
     if (t->n_lane) qsort(t->lane, t->n_lane, sizeof *t->lane, by_weight);

@@ -24,20 +24,22 @@ enum top_sort { TOP_BY_WAITING, TOP_BY_AGE, TOP_BY_TRIES, TOP_SORTS };
 
 struct top_lane {
     struct ops_lane l; /* the lane; its name and lock are owned copies */
-    uint64_t seen;     /* number of the last refresh that read the lane */
+    uint64_t seen;     /* number of the last refresh that has read the lane */
 };
 
 struct top_shard {
     char cursor[OPS_CURSOR];
     bool whole; /* true: at least one round over all lanes is complete */
-    /* sum of waiting messages, and age of the oldest message, in the last complete round */
+    /* `waiting` is the number of waiting messages, and `oldest_ms` the time at which the oldest of
+     * them arrived, as found by the last complete round over all lanes. */
     int64_t waiting, oldest_ms;
-    /* sum of waiting messages, and age of the oldest message, so far in the current round */
+    /* `now_waiting` and `now_oldest` are the same two values for the lanes that the current,
+     * incomplete round has read. */
     int64_t now_waiting, now_oldest;
 };
 
 struct top_dead {
-    /* the texts of a dead letter, all in printable form */
+    /* texts about a dead letter, all in printable form */
     char id[64], identity[320], key[100], reason[200];
     int64_t at_ms, attempts;
 };
@@ -49,15 +51,15 @@ struct top_worker {
     double done_rate; /* rate of done messages per second; -1: unknown */
 };
 
-/* Holds the last answer of the supervisor. */
+/* Holds the figures of the supervisor's last response. */
 struct top_fleet {
     bool on;
-    char why[256]; /* if `on` is false, why the supervisor did not answer */
+    char why[256]; /* the reason why the supervisor did not answer; set if `on` is false */
     int workers, ready;
-    int64_t at_ms; /* time of the answer, ms on the boot clock */
+    int64_t at_ms; /* time of the response, ms on the boot clock */
     int64_t lag, waiting, in_handler, received, finished, done, dead, retried;
     double in, out; /* rates in messages per second; -1: unknown */
-    /* percentiles over the last seconds, in µs, as the web page shows them; -1: unknown */
+    /* Percentiles over the last seconds in µs, which the web page also shows; -1: unknown. */
     int64_t handler_p50_us, handler_p99_us, end_to_end_p50_us, end_to_end_p99_us;
 };
 
@@ -70,7 +72,8 @@ struct top {
     bool up; /* true if Redis answered the last refresh */
     char why[1024];
     uint64_t refresh;
-    /* time of the last refresh: at_ms by this machine's clock, now_ms by Redis' clock */
+    /* `at_ms` and `now_ms` are the time of the last refresh, by this machine's clock and by Redis'
+     * clock. */
     int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers, now_ms;
     double commit_rate; /* rate at which the commits advance, in offsets per second; -1: unknown */
     struct top_shard *shard;
@@ -84,25 +87,27 @@ struct top {
     size_t n_worker;
 };
 
-/* The following functions are defined in cli/top/look.c. */
+/* cli/top/look.c defines the functions from top_open() to top_oldest_ms(). */
 void top_open(struct top *t, struct ops *o);
 void top_close(struct top *t);
-/* Reads everything from Redis again. If a request fails, `why` names the request and the reason. */
+/* Reads from Redis the data that the display needs. If a request fails, `why` names the request and
+ * the reason. */
 void top_refresh(struct top *t);
-/* Sets the filter of lanes: a glob pattern or a part of the key; "" means no filter. */
+/* Sets the filter that chooses the lanes to show: a glob pattern or a part of the key; "" means no
+ * filter. */
 void top_set_filter(struct top *t, const char *text);
 void top_set_sort(struct top *t, enum top_sort sort);
-/* Returns the number of waiting messages. Sets *about to true if some lanes were not counted
- * yet. */
+/* Returns the number of waiting messages. Sets *about to true if the number is only an estimate,
+ * because some lanes were not counted yet. */
 int64_t top_waiting(const struct top *t, bool *about);
 /* Returns the time at which the oldest waiting message arrived, in ms since 1970 by Redis' clock,
  * or 0 if no message waits. */
 int64_t top_oldest_ms(const struct top *t);
-/* Requests the supervisor's figures over HTTP. The function is defined in cli/top/fleet.c. */
+/* Requests the supervisor's figures over HTTP. cli/top/fleet.c defines this function. */
 void top_ask_fleet(struct top *t);
 
-/* The functions in cli/top/frame.c format the display. No line of it is longer than `width`
- * columns. */
+/* A display is formatted as lines of at most `width` columns. cli/top/frame.c defines the
+ * functions. */
 enum top_style { TOP_PLAIN, TOP_BAR, TOP_HEAD, TOP_SELECTED, TOP_WARN };
 struct top_line {
     char *text;
@@ -117,7 +122,8 @@ struct top_view {
     int width, height;
     int64_t interval_ms;
     size_t selected; /* index of the marked lane in lane[]; SIZE_MAX: no lane is marked */
-    /* index of the first lane that is shown; it changes so that the marked lane stays visible */
+    /* `first` is the index of the first lane that is shown. It is changed whenever the marked lane
+     * would not be visible. */
     size_t first;
     const char *message; /* text about the last action or error; NULL: there is no text */
     const char *footer;  /* text of the last line; NULL: the last line lists the keys */
@@ -127,11 +133,11 @@ void top_draw(const struct top *t, struct top_view *v, struct top_frame *f);
 void top_frame_free(struct top_frame *f);
 json_t *top_json(const struct top *t);
 
-/* Runs `latchwork top` on the terminal until the user quits. Returns the exit status. The function
- * is defined in cli/top/screen.c. */
+/* Runs `latchwork top` on the terminal until the user quits. Returns the exit status.
+ * cli/top/screen.c defines this function. */
 int top_screen(struct top *t, int64_t interval_ms);
-/* The actions that users start with capital letters. Each action writes its result to `said`. The
- * functions are defined in cli/top/act.c. */
+/* The actions that users start by typing capital letters. Each action writes its result to `said`.
+ * cli/top/act.c defines these functions. */
 void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *said);
 void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said);
 void top_drop(struct top *t, struct lw_bytes lane, struct lw_buf *said);

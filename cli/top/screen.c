@@ -23,7 +23,8 @@ struct screen {
     enum mode mode;
     char input[INPUT_MAX];
     size_t n_input;
-    /* name of the marked lane, or of the lane that the question on the screen is about */
+    /* `lane` is the name of the marked lane or, while the screen shows a question, of the lane that
+     * the question is about. */
     struct lw_buf lane;
     int capital; /* the capital letter of the action that waits for the user's answer */
     struct lw_buf said, footer;
@@ -38,7 +39,8 @@ static void on_end(int sig) {
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-/* Writes text. If the terminal's locale has one byte per character, only ASCII is written. */
+/* Writes a text. If the terminal's locale uses one byte per character, other characters than ASCII
+ * are replaced. */
 static void put(const char *text) {
     if (MB_CUR_MAX > 1) {
         addstr(text);
@@ -59,7 +61,8 @@ static attr_t look_of(enum top_style style) {
     }
 }
 
-/* Finds the marked lane again by its name, because a refresh may move the lane. */
+/* Finds the marked lane again by its name, because a refresh may have changed its place in the
+ * list. */
 static void find_marked(struct screen *s) {
     struct top *t = s->t;
     for (size_t i = 0; s->lane.n && i < t->n_lane; i++)
@@ -229,7 +232,7 @@ static void take_keys(struct screen *s, int64_t due_ms) {
         keys++;
         take_key(s, key);
     }
-    /* poll() reported an event without a key, so the terminal was closed */
+    /* poll() reported an event although no key was typed, so the terminal was closed */
     if (n > 0 && !keys && (p.revents & (POLLHUP | POLLERR | POLLNVAL))) s->quit = true;
 }
 

@@ -93,7 +93,7 @@ static void find_libraries(struct library all[LIBRARIES]) {
 /* --- abilities -------------------------------------------------------------------------------- */
 
 /* Lists abilities of librdkafka, each with a setting that needs it. An ability counts as present
- * unless a known limit of the loaded librdkafka refuses the setting. */
+ * unless Latchwork knows that the loaded version of librdkafka does not support the setting. */
 static const struct {
     const char *name, *property, *value;
 } abilities[] = {
