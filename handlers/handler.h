@@ -162,8 +162,8 @@ struct lw_slot;
 
 struct lw_handler_type {
     const char *name;
-    /* `blames_worker` is true if the handler runs inside the worker's process, so that a message
-     * may crash the worker */
+    /* `blames_worker` is true if the handler runs inside the worker's process. Then a message may
+     * crash the worker. */
     bool blames_worker;
     /* Appends problems of the handler section to `problems`. Contacts no server and has no side
      * effect. The function must accept every key of the section. */

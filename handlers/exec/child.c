@@ -211,8 +211,9 @@ static bool any_lives_in(pid_t group) {
     return any;
 }
 
-/* Waits until no live process is left in the group. Zombies do not count: killed grandchildren
- * become children of init, and some containers have an init that never reaps them. */
+/* Waits until no live process is left in the group, but at most LW_CHILD_GONE_MS. Zombies do not
+ * count: killed grandchildren become children of init, and some containers have an init that never
+ * reaps them. */
 static void wait_group_gone(pid_t group) {
     int64_t until = lw_boot_ms() + LW_CHILD_GONE_MS;
     for (int tries = 0; kill(-group, 0) == 0 && lw_boot_ms() < until; tries++) {

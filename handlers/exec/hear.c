@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hear: reads what processes write. Each line must be answers to messages or a hello. A process
- * that writes anything else is ended. */
+/* hear: reads what processes write. Each line must be a hello or contain answers to messages. A
+ * process that writes anything else is ended. */
 #include "handlers/exec/private.h"
 
 #include "base/log.h"
@@ -111,8 +111,8 @@ static void greet(struct proc *p, int version) {
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* A line on stdout that is no answer is often what a program prints before it loads the SDK, which
- * keeps prints out of the protocol from then on. */
+/* A line on stdout that is not an answer is often printed by a program before it loads the SDK.
+ * From then on, the SDK keeps printed text out of the protocol. */
 static void hint(struct lw_err *err) {
     size_t n = strlen(err->text);
     snprintf(err->text + n, sizeof err->text - n, "; was it printed before the SDK was loaded?");

@@ -129,8 +129,9 @@ static void follow(struct request *r, struct lw_job *job) {
     h->followers_end = &r->next;
 }
 
-/* Starts each follower in the process that ran the job before it. A follower goes to the end of the
- * queue instead if its chain has run for LW_FEED_CHAIN_MS and other jobs wait. */
+/* Starts each follower in the process that ran the job before it, or puts it at the front of the
+ * queue if that process has no room. A follower goes to the end of the queue instead if its chain
+ * has run for LW_FEED_CHAIN_MS and other jobs wait. */
 static void start_followers(struct lw_handler *h) {
     struct request *all = h->followers;
     h->followers = NULL;
@@ -150,8 +151,8 @@ static void start_followers(struct lw_handler *h) {
     }
 }
 
-/* Sends the remaining messages of a request after the last line with messages of the request has
- * been answered. */
+/* Sends the next line of a request, after all messages of the line before have been answered. Gives
+ * the next message back instead if its lease is about to end or the process is being ended. */
 static void send_rest(struct request *r) {
     struct lw_job *job = r->jobs[r->at];
     struct lw_handler *h = r->p->h;
@@ -265,9 +266,9 @@ static void tell_cancelled(struct request *r, bool late) {
     r->late = late;
 }
 
-/* Checks the lease and the timeout of a request. Returns false if the process had to be ended. If a
- * message times out while the process has other requests, the process is first asked to cancel the
- * message, and is killed only if it does not answer in time. */
+/* Checks the lease and the timeout of a request. Returns false if the process had to be ended. If
+ * the lease was cancelled, or if a message times out while the process has other requests, the
+ * process is first asked to cancel the message. It is killed if it does not answer in time. */
 static bool look_at_request(struct request *r) {
     struct lw_handler *h = r->p->h;
     const struct lw_job *job = r->jobs[r->at];

@@ -33,8 +33,8 @@ struct request {
     /* If the process was asked to cancel the message at jobs[at], `grace_ms` is the time (boot
      * clock) until which it may still answer. 0: it was not asked. */
     int64_t grace_ms;
-    /* `late` is true if the message at jobs[at] has timed out. If a cancelled message is not late,
-     * its lease was about to end. */
+    /* `late` is true if the message at jobs[at] has timed out. If a message was cancelled and is
+     * not late, its lease was lost or about to be lost. */
     bool late;
     uint64_t place; /* position of this line in the bytes sent to the process since its start */
     /* `n` is the number of jobs, `at` the index of the job to be answered next, and `upto` the

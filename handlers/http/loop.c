@@ -24,7 +24,7 @@
 
 enum {
     EVENTS = 64,
-    SHARED = 256, /* number of requests after which an HTTP/2 connection is replaced */
+    SHARED = 256, /* number of TLS requests after which a connection is closed */
 };
 
 /* --- what libcurl waits for ------------------------------------------------------------------- */
@@ -121,9 +121,10 @@ static bool startable(const struct lw_handler *h, struct lw_job *job) {
     return lw_feed_startable(job, h->now_ms, h->margin_ms);
 }
 
-/* Closes an HTTP/2 connection after every SHARED-th request. libcurl 7.88 resets each stream after
- * its response, and a server may close a connection with too many resets while other requests are
- * under way on it. (Node allows 1,000 resets at first, and 33 more per second.) */
+/* Makes libcurl close the connection of every SHARED-th TLS request after the response. With
+ * HTTP/2, libcurl 7.88 resets each stream after its response, and a server may close a connection
+ * with too many resets while other requests are under way on it. (Node allows 1,000 resets at
+ * first, and 33 more per second.) */
 static void limit_sharing(struct call *c) {
     struct lw_handler *h = c->h;
     if (!h->set.tls.on) return;

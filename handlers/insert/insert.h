@@ -10,8 +10,8 @@
  * bad row becomes a dead letter and affects no other message.
  *
  * A kind of store (struct lw_store_kind) does this for one database. The cleaner deletes identities
- * below the committed watermark. It deletes fences a day after they were granted, when every lease
- * that they belonged to has long ended.
+ * below the committed watermark. It deletes fences that were granted more than a day ago, because
+ * every lease that they belonged to has long ended.
  *
  *     handlers/insert/insert.c   the handler type: configuration, slots
  *     handlers/insert/row.c      turns a payload into the values of a row
@@ -132,7 +132,7 @@ int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit,
 uint64_t lw_fence_key(const char *app, struct lw_bytes key);
 /* Returns the replay number in an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
 int64_t lw_insert_replay(const char *identity);
-/* Returns true if the job's lease or time is over, so that no row may be written for the job. */
+/* Returns true if the job's lease or time is over. Then no row may be written for the job. */
 bool lw_insert_ended(const struct lw_job *job, int64_t now_ms);
 /* Returns when the job's lease or time will be over if the lease is not renewed. Boot clock, ms. */
 int64_t lw_insert_end_ms(const struct lw_job *job);

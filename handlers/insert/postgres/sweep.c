@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cleaner's work in PostgreSQL. The cleaner has its own connection, which it makes when there
- * is something to delete. It skips rows that other sessions have locked, so it neither waits for
- * other sessions nor causes a deadlock. */
+ * is something to delete. It skips rows that other sessions have locked, so it never waits for a
+ * locked row and cannot cause a deadlock. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"

@@ -12,7 +12,7 @@
  *                         ignored; exact, because each transaction updates them
  *
  * If the database fails (disk full, busy, I/O), the transaction is rolled back. The messages that
- * it did not settle are retried, or given back if their leases have ended.
+ * it did not settle are retried, or given back if their lease or time is over.
  *
  * The files in handlers/insert/sqlite/:
  *

@@ -173,8 +173,8 @@ static void roll_back(struct tx *t) {
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Returns until when to wait for other writers: at most until the last lease of the unsettled jobs
- * ends. */
+/* Returns until when to wait for other writers: LW_INSERT_BUSY_MS from now, or earlier if the
+ * leases of all unsettled jobs end earlier. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {
@@ -208,7 +208,7 @@ static int attempt(struct tx *t) {
 }
 
 /* Sets the outcome of all unsettled jobs, because the database failed and no row was written: back
- * if the job's lease has ended, otherwise retry. */
+ * if the job's lease or time is over, otherwise retry. */
 static void fail_all(struct tx *t, const char *why) {
     char reason[LW_REASON_MAX];
     snprintf(reason, sizeof reason, "SQLite: %s", why);
