@@ -148,7 +148,7 @@ static void drop(struct lw_stderr_log *l, struct stream *s) {
 }
 
 /* Reads a bounded number of bytes, so that one noisy subprocess does not delay the others. Returns
- * false at the end of the stream. */
+ * false at the end of the stream or after an error. */
 static bool read_some(struct stream *s) {
     char chunk[4096];
     for (int i = 0; i < READS_A_TURN; i++) {
@@ -163,7 +163,8 @@ static bool read_some(struct stream *s) {
     return true;
 }
 
-/* Logs the incomplete lines that have not grown since the last call. */
+/* If `all` is true, logs all incomplete lines. Otherwise logs those that have not grown since the
+ * last call. */
 static void flush_quiet(struct lw_stderr_log *l, bool all) {
     pthread_mutex_lock(&l->lock);
     for (struct stream *s = l->streams; s; s = s->next) {

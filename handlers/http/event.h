@@ -17,8 +17,8 @@ struct event_fixed {
 /* Returns true for a header that neither a record nor the configuration may set, because HTTP,
  * CloudEvents, Standard Webhooks or Latchwork define it. */
 bool event_reserved(struct lw_bytes name);
-/* Returns the content type of a record: its header content-type, or `usual` if it has no such
- * header. */
+/* Returns the content type of a record: the value of its header content-type, or `usual` if it has
+ * no valid header of this name. */
 struct lw_bytes event_content_type(const struct lw_job *job, const char *usual);
 
 /* Adds headers with the attributes and the content type of the message. deadline_ms is when the

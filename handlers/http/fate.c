@@ -2,8 +2,8 @@
 /* fate: what becomes of the messages of a request that is over.
  *
  *     end of the request                      breaker closed       breaker open
- *     response                                as answer.h says     as answer.h says, but a 5xx without
- *                                                                  an outcome gives the message back
+ *     response                                as answer.h says     as answer.h says, but back for
+ *                                                                  a 5xx without an outcome
  *     no connection, timeout, or incomplete
  *       response                              retry                back
  *     lease lost                              back                 back

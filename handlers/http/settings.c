@@ -15,8 +15,9 @@ enum { CONNECT_TIMEOUT_MS = 5000, BREAKER_PERCENT = 50 };
 
 static const char *const modes[] = {"binary", "structured", "batch", NULL};
 
-/* Returns the string of a key. Returns NULL if the key is absent. Also returns NULL, and reports a
- * problem, if the string contains a NUL or another control character. */
+/* Returns the string of a key, or NULL if the key is absent or its value is not valid. Reports a
+ * problem if the value is not a non-empty string that head_value_ok() accepts, if it contains a
+ * NUL, or if a `required` key is absent. */
 static const char *clean_string(const json_t *section, const char *key, bool required,
                                 struct lw_problems *problems) {
     const char *text = lw_section_string(section, key, required, problems);

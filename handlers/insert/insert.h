@@ -70,7 +70,7 @@ struct lw_sweep {
 
 enum lw_swept {
     LW_SWEPT_SLICE, /* a slice was deleted, and more identities are left */
-    LW_SWEPT_ALL,   /* no identity below the watermark is left */
+    LW_SWEPT_ALL,   /* nothing below the watermark is left to delete */
     LW_SWEPT_LATER, /* the database is busy or unreachable; try again in a later round */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cleaner's work in PostgreSQL. The cleaner has its own connection, which it makes when there
- * is something to delete. It skips rows that other sessions have locked, so it never waits for a
- * locked row and cannot cause a deadlock. */
+ * is something to delete. When it deletes fences and the identities of records, it skips rows that
+ * other sessions have locked, so it neither waits for these rows nor causes a deadlock. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"
