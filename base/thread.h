@@ -11,7 +11,8 @@
  * uses this code handle signals. Returns 0, or an errno value. */
 int lw_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 /* Waits at most timeout_ms for the end of a thread. If the thread has not ended by then, detaches
- * it and returns false; the data that it uses must stay valid until its end. */
+ * it and returns false; the data that the thread uses must then stay valid until the thread
+ * ends. */
 bool lw_join_within(pthread_t thread, int64_t timeout_ms);
 
 #endif

@@ -31,8 +31,8 @@ static const struct setting classic_defaults[] = {
     /* the default is not cooperative-sticky, because that can loop forever before librdkafka
      * 2.6.1 */
     {"partition.assignment.strategy", "range"},
-    /* the session timeout, which is five heartbeats; if a host dies, no worker reads its partitions
-     * for this long */
+    /* the session timeout, which is five heartbeats; after a host has died, no worker reads its
+     * partitions until this timeout is over */
     {"session.timeout.ms", "15000"},
 };
 
@@ -82,8 +82,9 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
         to = LW_LOG_WARN;
     /* librdkafka repeats its line with each attempt, and kafka/explain.c reports the reason */
     if (!strcmp(facility, "SSLCERTVRFY")) to = LW_LOG_DEBUG;
-    /* The broker of `latchwork dev` says of each client that it does not know
-     * allow.auto.create.topics. A real broker that does not is older than any that works. */
+    /* librdkafka logs AUTOCREATE for a broker that does not support allow.auto.create.topics. The
+     * broker of `latchwork dev` does not. A real broker without this support is older than all
+     * brokers that Latchwork works with. */
     if (!strcmp(facility, "AUTOCREATE")) to = LW_LOG_DEBUG;
     if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
 }

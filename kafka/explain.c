@@ -63,8 +63,8 @@ static int verify(rd_kafka_t *rk, const char *broker, int32_t id, int *x509_erro
 }
 
 void lw_kafka_watch_certificates(rd_kafka_conf_t *conf) {
-    /* this fails only if librdkafka was built without TLS, and then there is no certificate to
-     * verify */
+    /* setting the callback fails only if librdkafka was built without TLS; then there is no
+     * certificate to verify */
     rd_kafka_conf_set_ssl_cert_verify_cb(conf, verify);
 }
 
@@ -128,8 +128,8 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
         snprintf(out, LW_EXPLAINED_MAX, "%s may not %s %s%s; allow %s on it (%s)", who, right,
                  topic ? "topic " : "a topic", topic ? topic : "", right, text);
     else if (code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED && c->dead.topic)
-        /* a broker answers with this code if an idempotent producer is not allowed to write to any
-         * topic */
+        /* a broker answers with CLUSTER_AUTHORIZATION_FAILED if an idempotent producer is not
+         * allowed to write to any topic */
         snprintf(out, LW_EXPLAINED_MAX,
                  "%s may not WRITE topic %s; allow WRITE on it, and on a broker before 2.8 also "
                  "IDEMPOTENT_WRITE on the cluster (%s)",

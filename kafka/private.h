@@ -30,7 +30,7 @@ struct lw_part {
 /* The state of the Kafka connection according to errors, rebalances and the latest statistics
  * (kafka/state.c). */
 struct lw_kafka_look {
-    bool assigned;    /* true if the last rebalance gave an assignment and it was accepted */
+    bool assigned;    /* true if the last rebalance gave an assignment that was accepted */
     int64_t since_ms; /* time on the boot clock at which `assigned` last changed */
     /* time on the boot clock at which the latest statistics came; 0 if none have come yet */
     int64_t stats_ms;

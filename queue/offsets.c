@@ -285,7 +285,7 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
     check_offsets(t);
     assert(fn);
     /* `pos` includes the number of records that have left at the front, so it stays valid if fn
-     * marks records and more of them leave. */
+     * marks records and more records leave because of that. */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
         if (pos < t->dropped) pos = t->dropped;
         if (pos - t->dropped >= t->n) return;

@@ -176,8 +176,8 @@ static size_t index_of(const struct lw_cluster *c, const char *host, int port) {
     return i;
 }
 
-/* Replaces the nodes that earlier slot maps named with those that this map names. A node is left
- * out if an allocation fails, because the next map names it again. */
+/* Replaces the nodes that earlier slot maps named with the nodes of the new map. A node is left out
+ * if an allocation fails, because the next map names it again. */
 static void learn(struct lw_cluster *c, const struct lw_slot_map *m,
                   const struct lw_redis_url *asked) {
     pthread_mutex_lock(&c->mutex);

@@ -22,7 +22,7 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    /* A peer that acknowledges nothing for this long counts as dead. On an idle connection,
+    /* Time after which a peer that acknowledges nothing counts as dead. On an idle connection,
      * keepalive probes detect a dead peer after the same time. */
     UNACKNOWLEDGED_MS = 25000,
 };

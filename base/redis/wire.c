@@ -20,13 +20,14 @@ enum {
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
     BACKOFF_MAX_MS = 2000,
-    /* if a connection lasted at least this long, the next attempt follows at once */
+    /* minimum duration of a connection after which the next attempt to connect follows at once */
     STEADY_MS = 2000,
     COMPLAIN_MS = 10000, /* minimum time between log lines about failed attempts */
     /* maximum number of reads per call of lw_wire_serve(), so that one connection cannot starve the
      * others */
     READS = 16,
-    /* an output buffer with a capacity above this is freed after its pipeline */
+    /* maximum capacity, in bytes, with which an output buffer is kept after its pipeline; a larger
+     * buffer is freed */
     KEEP_OUT = 1 << 20,
     WHY_SIZE = 512,
 };

@@ -199,7 +199,7 @@ struct latchwork_answer {
     size_t reason_size;
 };
 
-/* Which messages may be together in one batch. */
+/* Says which messages may be together in one batch. */
 enum latchwork_batch {
     LATCHWORK_BATCH_KEYS = 0,    /* messages of different keys */
     LATCHWORK_BATCH_ONE_KEY = 1, /* messages of one key, in order */

@@ -393,7 +393,7 @@ struct latchwork_name {
 struct latchwork_lock_names {
     uint32_t size;
     struct latchwork_name lock; /* name of the lock, which is a string that contains the token */
-    /* name of the counter of fences, which never expires, and which several locks may share */
+    /* name of the counter of fences; the counter never expires, and several locks may share it */
     struct latchwork_name fence;
     /* name of the sorted set of waiting clients; if p is NULL, releases wake nobody, and waiters
      * poll */
