@@ -229,8 +229,8 @@ redisReply *lw_call_asking(struct latchwork_client *c, struct lw_redis *redis, s
     return exchange_script(c, redis, call, true, error);
 }
 
-/* Prepares the call to be sent to another server, which may not have the script: EVALSHA replaces
- * EVAL. */
+/* Prepares the call to be sent to another server: EVALSHA replaces EVAL. If that server does not
+ * have the script, exchange_script() sends the script's text. */
 static void rewind_call(struct lw_call *call) {
     if (!call->script) return;
     call->arg[0] = "EVALSHA", call->size[0] = 7;

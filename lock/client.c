@@ -192,7 +192,7 @@ void latchwork_client_interrupt(struct latchwork_client *c) {
     atomic_store(&c->interrupted, true);
     if (!lw_client_ok(c, NULL)) return;
     /* Take the mutex `start` to wait until a thread that is being started exists. A thread that is
-     * started later reads `interrupted` itself. */
+     * started later reads the field `interrupted` itself. */
     pthread_mutex_lock(&c->start);
     struct lw_waking *waking = atomic_load(&c->waking);
     pthread_mutex_unlock(&c->start);

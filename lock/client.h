@@ -6,8 +6,8 @@
  *
  * A call uses an idle connection or opens a new one. If that connection breaks or no answer comes
  * in time, the client closes all idle connections to the same server, since they are likely dead as
- * well, and sends the call once more on a new connection. So every call may be executed twice,
- * which is safe, because each call contains the token of its acquisition.
+ * well, and sends the call once more on a new connection. So a call may be executed more than once.
+ * This is safe, because each call contains the token of its acquisition.
  *
  * In a cluster, a call goes to the owner of the slot of its first key. If that node refuses the
  * call because the slot is elsewhere or is being moved, nothing was executed. The client then sends
@@ -70,8 +70,8 @@ struct latchwork_client {
      * node. */
     int slot;
 
-    /* Guards the start of the keeper's and the listening thread, which are started when first
-     * needed. */
+    /* This mutex guards the start of the keeper's thread and of the listening thread. Each thread
+     * is started when it is first needed. */
     pthread_mutex_t start;
     _Atomic(struct lw_keeper *) keeper;
     _Atomic(struct lw_waking *) waking;
@@ -89,7 +89,8 @@ struct lw_call {
     /* Index of the argument that becomes "1" if the call is sent again. 0: the call has no such
      * argument. */
     int again;
-    bool sent_again; /* true if the call was sent again because an answer was lost */
+    /* True if the call was sent again although a server may already have executed it. */
+    bool sent_again;
     int64_t sent_ms; /* time on the boot clock just before the call was last sent */
 };
 
@@ -97,10 +98,10 @@ struct lw_call {
 enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result,
                                    int code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Reports wrong use of the library, with the error code ARGUMENT. */
+/* Fills *error with the error code ARGUMENT, for wrong use of the library, and returns ERROR. */
 #define lw_lock_wrong(error, ...) \
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_ARGUMENT, __VA_ARGS__)
-/* Reports a failed allocation, with the error code MEMORY. */
+/* Fills *error with the error code MEMORY, for a failed allocation, and returns ERROR. */
 enum latchwork_result lw_lock_no_memory(struct latchwork_error *error);
 /* Returns the error code for a broken connection: MEMORY if an allocation failed, otherwise
  * CONNECT. */

@@ -16,14 +16,16 @@ enum {
     /* the value of a lock has the form TOKEN:FENCE */
     LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24,
     LW_LOCK_KEYS = 6,
-    /* Time in ms after which Redis deletes a fence counter that was not used. Fences keep growing
-     * as long as Redis' clock is never set back by more than this time. */
+    /* Time in ms after which Redis deletes a fence counter that was not used. The next fence is
+     * then taken from Redis' clock. It is larger than all earlier fences unless that clock was set
+     * back by more than this time. */
     LW_FENCE_KEEP_MS = 7 * 24 * 3600 * 1000,
 };
 
 struct lw_lock_ops {
-    /* Tries to take the lock until deadline_ms on the boot clock. 0: tries once; INT64_MAX: tries
-     * without limit. Must set the hold's token, value, fence and lease before it returns OK. */
+    /* Tries to take the lock until deadline_ms on the boot clock. If deadline_ms is 0, tries once;
+     * if it is INT64_MAX, tries without a time limit. Must set the hold's token, value, fence and
+     * lease before it returns OK. */
     enum latchwork_result (*acquire)(struct latchwork_lock *lock, struct latchwork_hold *hold,
                                      int64_t deadline_ms, struct latchwork_error *error);
     enum latchwork_result (*release)(struct latchwork_hold *hold, struct latchwork_error *error);
@@ -38,9 +40,9 @@ struct lw_lock_ops {
     /* Returns the fence of the i-th name of a lock with several names. NULL: all names share one
      * fence. */
     uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i);
-    /* Frees hold->more; may be NULL. */
+    /* Frees hold->more. The pointer `hold_fini` is NULL if there is nothing to free. */
     void (*hold_fini)(struct latchwork_hold *hold);
-    /* Frees lock->more; may be NULL. */
+    /* Frees lock->more. The pointer `lock_fini` is NULL if there is nothing to free. */
     void (*lock_fini)(struct latchwork_lock *lock);
     /* Each of the next three functions may be NULL. The corresponding public function then returns
      * the error UNSUPPORTED. */
@@ -75,7 +77,7 @@ struct latchwork_lock {
     struct lw_bytes hint_if, hint_to, hint;
     int slot; /* cluster slot of all keys of the lock; LW_ANY_SLOT in a Redlock */
     int64_t fence_keep_ms;
-    _Atomic uint64_t seen; /* the largest fence that was ever returned for this lock */
+    _Atomic uint64_t seen; /* the largest fence that this client has seen for the lock */
 
     pthread_mutex_t mutex;        /* guards `owned`, and the leases of all holds of this lock */
     pthread_cond_t renewed;       /* signalled when a hold has no renewal in flight any more */
@@ -95,7 +97,7 @@ struct latchwork_hold {
     int64_t end_ms;
     /* The lock's mutex guards the fields `renewals`, `overlap` and `least_ms`. */
     int renewals;     /* number of renewals in flight */
-    bool overlap;     /* the last renewal began while another was in flight */
+    bool overlap;     /* true if the last renewal began while another was in flight */
     int64_t least_ms; /* the earliest deadline that any renewal in flight may have set */
     /* The keeper's mutex guards the fields `kept` and `renew_ms`. */
     bool kept;
@@ -136,15 +138,16 @@ void lw_hold_leased(struct latchwork_hold *hold, int64_t sent_ms, int64_t ttl_ms
 void lw_hold_renew_begin(struct latchwork_hold *hold, int64_t now_ms, int64_t ttl_ms);
 /* Returns true if another renewal of the same hold overlapped with this renewal. */
 bool lw_hold_renew_end(struct latchwork_hold *hold);
-/* Returns the TTL that an automatic renewal requests at now_ms. This is the lock's TTL, or the rest
- * of the lease if the lease was extended by hand and its rest is longer. */
+/* Returns the TTL that an automatic renewal requests at now_ms. This is the lock's TTL, or the
+ * remaining time of the lease if the lease was extended by hand and lasts longer than that TTL. If
+ * max_hold_ms ends the hold earlier, the returned TTL is shorter. */
 int64_t lw_hold_keep_ttl(const struct latchwork_hold *hold, int64_t now_ms);
 /* Marks the hold as lost and calls the callback of the hold, each at most once. */
 void lw_hold_lose(struct latchwork_hold *hold, enum latchwork_loss why);
 /* Sets *error to LOST, marks the hold as lost, and returns LOST. */
 enum latchwork_result lw_hold_not_ours(struct latchwork_hold *hold, bool sent_again,
                                        struct latchwork_error *error);
-/* Stores `fence` in the lock if it is the largest so far, and returns it. */
+/* Sets lock->seen to `fence` unless lock->seen is larger already. Returns `fence`. */
 uint64_t lw_lock_saw(struct latchwork_lock *lock, uint64_t fence);
 /* Returns the TTL to request: ttl_ms, or less if the hold reaches max_hold_ms earlier. */
 int64_t lw_lock_ttl(const struct latchwork_hold *hold, int64_t ttl_ms, int64_t now_ms);

@@ -35,8 +35,8 @@ struct lw_keeper {
     struct latchwork_client *client;
     struct link link[LINKS_MAX]; /* used only by the keeper's thread */
     size_t n_links;
-    /* True if the locks of all holds are in one slot, so that the keeper need not save time for
-     * other nodes. Used only by the keeper's thread. */
+    /* True if the locks of all holds are in one slot, so the keeper does not have to save time for
+     * other nodes. This field is used only by the keeper's thread. */
     bool alone;
     pthread_t thread;
     pthread_mutex_t mutex;
@@ -209,7 +209,7 @@ static redisReply *reply_in_time(struct lw_keeper *k, struct lw_redis *redis) {
 }
 
 /* Handles the answer to a renewal. If the lease was extended, plans the next renewal of the hold.
- * If the lock belongs to another holder, gives the hold up. */
+ * If the hold no longer has the lock, gives the hold up. */
 static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours) {
     pthread_mutex_lock(&k->mutex);
     /* If `kept` is false, the hold was released while its renewal was in flight. */
@@ -224,7 +224,7 @@ struct renewal {
     int64_t ttl_ms;
     uint64_t peer; /* id of the server that owns the lock's slot; 0: unknown */
     bool connected;
-    bool unknown; /* the answer was NOSCRIPT, so the script's text must be sent */
+    bool unknown; /* true if the answer was NOSCRIPT, so the script's text must be sent */
     /* The id of the node named by an ASK reply, to which the slot is being moved. 0: the reply was
      * not ASK. */
     uint64_t ask;

@@ -32,7 +32,7 @@ struct lw_line {
     /* Time on the boot clock at which the first waiter in line tries to take the lock without a
      * message about a release. 0: at once. */
     int64_t look_ms;
-    bool failed; /* the last attempt of a waiter of this line failed, as `failure` says */
+    bool failed; /* true if the line's last attempt failed; `failure` says why */
     struct latchwork_error failure;
     /* The remaining fields, except the name, are for a cluster. Only the listening thread uses
      * them, except `up` and empty_ms. */

@@ -5,9 +5,9 @@
  *     line without ear → ear at the owner of its slot → SSUBSCRIBE → up → [message → wake]…
  *     → slot moves, or ear breaks → line without ear
  *
- * The sockets are non-blocking, so that waiting for one node never delays the messages of other
- * nodes. Only the resolver may block, if nodes are known by host names. The thread never reads the
- * slot map from Redis: waiters read the map when they try to take a lock. */
+ * The sockets are non-blocking, so that a slow node does not delay the messages of other nodes.
+ * Only looking up the host name of a node may block the thread. The thread never reads the slot map
+ * from Redis: waiters read the map when they try to take a lock. */
 #include "lock/listen.h"
 
 #include "base/clock.h"
@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 enum {
-    /* Maximum number of nodes to which there are ears. The waiters for locks on other nodes try at
-     * intervals. */
+    /* Maximum number of nodes to which there are ears. Waiters for locks on other nodes are not
+     * notified of releases, and try at intervals. */
     EARS_MAX = 256,
     /* Time in ms for which a line without waiters keeps its subscription, because a thread may soon
      * wait for the same lock again. */
@@ -60,8 +60,8 @@ struct ears {
 /* --- channels --------------------------------------------------------------------------------- */
 
 /* Finds the part of the line's name that determines the slot: the text between the first braces, or
- * the whole name. Returns false if this part cannot be put into braces, because it contains '}';
- * then no channel's name can have the same slot. */
+ * the whole name. Returns false if this part cannot be put into braces, because it contains '}'.
+ * Then no channel with the same slot can be named after it. */
 static bool tag_of(const struct lw_line *line, const char **tag, size_t *n) {
     const char *open = memchr(line->name, '{', line->n_name), *end = line->name + line->n_name;
     const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;

@@ -288,8 +288,8 @@ static struct lw_bytes own_name(const struct latchwork_lock *l, const char *what
 }
 
 /* Returns a name for a key that must be in the same Cluster slot as a lock with a name chosen by
- * the user. The returned name contains the hash tag of the user's name, or the whole of it if it
- * has no tag. */
+ * the user. The returned name contains the hash tag of the user's name, or the whole user's name if
+ * that has no hash tag. */
 static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *what, bool *memory) {
     struct lw_bytes key = lw_bytes(l->name, l->n_name);
     const char *open = !key.p ? NULL : memchr(key.p, '{', key.n);
@@ -315,8 +315,8 @@ static bool take_custom(struct latchwork_lock *l, const struct latchwork_lock_na
     l->hint_if = copy(n->hint_if.p, n->hint_if.n, memory);
     l->hint_to = copy(n->hint_to.p, n->hint_to.n, memory);
     l->hint = copy(n->hint.p, n->hint.n, memory);
-    /* Programs other than this library may also use the fence counter of custom names, so it must
-     * never expire. */
+    /* If the names were chosen by the user, programs other than this library may also use the fence
+     * counter, so it must never expire. */
     l->fence_keep_ms = 0;
     return true;
 }

@@ -18,10 +18,10 @@ struct lw_take {
     struct latchwork_hold *hold;
     /* The client's name in the scripts, under which Redis notifies the client of releases. */
     const char *client;
-    /* `wait`: Redis shall notify this client of releases. `more`: other threads of this client wait
-     * for the same lock. */
+    /* `wait` is true if Redis is to notify this client of releases. `more` is true if other threads
+     * of this client wait for the same lock. */
     bool wait, more;
-    /* True if an answer was lost, so that an earlier attempt may have taken the lock. */
+    /* True if an answer was lost, so an earlier attempt may have taken the lock. */
     bool uncertain;
     char waiter[LW_WAITER_MAX + 1]; /* name of the waiter in a queue, CLIENT:NUMBER */
     /* The ticket of the waiter, which determines its place in the queue. "": the waiter has none
@@ -50,9 +50,9 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
 /* Takes a mutex or reentrant lock with WATCH, MULTI and EXEC, for servers on which scripts are
  * forbidden. */
 enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error);
-/* Release or extend the lock without scripts. Both functions return 1 on success, 0 if the lock is
- * no longer held, and -1 with *error. If ttl_ms is 0, lw_watch_keep() only checks whether the lock
- * is held. */
+/* lw_watch_drop() releases the lock without scripts, and lw_watch_keep() extends it. Both functions
+ * return 1 on success, 0 if the lock is no longer held, and -1 with *error. If ttl_ms is 0,
+ * lw_watch_keep() only checks whether the lock is held. */
 int lw_watch_drop(struct latchwork_hold *hold, bool *sent_again, struct latchwork_error *error);
 int lw_watch_keep(struct latchwork_hold *hold, int64_t ttl_ms, int64_t *sent_ms,
                   struct latchwork_error *error);

@@ -284,8 +284,8 @@ bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, co
     int peer = moved || ask ? take_address(c, redis, text, moved) : -1;
     if (ask && peer >= 0) turn->ask = c->peer[peer]->id;
     turn->wait = !moved && !turn->ask;
-    /* Forget the owner, because another node may own the slot now: a promoted replica, or the other
-     * side of a network partition. */
+    /* Forget the owner, because another node may own the slot now: a promoted replica, or a node on
+     * the other side of a network partition. */
     if (!moved && !ask && !lw_redis_moved(text) && slot != LW_ANY_SLOT) c->table->owner[slot] = 0;
     pthread_mutex_unlock(&c->mutex);
     return true;

@@ -47,7 +47,7 @@ struct lw_turn {
     /* True if the client must pause before the next try, because no node serves the slot now, or
      * its keys are on two nodes. */
     bool wait;
-    bool half_done; /* a script stopped in the middle, so the call may have had an effect */
+    bool half_done; /* true if a script stopped in the middle, so the call may have had an effect */
 };
 
 /* Creates the peer of a client of one server, or the slot table of a client of a cluster. Takes

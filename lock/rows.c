@@ -22,7 +22,7 @@ enum {
     RAISE_BATCH = (LW_CALL_ARGS - 3 - 5) / 2,
     DROP_BATCH = (LW_CALL_ARGS - 3 - 2) / 2,
     KEEP_BATCH = LW_CALL_ARGS - 3 - 3,
-    PAUSE_MS = 10, /* minimum pause between attempts */
+    PAUSE_MS = 10, /* minimum pause between attempts, in ms */
 };
 
 struct rows {
@@ -128,7 +128,7 @@ struct taking {
     struct latchwork_hold **sub;
     /* Number of rows taken so far, and number of those rows that the keeper renews. */
     size_t taken, kept;
-    /* True if the rows were taken in several calls, so that their leases and fences differ. */
+    /* True if the rows were taken in several calls, so their leases and fences differ. */
     bool piecemeal;
     int64_t sent_ms, left_ms, deadline_ms;
     uint64_t fence; /* the largest fence of all rows taken so far */
@@ -430,7 +430,8 @@ static const struct lw_lock_ops few_ops = {.acquire = acquire,
                                            .show = show,
                                            .end = end,
                                            .give_ttl = give_ttl};
-/* For locks with more rows than one call can renew: without keep_call, the keeper calls `keep`. */
+/* The functions for locks with more rows than one call can renew. The table has no keep_call, so
+ * the keeper calls `keep`. */
 static const struct lw_lock_ops many_ops = {.acquire = acquire,
                                             .release = release,
                                             .keep = keep,

@@ -22,7 +22,7 @@ struct lw_waiter {
     struct lw_line *line;
     struct lw_waiter *prev, *next;
     pthread_cond_t changed;
-    bool woken;    /* the waiter was notified and should try at once */
+    bool woken;    /* true if the waiter was notified and should try at once */
     double ticket; /* determines the waiter's place in the line: smaller tickets come first */
 };
 
@@ -56,8 +56,9 @@ bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, b
  * lock. */
 void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms,
                      const struct latchwork_error *failure);
-/* Returns true if the line's last attempt failed, and copies why to *error. Only the first waiter
- * tries, so the others learn from this function that Redis cannot be reached. */
+/* Returns true if the line's last attempt failed with an error, and copies that error to *error.
+ * Only the first waiter tries, so the others learn from this function that Redis cannot be
+ * reached. */
 bool lw_wait_failed(struct lw_waking *k, struct lw_waiter *w, struct latchwork_error *error);
 /* Removes the waiter from its line. `won` says whether the waiter has taken the lock. The next
  * waiter becomes first; if `won` is true, it tries at look_ms. Otherwise the time of the line's

@@ -18,7 +18,7 @@ struct batch {
     struct latchwork_client *client;
     struct lw_redis *redis;
     int slot;
-    bool turned; /* a cluster node refused, because the slot is elsewhere */
+    bool turned; /* true if a cluster node refused, because the slot is elsewhere */
     struct lw_text out;
     int n;
     redisReply *reply[REPLIES_MAX];

@@ -75,7 +75,7 @@ static bool is_silent(struct latchwork_redlock *r, int i) {
     return silent;
 }
 
-/* Finds the text behind `name` in a reply to INFO, up to the end of the line. Returns the length of
+/* Finds the text after `name` in a reply to INFO, up to the end of the line. Returns the length of
  * the text. */
 static size_t info_field(const redisReply *info, const char *name, const char **value) {
     const char *at = strstr(info->str, name);
@@ -84,8 +84,8 @@ static size_t info_field(const redisReply *info, const char *name, const char **
     return strcspn(*value, "\r\n");
 }
 
-/* Records when a server was started. The first reply to INFO contains the server's uptime, from
- * which the time follows. If a later reply has another run_id, the server counts as started at the
+/* Records when a server was started. If this is the first reply to INFO, computes the time from the
+ * uptime in the reply. If a later reply has another run_id, the server counts as started at the
  * time of that reply. */
 static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
     const char *id, *uptime;
@@ -159,7 +159,7 @@ static void no_memory(struct lw_ask *a, struct lw_link *k) {
 static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
 
 /* Returns true if the server may get the question before it has answered the greeting. If the
- * client has never had an answer of this server, the server may have been restarted a moment ago,
+ * client has never had an answer from this server, the server may have been restarted a moment ago,
  * so it must first answer the greeting before it is asked for a lock. */
 static bool is_known(struct lw_ask *a, int i) {
     if (!a->taking || a->restart_ms <= 0) return true;

@@ -87,8 +87,9 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms,
     struct latchwork_lock *l = h->lock;
     struct latchwork_redlock *r = redlock_of(l);
     int64_t drift = drift_ms(r, ttl_ms), px = ttl_ms;
-    /* If the lease is extended to the end that max_hold_ms sets, ask for the clock drift in
-     * addition. Otherwise the hold would end earlier than max_hold_ms allows. */
+    /* If the lease is extended up to the limit max_hold_ms, request a TTL that is longer by the
+     * clock drift. Otherwise the hold would end earlier than max_hold_ms allows, because the drift
+     * is subtracted from the TTL. */
     if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift;
     struct lw_call c;
     lw_call_script(&c, &lw_lock_script_string_keep, 1);

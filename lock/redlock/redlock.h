@@ -36,7 +36,7 @@ struct lw_link {
     int64_t since_ms; /* time (boot clock) since when answers have been missing */
     bool fresh;       /* true if the connection was opened in this round */
     bool asked;       /* true if this round's question was sent and not answered */
-    /* True if the question contained the script's text, so that the answer cannot be NOSCRIPT. */
+    /* True if the question contained the script's text. Then the answer cannot be NOSCRIPT. */
     bool whole;
     struct lw_text out; /* bytes that are waiting to be written to the socket */
 };
@@ -81,13 +81,14 @@ struct lw_ask {
     struct latchwork_redlock *redlock;
     int bundle; /* index of the bundle to use if it is free; -1: any bundle */
     struct lw_call *call;
-    /* `taking`: the question asks for the lock. Servers that were started recently have no vote,
-     * and each grant contains a fence. */
+    /* `taking` is true if the question asks for the lock. Then servers that were started recently
+     * have no vote, and each grant contains a fence. */
     bool taking;
-    /* `dropping`: the question releases the lock. The round waits for every server that is not
-     * silent. If an answer of a server was lost, that server's "no" does not count. */
+    /* `dropping` is true if the question releases the lock. Then the round waits for every server
+     * that is not silent. If an answer of a server was lost, that server's "no" does not count. */
     bool dropping;
-    /* `keeping`: the question renews a hold, and uses the bundle that is reserved for renewals. */
+    /* `keeping` is true if the question renews a hold. Then the round uses the bundle that is
+     * reserved for renewals. */
     bool keeping;
     /* If `taking` is true: time in ms after its start for which a server has no vote. */
     int64_t restart_ms;
@@ -98,7 +99,7 @@ struct lw_ask {
     bool in_doubt[LATCHWORK_MAX_NODES];
     int yes, no, open;
     uint64_t fence;             /* the largest fence that a server granted in this round */
-    bool no_ttl;                /* a server refused because the lock exists without a TTL */
+    bool no_ttl;                /* true if a server refused because the lock has no TTL */
     struct latchwork_error why; /* the first error of any server in this round */
 };
 

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- rows_keep: extends the leases of rows if all rows have the caller's token, or only checks whether
--- they have. This script never takes a lock.
+-- all rows have that token. This script never takes a lock.
 -- KEYS the rows' locks
 -- ARGV 1 token, 2 ttl_ms, '0' to check only,
 --      3 '1' if the value of a lock is the token alone, without a fence

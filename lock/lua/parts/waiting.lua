@@ -22,15 +22,16 @@ local function wake(wait)
     while first[1] and not tell(first[1], wait) do first = call('ZPOPMIN', wait) end
 end
 
--- Adds a client to the list of waiting clients. The list expires after a minute, but a client that
--- still waits calls again every few seconds.
+-- Adds a client to the list of waiting clients. The list expires after a minute, but each call of a
+-- client that still waits renews the list, and such a client calls every few seconds.
 local function start_waiting(wait, client)
     if client == '' then return end
     call('ZADD', wait, 'NX', text(now_us()), client)
     call('PEXPIRE', wait, 60000)
 end
--- Called when a thread of the client has taken the lock. The client stays in the list if `more` is
--- true, because other threads of the client still wait; otherwise the client is removed.
+-- This function is called when a thread of the client has taken the lock. The client stays in the
+-- list if `more` is true, because other threads of the client still wait; otherwise the client is
+-- removed.
 local function stop_waiting(wait, client, more)
     if more then return start_waiting(wait, client) end
     if client ~= '' then call('ZREM', wait, client) end
