@@ -21,7 +21,7 @@ struct lw_feed {
     pthread_mutex_t lock; /* mutex that guards the fields below it, except `mine` */
     struct lw_job_queue waiting, ended;
     bool asleep;    /* the handler waits for `wake` */
-    bool signalled; /* notify_fd was written since the last reap */
+    bool signalled; /* notify_fd was written, and no reap has emptied `ended` since then */
     enum lw_feed_stop stop;
     /* jobs that have ended and are not published yet; used only by the handler's thread */
     struct lw_job_queue mine;

@@ -78,7 +78,8 @@ struct lw_http_counts *lw_feed_http(const struct lw_feed *f);
 bool lw_feed_sleep(struct lw_feed *f);
 /* Must be called after sleeping. `readable` says whether lw_feed_fd() is readable. */
 void lw_feed_awake(struct lw_feed *f, bool readable);
-/* Takes all waiting jobs, oldest first, linked by `next`. */
+/* Takes all waiting jobs, oldest first, linked by `next`. Returns NULL if no job waits, or after a
+ * stop with LW_FEED_DROP. */
 struct lw_job *lw_feed_take(struct lw_feed *f);
 enum lw_feed_stop lw_feed_stopped(struct lw_feed *f);
 /* Returns the job that has waited longest, without removing it from `line`; NULL if no job waits.
@@ -91,8 +92,9 @@ int64_t lw_feed_margin_ms(int64_t ttl_ms);
 /* Returns the time by which the job must be over: margin_ms before its lease ends. Each renewal of
  * the lease moves this time. */
 int64_t lw_feed_lease_end(const struct lw_job *job, int64_t margin_ms);
-/* Returns true if the job may start, because more than margin_ms of its lease is left. Otherwise
- * the caller must give the job back. */
+/* Returns true if the job may start: its lease is not cancelled, and more than margin_ms of the
+ * lease is left. Otherwise the caller must give the job back. In both cases sets the job's outcome
+ * to LW_BACK, which the handler replaces when the job ends. */
 bool lw_feed_startable(struct lw_job *job, int64_t now_ms, int64_t margin_ms);
 /* Ends a job that does not start with the outcome LW_BACK, so that no attempt is counted. Also
  * closes the job as lw_job_end() does, unless lw_job_gather() has closed it. */

@@ -77,8 +77,8 @@ __attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level 
     lw_log(levels[l], "%s", text);
 }
 
-/* Finds the member that one token of a JSON pointer (RFC 6901) names, after unescaping the
- * token. */
+/* Finds the member of an object, or the element of an array, that one token of a JSON pointer (RFC
+ * 6901) names, after unescaping the token. */
 static const json_t *member(const json_t *object, const char *token, size_t n) {
     char name[256];
     size_t w = 0;

@@ -31,8 +31,8 @@ static void look_by(struct lw_handler *h, int64_t ms) { h->look_ms = lw_earlier(
 
 /* --- jobs in line ----------------------------------------------------------------------------- */
 
-/* Returns true if enough of the job's lease is left to start the job. Otherwise the caller must
- * give the job back. */
+/* Returns true if the job may start: its lease is not cancelled, and enough of the lease is left.
+ * Otherwise the caller must give the job back. */
 static bool startable(const struct lw_handler *h, struct lw_job *job) {
     return lw_feed_startable(job, h->now_ms, h->margin_ms);
 }

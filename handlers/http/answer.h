@@ -5,10 +5,11 @@
  *     status                    outcome
  *     2xx                       done
  *     409, 412                  back: the fence is stale
- *     408, 425, 429, 3xx, 5xx   retry, after Retry-After if the response has that header
+ *     408, 425, 429, 3xx, 5xx   retry
  *     any other 4xx             dead
  *
- * A JSON body with an "outcome" overrides the status. */
+ * If the response has the header Retry-After, a message that is retried or given back waits for
+ * that time. A JSON body with an "outcome" overrides the status. */
 #ifndef LW_HANDLERS_HTTP_ANSWER_H
 #define LW_HANDLERS_HTTP_ANSWER_H
 
@@ -28,7 +29,8 @@ struct http_verdict {
     char reason[LW_REASON_MAX];
 };
 
-/* Decides by the status and Retry-After alone. now_s is in seconds since 1970. */
+/* Chooses outcome and wait by the status and Retry-After alone. The reason quotes the beginning of
+ * the body. now_s is in seconds since 1970. */
 void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_verdict *out);
 
 /* Parses the body. Returns a JSON document that overrides the status, to be released by the caller,

@@ -140,8 +140,8 @@ static bool is_held(struct seen *s, int i) {
     return held;
 }
 
-/* Tests more leases than fit into one batch, for longer than a TTL, while the scripts are
- * flushed. */
+/* Takes more leases than fit into one batch. All of them must be renewed for longer than a TTL,
+ * although SCRIPT FLUSH removes the scripts from Redis once. */
 static void leases_are_kept(void **state) {
     (void)state;
     static struct seen s;

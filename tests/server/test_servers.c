@@ -212,8 +212,9 @@ static void a_name_that_is_unknown(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* One Sentinel refuses connections, and another accepts connections but never answers. Neither may
- * use up the time of the search, and later searches must ask both last. */
+/* The first Sentinel refuses connections, and the second accepts connections but never answers.
+ * Neither may use up the time of the search, and the next search must begin with the third, which
+ * answers. */
 static void dead_sentinels_before_a_live_one(void **state) {
     (void)state;
     int silent_port, silent = lw_test_bound(&silent_port);
