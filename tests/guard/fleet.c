@@ -17,7 +17,8 @@ enum {
     ROUND_MS = 2,
     PAYLOAD = 200,
     BURST = 64 /* maximum number of records of one partition that are delivered in a row */,
-    RECORDS = 512 /* maximum number of records that are delivered to a worker per round */,
+    /* Maximum number of records that are delivered to a worker in one round of the fleet. */
+    RECORDS = 512,
     JOBS = 4096,
     REPLIES = 64,
     ROUNDS_MAX = 200000
@@ -47,13 +48,14 @@ struct member {
     struct fleet *fleet;
     struct lw_worker *lw;
     struct lw_io io;
-    struct lw_tracer *tracer; /* NULL if the shape does not trace */
+    struct lw_tracer *tracer; /* the worker's tracer; NULL if the shape is not traced */
     char id[24];
     bool connecting, wants_hints;
     char ready[64], claimed[96];
     redisReply *reply[REPLIES];
     int n_replies;
-    /* Jobs that the worker gave to the handler, which finishes them in the next round. */
+    /* Jobs that the worker gave to the handler. The handler finishes them in the next round of the
+     * fleet. */
     struct lw_job *job[JOBS];
     int n_jobs;
     struct lw_commit commit[FLEET_PARTITIONS];
@@ -63,7 +65,7 @@ struct member {
 struct fleet {
     const struct fleet_shape *shape;
     struct lw_config *config;
-    struct lw_board *board; /* NULL if the shape has no board */
+    struct lw_board *board; /* the fleet's board; NULL if the shape has none */
     struct lw_counts counts;
     struct store *store;
     int64_t now_ms;

@@ -31,11 +31,11 @@ struct fleet_shape {
     /* Number of early records of partition 0 that have a key of their own, whose lane stays paused
      * until all other records are done. */
     int stays;
-    /* All lanes are paused until the measurement ends. Messages are then counted when they are
-     * parked, and not when they are done. */
+    /* True if all lanes are paused until the measurement ends. Messages are then counted when they
+     * are parked, and not when they are done. */
     bool paused;
-    bool board;  /* true: the fleet has a board, as it does under a supervisor */
-    bool traced; /* true: every message is traced, which needs the board */
+    bool board;  /* true if the fleet has a board, as it does under a supervisor */
+    bool traced; /* true if every message is traced; tracing needs the board */
     int from;    /* the measurement begins when this many messages were counted */
     int to;      /* the measurement ends when this many messages were counted */
 };

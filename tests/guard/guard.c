@@ -63,8 +63,8 @@ static const struct {
       .to = 10000},
      {0.009, 96, 1.28, 0.02, 4400},
      0},
-    /* Shape `on-board`: like `uniform`, with a board, to which the worker writes outcomes for the
-     * web page and the supervisor. */
+    /* Shape `on-board`: like `uniform`, with a board, on which the worker records outcomes in
+     * shared memory. */
     {{.name = "on-board",
       .workers = 1,
       .keys = 100000,
@@ -88,8 +88,8 @@ static const struct {
       .traced = true},
      {0.009, 96, 1.28, 1.2, 6900},
      0},
-    /* Shape `one-key`: all messages have the same key and arrive at two workers. The workers take
-     * turns: while one runs its messages, the other parks its messages. */
+    /* Shape `one-key`: all messages have the same key and arrive at two workers. The workers
+     * alternate: while one runs its messages, the other parks its messages. */
     {{.name = "one-key",
       .workers = 2,
       .keys = 1,

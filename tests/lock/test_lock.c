@@ -294,8 +294,8 @@ static void without_scripts(void **state) {
     latchwork_client_close(c);
 }
 
-/* Extends leases to 8 s by hand, while automatic renewals happen every 200 ms before, during and
- * after this. No automatic renewal may shorten the lease of 8 s. */
+/* Extends leases to 8 s by hand, while automatic renewals of the original lease are due every 200
+ * ms. No automatic renewal may shorten the lease of 8 s, no matter when it is sent. */
 static void a_lease_extended_by_hand_is_not_shortened(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
@@ -306,7 +306,7 @@ static void a_lease_extended_by_hand_is_not_shortened(void **state) {
     for (int i = 0; i < 200; i++) {
         int64_t taken_ms = lw_boot_ms();
         struct latchwork_hold *h = take(l, 0);
-        /* In every second round, wait until the first automatic renewal is in flight. */
+        /* In every second iteration, wait until about the time of the first automatic renewal. */
         if (i % 2) lw_sleep_ms(195 + i % 10);
         int64_t before_ms = lw_boot_ms();
         enum latchwork_result result = latchwork_hold_renew(h, 8000, &error);
@@ -320,8 +320,8 @@ static void a_lease_extended_by_hand_is_not_shortened(void **state) {
         assert_result(LATCHWORK_LOCK_OK, result);
         assert_true(latchwork_hold_left_ms(h) > 7000 - spent_ms);
         if (i == 0) {
-            /* In the first round, wait until automatic renewals of the long lease have happened:
-             * the first is due after a third of the lease. */
+            /* In the first iteration, wait until the long lease was renewed automatically: its
+             * first renewal is due when a third of the lease is over. */
             lw_sleep_ms(4200);
             assert_true(latchwork_hold_left_ms(h) > 8000 - (lw_boot_ms() - before_ms) - 500);
             assert_true(redis_number("PTTL lwl:{a}:lock") > 600);

@@ -3,8 +3,8 @@
  * a client, of each kind of lock, of Redlock, and of clients of a cluster and of Sentinels.
  *
  * For each n there are two runs: in the first run only the n-th allocation fails, in the second run
- * all later allocations fail, too. No run may crash, leak a block, or end with an error other than
- * MEMORY. The program is linked with a static hiredis and with --wrap, so that allocations of
+ * all later allocations fail as well. No run may crash, leak a block, or end with an error other
+ * than MEMORY. The program is linked with a static hiredis and with --wrap, so that allocations of
  * hiredis fail as well. */
 #include "fixture.h"
 #include "tests/support/server_process.h"
@@ -234,8 +234,8 @@ static struct latchwork_hold *wait_and_renew(struct latchwork_lock *lock) {
     return hold;
 }
 
-/* Releases a hold after its first renewal was due. The hold may be lost if an allocation failed, so
- * that the lease was not renewed, or if this process got no CPU for the whole TTL. */
+/* Releases a hold after its first renewal was due. The hold may be lost if a failed allocation has
+ * prevented the renewal, or if this process got no CPU for the whole TTL. */
 static void release_late(struct latchwork_hold *hold) {
     struct latchwork_error e = {0};
     enum latchwork_result result = latchwork_hold_release(hold, &e);

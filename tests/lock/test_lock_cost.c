@@ -55,11 +55,12 @@ static void an_uncontended_pair(void **state) {
         /* Number of commands that the scripts of one acquire and one release execute. */
         int inside;
     } kinds[] = {
-        /* Commands of acquire: TIME GET SET SET; commands of release: GET DEL ZPOPMIN. */
+        /* A mutex executes TIME GET SET SET in acquire, and GET DEL ZPOPMIN in release. */
         {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},
-        /* Commands of a reentrant lock: the same as those of a mutex. */
+        /* A reentrant lock executes the same commands as a mutex. */
         {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3},
-        /* Commands of acquire: GET ZRANGE GET TIME SET SET; commands of release: GET DEL ZRANGE. */
+        /* A fair lock executes GET ZRANGE GET TIME SET SET in acquire, and GET DEL ZRANGE in
+         * release. */
         {LATCHWORK_KIND_FAIR, "fair", 6 + 3},
         {LATCHWORK_KIND_READ, "read", 9 + 8},
         {LATCHWORK_KIND_WRITE, "write", 9 + 7},

@@ -66,8 +66,8 @@ static void fences_grow_over_changing_majorities(void **state) {
     assert_ok(latchwork_hold_release(h, &error));
     thaw(3), thaw(4);
     for (int i = 0; i < NODES; i++) {
-        /* Each round freezes two other servers and uses a new client, which has seen no fence
-         * yet. */
+        /* Each iteration freezes another pair of servers and uses a new client, which has seen no
+         * fence yet. */
         struct latchwork_redlock *anew = open_all();
         struct latchwork_lock *l2 = open_red(anew, 20000, 0);
         freeze(i), freeze((i + 1) % NODES);
@@ -218,7 +218,7 @@ static void released_everywhere(void **state) {
     int64_t until = lw_boot_ms() + COMES_MS;
     while (!strstr(on_node(1, "INFO commandstats"), "cmdstat_eval") && lw_boot_ms() < until)
         lw_sleep_ms(2);
-    /* The server that had refused the lock has received the release, too. */
+    /* The server that had refused the lock has also received the release. */
     assert_non_null(strstr(on_node(1, "INFO commandstats"), "cmdstat_eval"));
 
     on_node(2, "CONFIG SET maxmemory 1");

@@ -34,8 +34,8 @@ static void a_minority_of_clocks_may_jump(void **state) {
     latchwork_redlock_close(other);
 }
 
-/* The clocks of a majority jump, so that two clients hold the lock. No Redlock can prevent this, as
- * lock.h says. The fence tells the store which hold is the later one. */
+/* The clocks of a majority jump, so two clients hold the lock at the same time. No Redlock can
+ * prevent this, as lock.h says. The fence tells the store which hold is the later one. */
 static void where_most_jump_the_fence_decides(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all(), *other = open_all();
@@ -96,8 +96,8 @@ static void a_restarted_server_is_kept_out(void **state) {
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lc, &h, &error));
     careless = open_urls(all_urls, NODES, -1);
     struct latchwork_lock *ld = open_red(careless, TTL, 0);
-    /* With restart_ms = -1 a client does not leave out restarted servers, and gets the lock a
-     * second time. */
+    /* With restart_ms = -1 a client does not leave out restarted servers, and gets the lock
+     * although client a holds it. */
     h = take(ld, 0);
     assert_true(latchwork_hold_fence(h) > latchwork_hold_fence(ha));
     assert_ok(latchwork_hold_release(h, &error));

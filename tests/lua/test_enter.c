@@ -330,7 +330,7 @@ static void a_quarantine_under_way_grows(void **state) {
 }
 
 /* Redis restarts during a long quarantine, and the first caller after that knows of no earlier
- * leases. The new quarantine must last at least as long as the rest of the old one. */
+ * leases. The new quarantine must last at least as long as the remaining time of the old one. */
 static void the_rest_of_a_quarantine_counts_in_the_next(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");

@@ -129,7 +129,7 @@ static void a_held_lane_is_busy(void **state) {
     assert_true(number_in(l) <= 60000);
     lt_text(l, "SET " LT_TAG "lock:k left-behind");
     assert_string_equal(hold(l, me), "B");
-    /* hold reports that the lock has no TTL, so that it would never expire. */
+    /* hold reports that the lock has no TTL, so the lock would never expire. */
     assert_int_equal(number_in(l), -1);
 }
 

@@ -154,8 +154,8 @@ static void a_job_goes_on(void **state) {
 static void a_job_that_was_silent(void **state) {
     struct lt *l = *state;
     begin(l, "a", "1", "");
-    /* Delete the lease of the job, as if it had expired. No other job has begun, so it can be
-     * renewed. */
+    /* Delete the lease of the job, as if it had expired. No other job has begun, so the job can
+     * renew its lease. */
     lt_int(l, "DEL " LT_TAG "job");
     assert_string_equal(go_on(l, "renew", "a", "1"), "1");
     assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");

@@ -498,7 +498,7 @@ static void claim(struct world *w) {
 static bool make_settle(struct world *w, int lane, struct hold *h, struct settle *s) {
     static const char outcomes[] = "ddddddrbxs";
     *s = (struct settle){.outcome = 'd', .want = w->dedup ? 1 : 1 + pick(w, 5)};
-    bool more = h->n > 1 && chance(w, 40); /* true: some messages of the hold still run */
+    bool more = h->n > 1 && chance(w, 40); /* true if some messages of the hold still run */
     if (w->dedup) more = false;
     if (more) {
         s->n_done = pick(w, h->n);

@@ -20,8 +20,8 @@ static const char *tries(struct lt *l, int64_t offset) {
 }
 
 enum { MOST = 80 };
-/* run_of() makes n messages with the offsets from `first` on. The array has one part per purpose,
- * and the next call with the same `slot` overwrites the messages. */
+/* run_of() makes n messages with consecutive offsets, of which `first` is the smallest. It stores
+ * them in the array runs[slot], and the next call with the same `slot` overwrites them. */
 enum { DONE, NAMED, CALLED };
 static struct lt_msg runs[3][MOST];
 static struct lt_msg *run_of(int slot, int64_t first, int n) {

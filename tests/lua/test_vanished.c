@@ -64,7 +64,8 @@ static void claim_of_a_deleted_list_is_told(void **state) {
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E");
     assert_one_sign(l);
     assert_lane_is_gone(l);
-    /* The first claim has reported the list, so the second has nothing to report. */
+    /* The first claim has reported that the list vanished, so the second claim has nothing to
+     * report. */
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E");
     assert_int_equal(signs(l), 1);
 }
