@@ -62,7 +62,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 # The package redis-server would start a server on port 6379. Latchwork uses only private servers,
-# so this file tells apt not to start a server.
+# so the file $guard prevents apt from starting one.
 guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d} # tests/cli/test_deps.sh sets LW_POLICY_RC to another path
 guarded=
 if [ ! -e "$guard" ]; then

@@ -108,12 +108,12 @@ def configuration():
     return out + see_also("latchwork(1), latchwork-handler(3)")
 
 
-# The next functions write the pages that are made from headers.
+# The next functions write the pages that are made from C headers.
 
 
 def prose(comment):
-    """Converts a comment to roff: sentences become paragraphs, a word and its meaning, two columns
-    in, an item of a list, and other indented lines examples."""
+    """Converts a comment to roff. Sentences become paragraphs. A word and its meaning on a line that
+    is indented by two columns become an item of a list. Other indented lines become examples."""
     out, par, code, items = "", [], [], False
     for line in comment + [""]:
         item = re.match(r" {2}(\w+) {2,}(\S.*)", line)

@@ -6,7 +6,7 @@ who does not know the code.
          (from the top of the tree; default: every such file that git knows)
 Each comment is shown as FILE:LINE, its text, and the line of code if the comment stands beside
 code. The same seed and tree give the same sample. A comment is a block of whole lines, a text
-behind code on one line, or a docstring. Licence lines, directives to tools and headings made of
+after code on its line, or a docstring. Licence lines, directives to tools and headings made of
 dashes are left out."""
 
 import argparse, io, random, re, subprocess, sys, tokenize

@@ -36,8 +36,8 @@ static int add_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Counts all lanes, without a filter. Redis knows the number of lanes with waiting messages, so
- * only the paused lanes without waiting messages are read one by one. */
+/* Counts all lanes, without a filter. Redis reports the number of lanes with waiting messages in
+ * one reply, so only the paused lanes without waiting messages are read one by one. */
 static int count_all(struct ops *o, struct counting *n) {
     int stop = 0;
     for (int s = 0; s < o->c->redis.shards && !stop; s++) {

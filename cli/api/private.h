@@ -117,7 +117,7 @@ struct api_call {
     const struct lw_http_request *q;
     struct lw_http_answer *a;
     const struct api_route *route;
-    const char *segment[API_SEGMENTS]; /* decoded segments of the path behind /api/v1 */
+    const char *segment[API_SEGMENTS]; /* decoded segments of the path after /api/v1 */
     const char *cursor;                /* cursor of the requested page; NULL: first page */
     bool newest;
     /* the JSON of the request's body, which was checked against the route's shape; an empty object

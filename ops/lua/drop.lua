@@ -13,7 +13,7 @@
 --      D the message was finished before
 --      N the message is not waiting
 --      H not dropped, because the holder of the lane may have the message
---      - not examined, because the call has read enough; the caller calls again
+--      - not examined, because the call has read enough; the caller must call again
 -- @locks @heads
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)

@@ -1,6 +1,6 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- put: add replays and imports to their lanes, behind all messages that wait in these lanes. A dead
+-- put: add replays and imports to their lanes, after all messages that wait in these lanes. A dead
 -- letter is removed from its stream in the same call.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; the lane's
 --      list is wait:<lane>

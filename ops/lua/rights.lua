@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rights: ask which commands this user may run, without running the commands.
+-- rights: find out which commands the calling user may run, without running the commands.
 -- ARGV for each command: the number of its words, then the words
 -- Result: one byte per command: '1' allowed, '0' refused, '?' unknown to this server
 local out, i = {}, 1
