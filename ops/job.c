@@ -91,7 +91,7 @@ static void job_script(struct ops_job *j, const char *what, int64_t number) {
     lw_arg_text(&o->cmd, what), lw_arg_text(&o->cmd, j->token), lw_arg_i64(&o->cmd, JOB_TTL_MS);
 }
 
-/* Reads the highest job number that any shard knows, so that no number is used twice even if a
+/* Reads the highest job number that any shard stores, so that no number is used twice even if a
  * shard was emptied. */
 static int last_number(struct ops *o, int64_t *out) {
     *out = 0;
@@ -538,8 +538,8 @@ static void pace(struct ops_job *j) {
     }
 }
 
-/* Writes the backup lines of those items to the backup file to which the script answered `letter`
- * (0: of all items). Then waits until the lines are on the disk. */
+/* For each item to which the script answered `letter` (0: for all items), writes the item's line to
+ * the backup file. Then waits until the lines are on the disk. */
 static int put_backup(struct ops_job *j, char letter) {
     bool ok = true;
     for (int i = 0; i < j->n; i++)

@@ -233,7 +233,8 @@ struct ops_lane {
     bool paused;
 };
 /* Returns true if the lane has a holder. *worker and *fence become the holder's id and the fence of
- * its hold. A lock whose value begins with "backoff" has no holder: it only delays the head. */
+ * its hold. A lock whose value begins with "backoff" has no holder: such a lock only delays the
+ * head. */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence);
 
 /* Writes a lane in the form of `queue ls` with and without --json (ops/lane_text.c). */

@@ -112,8 +112,9 @@ def configuration():
 
 
 def prose(comment):
-    """Converts a comment to roff. Sentences become paragraphs. A word and its meaning on a line that
-    is indented by two columns become an item of a list. Other indented lines become examples."""
+    """Converts a comment to roff. Sentences become paragraphs. A word and its meaning on a line
+    that is indented by two columns become an item of a list. Other indented lines become
+    examples."""
     out, par, code, items = "", [], [], False
     for line in comment + [""]:
         item = re.match(r" {2}(\w+) {2,}(\S.*)", line)

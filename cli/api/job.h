@@ -44,7 +44,7 @@ int api_job_dry(struct api_call *k, const struct api_work *work);
  * NULL if there is no such job. Sets *at_ms to the time at which that job ended. */
 json_t *api_job_last(struct api_call *k, const struct api_work *work, int64_t *at_ms);
 
-/* cli/api/bulk.c defines these descriptions of commands. */
+/* cli/api/bulk.c defines one struct api_work for each bulk command. */
 extern const struct api_work api_work_pause, api_work_resume, api_work_drop, api_work_again,
     api_work_replay, api_work_remove;
 

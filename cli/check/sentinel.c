@@ -12,8 +12,8 @@ enum { WHERE_SIZE = 160, USUAL = 3 };
 
 #define WARN(where, fmt, ...) lw_problem_warn(&r->problems, "sentinel %s: " fmt, where, __VA_ARGS__)
 
-/* Returns the value of a field of the answer, which is a list of names and values. Returns "" if
- * the field is missing. */
+/* Returns the value of a field of the Sentinel's reply, which is a list of names and values.
+ * Returns "" if the field is missing. */
 static const char *field(const redisReply *a, const char *name) {
     for (size_t i = 0; i + 1 < a->elements; i += 2)
         if (a->element[i]->type == REDIS_REPLY_STRING &&

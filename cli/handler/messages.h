@@ -27,7 +27,7 @@ struct handler_message {
     const char *topic;
     int32_t partition;
     int64_t offset, timestamp_ms;
-    struct lw_bytes record_key, payload; /* p is NULL if the value is null */
+    struct lw_bytes record_key, payload; /* the member p is NULL if the JSON value is null */
     struct lw_bytes key;                 /* the primary key, found by the setting key.from */
     struct lw_header *headers;
     size_t n_headers;

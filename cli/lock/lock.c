@@ -261,8 +261,8 @@ struct lw_config *lock_config(const struct lock_args *a) {
 struct nodes {
     struct lw_buf url; /* copy of the URL with only the first host */
     char *hosts;
-    /* the array has room for one address more than the library accepts, so that the library can
-     * refuse a list that is too long */
+    /* `address` has room for one address more than the library accepts, so that the library can
+     * refuse a list that is too long. */
     const char *address[LATCHWORK_MAX_ADDRESSES + 1];
     size_t n;
 };

@@ -110,7 +110,7 @@ static int by_count(struct reason *a, struct reason *b) {
     return a->n < b->n ? 1 : a->n > b->n ? -1 : 0;
 }
 
-/* Adds up the floors of all partitions. Only the first shard is asked, because every shard knows
+/* Adds up the floors of all partitions. Only the first shard is asked, because every shard stores
  * the commits of all partitions. */
 static int floors(struct ops *o, int64_t *sum) {
     ops_begin(o, "HGETALL"), ops_key(o, &o->shards[0], "floor", lw_bytes("", 0));

@@ -18,7 +18,7 @@ struct row {
 static long number(const struct cli_status *s) {
     char *end;
     long n = strtol(s->code, &end, 10);
-    /* the code is the word "other" and no number, and comes last */
+    /* a code that is the word "other" comes after all numbers */
     return end == s->code ? LONG_MAX : n;
 }
 
@@ -69,8 +69,8 @@ static void who(const struct row *r, struct lw_buf *out) {
     cli_verb_names(r->command, r->status->verbs, "and", out);
 }
 
-/* Writes one line for all rows with the same code and text as the row at index `at`, with which
- * these rows begin. Returns the number of these rows. */
+/* The row at index `at` is the first of a group of rows with the same code and text. Writes one
+ * line for the whole group. Returns the number of rows in the group. */
 static size_t line(const struct row *rows, size_t n, size_t at, struct lw_buf *out) {
     bool first = !at || strcmp(rows[at - 1].status->code, rows[at].status->code) != 0;
     size_t end = at;

@@ -48,7 +48,7 @@ local function granted(lock)
             -- a message that is in the list twice counts as one
             if tp and not g[name] and not finished(tp, offset) then
                 bytes = bytes + #list[k]
-                -- a holder is never granted more messages or bytes than this at once
+                -- a holder is never granted more than `ahead` messages or lane_bytes bytes at once
                 if n == ahead or (n > 0 and bytes > lane_bytes) then return g end
                 g[name] = true
                 n = n + 1
