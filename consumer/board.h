@@ -75,10 +75,11 @@ struct lw_note {
 /* Lists what can happen if another member joins the group with this worker's group.instance.id. */
 enum lw_fenced {
     LW_FENCED_NO,
-    /* another member joined with this worker's id, so this process ends, and its successor joins
-     * without an id */
+    /* LW_FENCED_NOW: another member joined with this worker's id, so this process ends, and its
+     * successor joins without an id */
     LW_FENCED_NOW,
-    /* an earlier process of this worker was fenced, so this process has joined without an id */
+    /* LW_FENCED_BEFORE: an earlier process of this worker was fenced, so this process has joined
+     * without an id */
     LW_FENCED_BEFORE
 };
 
@@ -86,8 +87,8 @@ enum lw_fenced {
 enum lw_ending {
     LW_END_REPLACED, /* the worker is replaced: its next process joins under the same id */
     LW_END_STOPPED,  /* the run ends; kafka.on_stop decides whether the membership is kept */
-    /* the worker gives up its membership, because its next process has another id or there is no
-     * next process */
+    /* LW_END_LEAVES: the worker gives up its membership, because its next process has another id or
+     * there is no next process */
     LW_END_LEAVES,
 };
 
@@ -137,7 +138,8 @@ struct lw_board_worker {
 enum lw_suspicion {
     LW_INNOCENT,
     LW_SUSPECT, /* the message was in a handler when its worker died, so it runs alone */
-    /* the worker died while the message ran alone, so an attempt is counted before it runs again */
+    /* LW_BLAMED: the worker died while the message ran alone, so an attempt is counted before the
+     * message runs again */
     LW_BLAMED,
 };
 
@@ -195,7 +197,8 @@ struct lw_board_partition {
 /* Lists why spans that the workers handed over (consumer/spans.h) were not delivered. The process
  * that sends spans counts these cases. */
 enum lw_span_loss {
-    /* the endpoint could not be reached, or answered each time that it was too busy */
+    /* LW_SPAN_UNREACHABLE: the endpoint could not be reached, or answered each time that it was too
+     * busy */
     LW_SPAN_UNREACHABLE,
     LW_SPAN_REFUSED,  /* the endpoint refused the request */
     LW_SPAN_REJECTED, /* the endpoint accepted the request, but rejected this span of it */
@@ -313,8 +316,9 @@ bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 enum {
     LW_EXIT_OK = 0,
     LW_EXIT_FAILED = 1, /* the worker failed, so the supervisor restarts it after a backoff */
-    /* EX_CONFIG: a restart cannot help, because the worker differs from the fleet's schema, offsets
-     * were moved back, or the handler does not exist. So the run ends with this status, too. */
+    /* LW_EXIT_REFUSED is EX_CONFIG: a restart cannot help, because the worker differs from the
+     * fleet's schema, offsets were moved back, or the handler does not exist. So the run ends with
+     * this status, too. */
     LW_EXIT_REFUSED = 78,
 };
 

@@ -169,8 +169,8 @@ static void write_handlers(const struct writing *w) {
            (uint64_t)w->m->board->n_wanted * (uint64_t)lw_config_at_once(w->m->config));
 }
 
-/* Returns the number of messages of a worker that hold their lock but wait for a free handler. A
- * worker grants more messages than its handlers can run, so that handlers never wait for Redis.
+/* Returns how many messages of a worker have been granted and wait for a free handler. A worker
+ * grants more messages than its handlers can run, so that handlers need not wait for Redis.
  * Messages that wait for a handler at the same time have different keys. */
 static uint64_t runnable_lanes(const struct lw_board_worker *k, uint64_t at_once) {
     uint64_t n = atomic_load(&k->in_handler);

@@ -4,8 +4,8 @@
  *
  * All values come from the board, whose counters survive the deaths of workers, and from the
  * exporter's last questions to Redis (shard_look.h). Reading locks no mutex that a worker could
- * wait for. Labels are only outcomes, states, shards, topics and partitions, which have few values,
- * and never keys. */
+ * wait for. Labels have few values, such as outcomes, states, shards, topics and partitions. The
+ * key of a message is never a label. */
 #ifndef LW_MONITOR_METRICS_H
 #define LW_MONITOR_METRICS_H
 

@@ -41,8 +41,8 @@ struct lw_service {
     const char *reloaded;
 };
 
-/* Call this function before workers are forked. Close the connection to the service manager with
- * lw_notify_close(&v->notify). */
+/* Opens the connection to the service manager. Call this function before workers are forked. Close
+ * the connection with lw_notify_close(&v->notify). */
 void lw_service_open(struct lw_service *v, const struct lw_sup *s);
 /* Call this function once per tick, after lw_sup_stands_still() was called for each worker. */
 void lw_service_tick(struct lw_service *v, const struct lw_sup *s, int64_t now_ms);

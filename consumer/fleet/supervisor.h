@@ -3,8 +3,8 @@
  *
  * The supervisor is a table [state][event] of small functions (consumer/fleet/table.c); the loop
  * (supervisor.c) only turns signals, deaths and deadlines into events. The supervisor has no
- * threads and no connections of its own: what it needs from Kafka and the configuration comes
- * through the functions of lw_supervise_options, which tests replace.
+ * threads, and no connections to Kafka or Redis. What it needs from Kafka and the configuration
+ * comes through the functions of lw_supervise_options, which tests replace.
  *
  *               START              STOP            exit
  *        IDLE ---------> RUNNING ---------> STOPPING ----> GONE
@@ -15,9 +15,9 @@
  *                                                    again at once)
  *
  * If a worker's main function returned (board: `returned`), its status says whether the end is
- * clean, failed or refused. Any other exit was caused by a handler and counts as a crash, as do
- * crash signals and a hang that the supervisor ended. Every other signal is a kill from outside,
- * for which no message is blamed. */
+ * clean, failed or refused. Any other exit is assumed to come from a handler, and counts as a
+ * crash. Crash signals, and a hang that the supervisor ended, count as a crash, too. The end by any
+ * other signal is a kill from outside, for which no message is blamed. */
 #ifndef LW_CONSUMER_FLEET_SUPERVISOR_H
 #define LW_CONSUMER_FLEET_SUPERVISOR_H
 
@@ -63,28 +63,29 @@ struct lw_supervise_options {
     bool progress; /* true: a live line is shown on stderr */
     /* Runs a worker process; the return value is the exit status of the process. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
-    /* Called on SIGHUP: returns a new configuration, or NULL if the configuration has errors, which
-     * this function has logged. The function may change `blames_worker` of these options to match
-     * the new configuration. If `reload` is NULL, SIGHUP only causes a warning. */
+    /* `reload` is called on SIGHUP. It returns a new configuration, or NULL if the configuration
+     * has errors, which this function has logged. The function may change `blames_worker` of these
+     * options to match the new configuration. If `reload` is NULL, SIGHUP only causes a warning. */
     struct lw_config *(*reload)(void *ctx);
     void (*config_free)(struct lw_config *c);
-    /* For `run --drain`: reads the end offsets of the topics and calls fn for each partition. This
-     * function runs in a process of its own, because it starts threads, and a process with threads
-     * must not fork. */
+    /* `ends` reads the end offsets of the topics for `run --drain`, and calls fn for each
+     * partition. It runs in a process of its own, because it starts threads, and a process with
+     * threads must not fork. */
     int (*ends)(const struct lw_config *c, int64_t timeout_ms,
                 void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                 void *fn_ctx, struct lw_err *err);
-    /* For `run --drain`: follows the group's commits and writes them to the board
-     * (lw_drain_follow()). This function runs in a process of its own, which is started again if it
-     * ends. If `follow` is NULL, only commits of this run's workers count. */
+    /* `follow` follows the group's commits for `run --drain`, and writes them to the board
+     * (lw_drain_follow()). It runs in a process of its own, which is started again if it ends. If
+     * `follow` is NULL, only commits of this run's workers count. */
     int (*follow)(const struct lw_config *c, struct lw_board *board);
-    /* For `run --drain`, called when no progress was made for a while. If only paused lanes have
-     * waiting messages, this function appends the names of these lanes and returns their number;
-     * then the run ends with status 1. It returns 0 if the run should go on. The pointer may be
+    /* `paused` is called during `run --drain` when no progress was made for a while. If only paused
+     * lanes have waiting messages, it appends the names of these lanes and returns their number.
+     * Then the run ends with status 1. It returns 0 if the run should go on. `paused` may be
      * NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
-    /* Serves metrics and health in a process of its own, which is started again if it ends, and is
-     * killed at the end of the run. The function only reads the board. The pointer may be NULL. */
+    /* `exporter_main` serves metrics and health in a process of its own, which is started again if
+     * it ends, and is killed at the end of the run. It only reads the board. `exporter_main` may be
+     * NULL. */
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
     /* Sends the spans of the workers, if the configuration has tracing.endpoint. This function runs
      * in a process of its own, which is started again if it ends. At the end of the run the process

@@ -12,10 +12,11 @@ enum lw_sup_state {
     LW_SUP_IDLE,    /* the worker was never started */
     LW_SUP_RUNNING, /* the worker's process is running */
     LW_SUP_WAITING, /* the worker has no process; a process is started at `deadline_ms` */
-    /* a reload asked the worker to end and will start it again; the worker is killed at
-     * `deadline_ms` */
+    /* LW_SUP_ROLLING: a reload asked the worker to end and will start it again; the worker is
+     * killed at `deadline_ms` */
     LW_SUP_ROLLING,
-    /* the worker was asked to end and will not be started again; it is killed at `deadline_ms` */
+    /* LW_SUP_STOPPING: the worker was asked to end and will not be started again; it is killed at
+     * `deadline_ms` */
     LW_SUP_STOPPING,
     LW_SUP_GONE, /* the worker has ended and will not be started again */
     LW_SUP_STATES
@@ -25,7 +26,8 @@ enum lw_sup_event {
     LW_SUP_START,       /* the run begins */
     LW_SUP_EXIT_CLEAN,  /* the worker exited with 0 */
     LW_SUP_EXIT_FAILED, /* the worker exited with a status that is neither 0 nor LW_EXIT_REFUSED */
-    /* the worker died of a crash signal, exited unasked, or was killed because it hung */
+    /* LW_SUP_CRASHED: the worker died of a crash signal, exited unasked, or was killed because it
+     * hung */
     LW_SUP_CRASHED,
     LW_SUP_KILLED,  /* the worker was killed by a signal from outside */
     LW_SUP_REFUSED, /* the worker exited with LW_EXIT_REFUSED: no restart will help */
@@ -70,7 +72,7 @@ struct lw_sup {
     bool stopping;
     bool renamed; /* true: a reload changed the ids under which workers join the consumer group */
     int64_t (*now)(void);
-    /* starts the process of a worker; returns -1 if that fails */
+    /* `spawn` starts the process of a worker; returns -1 if that fails */
     pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w);
     int (*signal)(pid_t pid, int sig);
     /* Only the first board->n_workers elements of `workers` are in use. */

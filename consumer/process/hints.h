@@ -4,9 +4,9 @@
  * at once and without polling.
  *
  * If a connection breaks during a pop, Redis may have moved a hint that never reached the worker.
- * So each new connection first reads `claimed` and reports every hint in it: a hint that is
- * reported twice is harmless. When Redis is at maxmemory, it refuses the pop. Then hints.lua, which
- * Redis still allows, is called every 100 ms instead. */
+ * So each new connection first reads `claimed` and reports the hints in it (at most RECONCILE_MAX
+ * of them). A hint that is reported twice is harmless. When Redis is at maxmemory, it refuses the
+ * pop. Then hints.lua, which Redis still allows, is called every 100 ms instead. */
 #ifndef LW_CONSUMER_PROCESS_HINTS_H
 #define LW_CONSUMER_PROCESS_HINTS_H
 

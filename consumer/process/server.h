@@ -2,7 +2,7 @@
 /* Runs the server, which is the one thread on which a handler with `serve` (handlers/handler.h)
  * runs all messages of its worker. The server is the counterpart of the pool
  * (consumer/process/pool.h), which runs handlers with `run`. lw_server_submit(), lw_server_reap()
- * and lw_server_close() do the same as the functions of the pool whose names end alike. */
+ * and lw_server_close() do what lw_pool_submit(), lw_pool_reap() and lw_pool_close() do. */
 #ifndef LW_CONSUMER_PROCESS_SERVER_H
 #define LW_CONSUMER_PROCESS_SERVER_H
 

@@ -58,8 +58,8 @@ void hold_cut(struct lw_worker *w, struct hold *h);
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
-/* Handles the loss of the epoch: keeps the hold only as long as a handler runs one of its
- * messages. */
+/* Handles the loss of the epoch: keeps the hold only as long as a handler runs one of its messages,
+ * or repair may still write one of them back. */
 void hold_to_lost(struct lw_worker *w, struct hold *h);
 /* Handles the loss of the lease: nothing more of the hold is settled. */
 void hold_to_stale(struct lw_worker *w, struct hold *h);

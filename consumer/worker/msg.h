@@ -41,7 +41,8 @@ struct memory {   /* only msg.c changes this struct */
     struct msg *free;
 };
 
-/* Assumes, at the start, that messages are large until their sizes are known. */
+/* Sets the size that messages are assumed to have until real sizes are known. It is a large
+ * size. */
 void msgs_open(struct lw_worker *w);
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);

@@ -12,11 +12,12 @@ struct shard;
 
 /* Writes the outcomes of a settle to the board before the settle is sent. */
 void unsure_write(struct lw_worker *w, struct shard *sh);
-/* Marks the outcome of a run as counted on the board, before it is counted. */
+/* Marks the outcome of a run on the board as counted. Call this function just before the outcome is
+ * counted. */
 void unsure_counted(struct lw_worker *w, struct run *r);
 /* Clears the outcomes of a settle on the board when it is answered. */
 void unsure_clear(struct lw_worker *w, struct shard *sh);
-/* Marks the outcomes of a settle that will never be answered as owed. */
+/* Marks as owed the outcomes of a settle that will never be answered. */
 void unsure_owe(struct lw_worker *w, const struct shard *sh);
 /* Marks an outcome as owed, because another worker may be the first that finds it recorded. */
 void owed_add(struct lw_worker *w, const struct run *r);

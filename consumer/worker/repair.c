@@ -120,8 +120,8 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
         next = r->next;
         if (!r->late || r->in_repair) continue;
         struct part *p = r->msg->part;
-        /* as long as earlier messages, which may have the same key, have not been delivered again,
-         * nothing is decided */
+        /* nothing is decided before the earlier messages, which may have the same key, are
+         * delivered again */
         if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;
         if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
             late_remove(w, r); /* late_remove() also frees the hold if this is its last run */

@@ -50,8 +50,8 @@ void repair_build(struct lw_worker *w, struct shard *sh);
 void repair_restart(struct shard *sh);
 /* Empties the list of records to write back, when a new pipeline begins. */
 void repair_begin(struct shard *sh);
-/* Makes the late runs of a repair call that will never be answered ready for another repair
- * call. */
+/* Makes late runs ready for another repair call, because the repair call that names them will never
+ * be answered. */
 void repair_forget(struct shard *sh);
 /* Notes a message to be written back, because commit metadata lists it as finished. */
 void repair_meta(struct shard *sh, struct part *p, int64_t offset);

@@ -67,8 +67,8 @@ static void verdict(struct lw_worker *w, int64_t now) {
     }
 }
 
-/* Returns true if the older fleet has seen a commit of the younger fleet that it has not logged
- * yet. */
+/* Returns true if the error about the other fleet should be logged: for the first time, or because
+ * another commit of that fleet was seen after the last such log line and SAID_MS have passed. */
 static bool is_news(const struct rival *r, int64_t now) {
     assert(r->n > 0);
     return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS);

@@ -42,7 +42,7 @@ struct run {
      * under a live lease; 0: no rest */
     int64_t rest_ms;
     /* `resend_ms` is the time at which the dead letter of a run in state SENDING is sent again; 0:
-     * the letter was sent and is not answered yet */
+     * the letter is in flight */
     int64_t resend_ms;
     /* `next` is the next run of the same hold, in order, or the next run on the free list */
     struct run *next;

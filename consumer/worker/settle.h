@@ -58,7 +58,7 @@ void settle_unlist(struct shard *sh, struct hold *h);
 /* Makes the next settle urgent, because messages wait for the lane of a listed hold. */
 void settle_urge(struct shard *sh);
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
-/* Marks the outcomes of a settle that will never be answered as owed. */
+/* Marks as owed the outcomes of a settle that will never be answered. */
 void settle_forget(struct lw_worker *w, struct shard *sh);
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);

@@ -90,9 +90,9 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
     if ((next - 1) / LW_SEGMENT == segment) it->hi = (int)((next - 1) % LW_SEGMENT / 4);
 }
 
-/* Reads the segment of the watermark, and then, in turn, the segments above it that hold parked
- * records, at most `most` segments in all. If there are more, the next call begins where this one
- * ended. */
+/* Reads segments that hold parked records, at most `most` of them. If the record at the watermark
+ * is parked, its segment is read first in each call. The other segments take turns: the next call
+ * begins where this one ended. */
 static void look_waiting(struct shard *sh, struct part *p, int most) {
     check_part(p);
     assert(most > 0);

@@ -85,7 +85,7 @@ struct lw_io {
     /* Serves Redis and handlers, but not Kafka, for at most max_ms. The worker calls this function
      * while a revocation waits for handlers. If `pump` is NULL, a revocation does not wait. */
     void (*pump)(void *ctx, int64_t max_ms);
-    /* Ends this process with an exit status (LW_EXIT_…), because the worker cannot go on. */
+    /* Makes this process end with an exit status (LW_EXIT_…), because the worker cannot go on. */
     void (*stop)(void *ctx, int status, const char *reason);
 };
 
