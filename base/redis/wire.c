@@ -63,7 +63,9 @@ struct lw_wire {
     int64_t anew_ms; /* last time that lw_wire_connect() closed a connection, on the boot clock */
     unsigned attempts;
     uint64_t random;
-    char trouble[WHY_SIZE]; /* reason why the last attempt failed; "" if it has not failed */
+    /* reason why the last attempt to connect failed; "" if none has failed since the wire was last
+     * up */
+    char trouble[WHY_SIZE];
 };
 
 static int64_t or_default(int64_t v, int64_t def) { return v > 0 ? v : def; }

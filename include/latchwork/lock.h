@@ -21,22 +21,24 @@
  * Words. A *client* is a limited pool of connections to one Redis, to the master that Sentinels
  * name, or to each node of a cluster. A *lock* is a name with options: what to lock, for how long,
  * and how. A *hold* is one acquisition of a lock. Any number of threads may share clients and
- * locks: each acquire returns a new hold. `latchwork_redlock_*` makes locks that are stored on
- * several independent Redis servers, and `latchwork_rows_*` makes locks for rows of tables.
- * Acquire, renew, release and all other functions are the same for every kind of lock.
+ * locks: each acquire returns a new hold, except a nested acquire of a reentrant lock.
+ * `latchwork_redlock_*` makes locks that are stored on several independent Redis servers, and
+ * `latchwork_rows_*` makes locks for rows of tables. Acquire, renew, release and all other
+ * functions are the same for every kind of lock.
  *
  * A hold is a lease. Redis ends it `ttl_ms` after the last renewal, so the lock of a holder that
  * was killed becomes free. The holder counts this time from *before* it sent the request, on a
- * clock that keeps counting during suspend (CLOCK_BOOTTIME), so for the holder the lease never ends
- * later than for Redis. A program that is paused for longer than the TTL (by a debugger, swapping,
- * SIGSTOP, or a stalled virtual machine) can wake up without the lock and run some instructions
- * before it notices. No lock with a timeout can prevent that, but the fence makes it harmless. The
- * fence grows with every acquisition of a name, so a store that remembers the largest fence it has
- * seen, and refuses smaller ones, is safe even then. Each fence is larger than the last one of the
- * name, which Redis keeps in a counter, and at least Redis' time in microseconds. So it grows
- * across expiry and release. If the counter is lost (by FLUSHALL, by a failover to a replica that
- * missed writes, or because the name was not used for a week), the fence still grows as long as
- * Redis' clock has not gone back. See Martin Kleppmann, "How to do distributed locking", 2016.
+ * clock that keeps counting during suspend (CLOCK_BOOTTIME), so for the holder the lease does not
+ * end later than for Redis, unless Redis' clock jumps ahead. A program that is paused for longer
+ * than the TTL (by a debugger, swapping, SIGSTOP, or a stalled virtual machine) can wake up without
+ * the lock and run some instructions before it notices. No lock with a timeout can prevent that,
+ * but the fence makes it harmless. The fence grows with every acquisition of a name, so a store
+ * that remembers the largest fence it has seen, and refuses smaller ones, is safe even then. Each
+ * fence is larger than the last one of the name, which Redis keeps in a counter, and at least
+ * Redis' time in microseconds. So it grows across expiry and release. If the counter is lost (by
+ * FLUSHALL, by a failover to a replica that missed writes, or because the name was not used for a
+ * week), the fence still grows as long as Redis' clock has not gone back. See Martin Kleppmann,
+ * "How to do distributed locking", 2016.
  *
  * Results. Functions that talk to Redis return a latchwork_result, and fill in *error unless the
  * result is OK. `error` may be NULL.
@@ -73,17 +75,17 @@
  * calls one of them, once (for a reentrant lock as often as it was acquired), while no other call
  * on this hold runs, and no call may follow. No function may be called from a signal handler.
  *
- * Waiting. A release wakes a waiter: the script that frees the lock notifies one waiting client by
- * PUBLISH, over one subscribed connection that all waiters of a client share, and the other waiters
- * continue to sleep. Normally there is no polling. But a client that was notified and then died
- * must not delay the others, so the first waiter of each client also checks the lock when the
- * holder's lease must have ended, and every 5 s (1 s for fair and read/write locks), with jitter.
- * There are two cases in which the first waiter of each client polls every 10 to 100 ms instead:
- * the client cannot subscribe (its ACL user has no channels), or other programs share the name
- * (LATCHWORK_FLAG_PLAIN, or custom names without `wait`). In a cluster there is one subscribed
- * connection to each node that owns the slot of a lock which is waited for, and the messages are
- * sharded (SPUBLISH to lwl:wake:{NAME}:ID), so that they stay at that node. If the user lacks the
- * right to SSUBSCRIBE, PUBLISH is used.
+ * Waiting. A release wakes a waiter (except of a Redlock): the script that frees the lock notifies
+ * one waiting client by PUBLISH, over one subscribed connection that all waiters of a client share,
+ * and the other waiters continue to sleep. Normally there is no polling. But a client that was
+ * notified and then died must not delay the others, so the first waiter of each client also checks
+ * the lock when the holder's lease must have ended, and every 5 s (1 s for fair and read/write
+ * locks), with jitter. There are two cases in which the first waiter of each client polls every 10
+ * to 100 ms instead: the client cannot subscribe (its ACL user has no channels), or other programs
+ * share the name (LATCHWORK_FLAG_PLAIN, or custom names without `wait`). In a cluster there is one
+ * subscribed connection to each node that owns the slot of a lock which is waited for, and the
+ * messages are sharded (SPUBLISH to lwl:wake:{NAME}:ID), so that they stay at that node. If the
+ * user lacks the right to SSUBSCRIBE, PUBLISH is used.
  *
  * Clusters. All keys of a lock are in one slot, and calls go to the node that owns this slot. If
  * the slot has moved (MOVED) or is being moved (ASK, TRYAGAIN), or if its node is down for a moment
@@ -343,11 +345,11 @@ enum latchwork_kind {
      * latchwork_lock_acquire_as(). The same thread or number is a different owner for each lock
      * object. */
     LATCHWORK_KIND_REENTRANT = 1,
-    /* A mutex that waiters, in all processes, get in the order of their arrival. A waiter whose
-     * process is dead is passed over: at once if its connection is closed, otherwise (if it is
-     * frozen or cut off) after 3 s without a sign of life. If it shows a sign of life again, it
-     * gets its place back at the next hand-over. So a waiter is overtaken only by those that came
-     * before it, or while it cannot be reached. */
+    /* A mutex that waiters, in all processes, get in the order of their arrival. A waiter that
+     * cannot be reached is passed over: at once if its connection is closed, otherwise (if its
+     * process is frozen or cut off) after 3 s without a sign of life. If the waiter shows a sign of
+     * life again, it gets its place back at the next hand-over. So a waiter is overtaken only by
+     * those that came before it, or while it cannot be reached. */
     LATCHWORK_KIND_FAIR = 2,
     /* Read/write locks: a name has any number of READ holds, or one WRITE hold. Open a lock of each
      * kind with the same name. While a live writer waits, no new reader gets a hold. When a writer
@@ -473,12 +475,12 @@ LATCHWORK_API enum latchwork_result latchwork_lock_acquire_as(struct latchwork_l
 
 /* --- hold: one acquisition -------------------------------------------------------------------- */
 
-/* Frees the lock if this hold still has it, and wakes a waiter. Otherwise returns LOST, and does
- * not change a lock of another holder. After this call the hold no longer exists, whatever the
- * result is. For a reentrant lock, only the last release frees the lock and ends the hold; each
- * release before it only counts. After ERROR the lock expires at the end of its TTL at the latest.
- * Codes: NOT_OWNER, UNKNOWN and EXPIRED with result LOST; otherwise ARGUMENT, MAJORITY (Redlock),
- * any of Redis. After FORK the hold still exists. */
+/* Frees the lock if this hold still has it, and wakes a waiter (except of a Redlock). Otherwise
+ * returns LOST, and does not change a lock of another holder. After this call the hold no longer
+ * exists, whatever the result is. For a reentrant lock, only the last release frees the lock and
+ * ends the hold; each release before it only counts. After ERROR the lock expires at the end of its
+ * TTL at the latest. Codes: NOT_OWNER, UNKNOWN and EXPIRED with result LOST; otherwise ARGUMENT,
+ * MAJORITY (Redlock), any of Redis. After FORK the hold still exists. */
 LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold *hold,
                                                            struct latchwork_error *error);
 /* Frees the hold object, and leaves the lock in Redis to expire. This is for a program that must
