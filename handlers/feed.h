@@ -103,8 +103,8 @@ void lw_feed_give_back(struct lw_feed *f, struct lw_job *job);
 void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms, int64_t margin_ms,
                    bool all);
 void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms);
-/* Collects a job whose outcome is set and which lw_job_end() has closed. took_us is the time that
- * the job spent in the handler. */
+/* Collects a job for the next lw_feed_publish(). The job's outcome must be set, and lw_job_end()
+ * must have closed the job. took_us is the time that the job spent in the handler. */
 void lw_feed_ended(struct lw_feed *f, struct lw_job *job, int64_t took_us);
 void lw_feed_publish(struct lw_feed *f); /* hands all collected jobs to the main thread */
 

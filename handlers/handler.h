@@ -52,8 +52,8 @@ struct lw_job {
     /* fencing token, which grows with every message of a key, even under the same lease */
     uint64_t fence;
     struct lw_job_lease *lease;
-    /* time when the job must stop, handler.timeout_ms after its start; boot clock, set by the pool;
-     * INT64_MAX: no limit */
+    /* time when the job must stop, handler.timeout_ms after its start; boot clock, set by the pool
+     * or the feed; INT64_MAX: no limit */
     int64_t give_up_ms;
     struct lw_job *next;      /* next job in a list of the pool, between submit and reap */
     struct lw_job_span *span; /* trace of this job (handlers/span.h); NULL: not traced */
@@ -72,8 +72,8 @@ struct lw_job {
      * A job is always reported before its follower. A suspect (`alone`) has no follower and is no
      * follower. */
     _Atomic(struct lw_job *) then;
-    /* time that the job spent in the handler, in µs, set by the pool; each job of a batch gets its
-     * share; 0: the job was not run */
+    /* time that the job spent in the handler, in µs, set by the pool or the feed; each job of a
+     * batch gets its share; 0: the job was not run */
     int64_t took_us;
     /* `run` sets the fields from `outcome` on. */
     enum lw_outcome outcome; /* outcome of the job; never LW_DEAD_SENT */
@@ -143,10 +143,10 @@ static inline size_t lw_job_gather(struct lw_job **chain, size_t max) {
 
 enum lw_health {
     LW_WELL,
-    /* LW_ON_TRIAL: the handler has failed to start, and gets one message at a time until one is
+    /* LW_ON_TRIAL: the handler could not work, and now gets one message at a time until one is
      * answered */
     LW_ON_TRIAL,
-    LW_UNABLE, /* the handler fails to start: it gets no messages for a while */
+    LW_UNABLE, /* the handler cannot work: it gets no messages for a while */
 };
 
 /* Which jobs may share a batch. */

@@ -80,8 +80,9 @@ static char **copy_environment(void) {
 
 /* --- opening and closing ---------------------------------------------------------------------- */
 
-/* Ignores SIGPIPE. Then a write to a subprocess that has closed its stdin returns EPIPE and does
- * not end the worker. A SIGPIPE handler that the program has installed stays in place. */
+/* Ignores SIGPIPE if the signal has its default action, so that a write to a subprocess that has
+ * closed its stdin returns EPIPE and does not end the worker. A SIGPIPE handler that the program
+ * has installed stays in place. */
 static void survive_sigpipe(void) {
     struct sigaction now;
     if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);

@@ -112,7 +112,7 @@ static void greet(struct proc *p, int version) {
 /* --- lines ------------------------------------------------------------------------------------ */
 
 /* A line on stdout that is not an answer is often printed by a program before it loads the SDK.
- * From then on, the SDK keeps printed text out of the protocol. */
+ * Once the SDK is loaded, it keeps printed text out of the protocol. */
 static void hint(struct lw_err *err) {
     size_t n = strlen(err->text);
     snprintf(err->text + n, sizeof err->text - n, "; was it printed before the SDK was loaded?");

@@ -268,7 +268,8 @@ static void tell_cancelled(struct request *r, bool late) {
 
 /* Checks the lease and the timeout of a request. Returns false if the process had to be ended. If
  * the lease was cancelled, or if a message times out while the process has other requests, the
- * process is first asked to cancel the message. It is killed if it does not answer in time. */
+ * process is first asked to cancel the message. It is killed if it does not answer in time, or when
+ * the lease is about to end. */
 static bool look_at_request(struct request *r) {
     struct lw_handler *h = r->p->h;
     const struct lw_job *job = r->jobs[r->at];

@@ -75,8 +75,8 @@ void breaker_close(struct breaker *b);
 
 /* Takes note of a request that got a response with a status below 500. */
 void breaker_answered(struct breaker *b, const struct breaker_request *r, int64_t now_ms);
-/* Takes note of a request that failed. Returns true if the service is at fault, because the breaker
- * was already open or was opened by this failure. The caller then gives the message back without
+/* Takes note of a request that failed. Returns true if the breaker was already open or was opened
+ * by this failure. Then the service is at fault, and the caller gives the message back without
  * counting an attempt. */
 bool breaker_failed(struct breaker *b, const struct breaker_request *r, enum breaker_failure how,
                     int64_t now_ms, const char *why);

@@ -56,7 +56,8 @@ static void fail_result(struct lw_pg *pg, const PGresult *result, struct lw_pg_e
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-/* Waits for events of the socket. Returns false with an error when the time is over. */
+/* Waits for events of the socket. Returns false with *error if the time is over, the answer is no
+ * longer needed, or poll() fails. */
 static bool wait_socket(struct lw_pg *pg, short events, const struct lw_pg_wait *wait,
                         struct lw_pg_error *error, const char *what) {
     for (;;) {

@@ -198,7 +198,8 @@ void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json
 
 /* Remembers whether the server works. Any thread may call these functions. */
 struct lw_outage {
-    /* guards `pause_ms`, `since_ms`, `why` and all changes of the other fields of the structure */
+    /* `lock` guards `pause_ms`, `since_ms`, `why` and all changes of the other fields of the
+     * structure. */
     pthread_mutex_t lock;
     atomic_bool away;
     _Atomic int64_t until_ms; /* end of the current pause; boot clock */

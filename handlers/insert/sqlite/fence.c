@@ -19,7 +19,7 @@
 enum {
     MERGE_EVERY = 64,    /* number of transactions between two merges */
     FENCES_FIRST = 1024, /* initial number of slots of the table in memory */
-    /* maximum number of slots (8 MiB); when half of them are used, the table is emptied */
+    /* maximum number of slots (8 MiB); before half of them are used, the table is emptied */
     FENCES_MOST = 1 << 19,
     FENCE_BYTES = 16,
 };
