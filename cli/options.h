@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the command line. The options, verbs and help texts of a command are in a table. Parsing,
  * --help, errors about wrong usage, completion, the man pages and doc/reference/commands.md all use
- * that table, so a new option needs only one row.
+ * that table, so a new option needs only one row and a member for its value.
  *
  *     main --> cli_main --> cli_parse --> the command's run() --> the verb's function
  *

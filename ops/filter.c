@@ -276,7 +276,8 @@ bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
     bool is_named = !o->args.n_words || ((!m->bad || m->id[0]) && named(o, m));
     if (!ops_lane_matches(o, m->lane)) return false;
     if (m->id[0] && !dead_matches(o, m)) return false;
-    if (m->bad) { /* the envelope cannot be read, so only the fields stored beside it are known */
+    /* the envelope cannot be decoded, so only the fields stored beside it are known */
+    if (m->bad) {
         const struct ops_args *a = &o->args;
         bool asked = a->topic || a->n_where || a->partition >= 0 || a->older_ms >= 0 || a->n_keys;
         return !asked && (a->attempts < 0 || m->attempts >= a->attempts) && is_named;

@@ -5,7 +5,7 @@
  *
  * A struct ops belongs to one thread. The functions may block, but every wait has a limit. No
  * function blocks Redis for long, because the functions use cursors, pages and small scripts.
- * Functions return 0, or -1 with `err` filled. */
+ * Unless its comment says something else, a function returns 0, or -1 with `err` filled. */
 #ifndef LW_OPS_OPS_H
 #define LW_OPS_OPS_H
 
@@ -44,7 +44,7 @@ struct ops_args {
     int64_t limit;  /* value of --limit; -1: not given */
     double rate;    /* maximum rate in messages per second; 0: no limit */
     const char *sort;
-    /* The following members hold the filters that the options set. */
+    /* The members from `keys` to `to` hold the filters that the options set. */
     const char *keys[OPS_LIST_MAX], *where[OPS_LIST_MAX];
     size_t n_keys, n_where;
     const char *match, *topic, *reason, *error;
@@ -120,8 +120,8 @@ struct ops {
      * and the total number of elements to read, which is 0 if it is unknown. */
     int64_t scanned, to_scan;
     int64_t names; /* number of names of lanes that were read */
-    /* The members after this comment are only for commands that run inside another program (the
-     * API, top). */
+    /* The members from `quiet` on are only for commands that run inside another program (the API,
+     * top). */
     /* `quiet` is true if the command must install no signal handlers, write nothing to stderr, and
      * write JSON to the buffer of ops_out_to(). */
     bool quiet;
@@ -181,7 +181,7 @@ struct ops_message {
     int shard;
     char state; /* state of a waiting message: 'w', 'f' or '?', as page.lua answers it */
     int64_t attempts, due_ms;
-    /* The following members are set only for dead letters. */
+    /* The members from `id` on are set only for dead letters. */
     char id[64]; /* id of the dead letter, as "SHARD:STREAM-ID" */
     struct lw_bytes reason, original, edited_by;
     int64_t first_ms, last_ms, edited_ms;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers GET dead/export and lanes/export: writes messages with their whole payloads as JSON
  * Lines, as the commands `dead export` and `queue export` do. No more messages are added to a
- * response when it has EXPORT_BYTES bytes or took EXPORT_MS. The header Latchwork-Next of the
- * response then has the cursor with which the client requests the next part, so the body contains
- * nothing but messages. */
+ * response when it has EXPORT_BYTES bytes, or when EXPORT_MS have passed. The header Latchwork-Next
+ * of the response then has the cursor with which the client requests the next part, so the body
+ * contains nothing but messages. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 

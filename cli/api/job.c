@@ -32,7 +32,7 @@ struct job {
     struct ops_args args;
     int64_t asked_ms;
     struct ops_watch watch;
-    /* The mutex in struct api_jobs guards the members after this comment. */
+    /* The mutex in struct api_jobs guards the members from `state` on. */
     enum state state;
     int64_t ended_ms;
     char error[1024];

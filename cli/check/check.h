@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the command `latchwork check`, and a function with which every command loads a
- * configuration and checks its handler section. */
+/* Declares the command `latchwork check`, and functions with which commands load a configuration
+ * and check its handler section. */
 #ifndef LW_CLI_CHECK_CHECK_H
 #define LW_CLI_CHECK_CHECK_H
 

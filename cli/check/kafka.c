@@ -103,8 +103,8 @@ static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err,
 }
 
 /* Reports missing rights if they were the reason why the commit of check_reading() failed. A broker
- * checks the rights first, so any other error means that the rights are sufficient. Such an error
- * is expected, because the partition does not exist, and nothing was written. */
+ * checks the rights first, so any other error of a broker means that the rights are sufficient.
+ * Such an error is expected, because the partition does not exist, and nothing was written. */
 static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event,
                          struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Declares the command `latchwork dead`, which shows and changes the dead letters kept in Redis.
- * Each verb is a function in its own file. */
+ * Each verb is a function; related verbs are in one file. */
 #ifndef LW_CLI_DEAD_DEAD_H
 #define LW_CLI_DEAD_DEAD_H
 

@@ -56,17 +56,17 @@ struct dev_shared {
     int service_port; /* port of the service on 127.0.0.1; used only with --faults */
     atomic_bool go;   /* the coordinator sets this flag when the traffic may begin */
     atomic_bool last; /* the demo sets this flag when the last burst may be produced */
-    /* The traffic process writes the following members. */
+    /* The traffic process writes `produced`, `orders`, `ends` and `committed`. */
     _Atomic int64_t produced; /* number of messages that the broker has acknowledged */
     /* number of different primary keys (order-0, order-1, …) in the produced messages */
     _Atomic int64_t orders;
     _Atomic int64_t ends[DEV_TOPICS][DEV_PARTITIONS], committed[DEV_TOPICS][DEV_PARTITIONS];
-    /* The fleet process writes the following members. */
+    /* The fleet process writes the members from `done` on. */
     _Atomic uint64_t done, dead, parked, drained;
     struct dev_worker workers[DEV_WORKERS];
 };
 
-/* Names of the folder of `latchwork dev` and of the files in it. */
+/* The folder of `latchwork dev` and the files in it, and the port and token of the web page. */
 struct dev_home {
     char folder[64];
     char socket[96], database[96], config[96], log[96], journal[96];
@@ -84,7 +84,7 @@ int dev_home_configure(const struct dev_home *h, const struct dev_options *o,
 
 struct dev_child {
     const char *name;
-    pid_t pid; /* process id; 0: the child is not started */
+    pid_t pid; /* process id of the child; 0: the child was not started */
     int status;
 };
 

@@ -122,7 +122,7 @@ static int alive(const struct dev_view *v) {
 static int64_t written(struct dev_view *v) {
     if (v->o->faults) return (int64_t)atomic_load(&v->shared->done);
     struct dev_rows rows;
-    /* if reading fails, keep the figures of the last successful reading */
+    /* if reading fails, the figures of the last successful reading are used */
     if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows;
     return v->rows.inserted + v->rows.ignored;
 }

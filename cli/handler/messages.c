@@ -73,8 +73,8 @@ static int decode(const struct reader *r, const char *text, struct lw_bytes *out
     return 0;
 }
 
-/* Converts a JSON value to bytes: a string becomes its text, null becomes p = NULL, any other value
- * becomes compact JSON. */
+/* Converts a JSON value to bytes: a string becomes its text, null becomes bytes with p = NULL, and
+ * any other value becomes compact JSON. */
 static struct lw_bytes text_of(const struct reader *r, const json_t *v) {
     if (!v || json_is_null(v)) return (struct lw_bytes){0};
     if (json_is_string(v)) return lw_bytes(json_string_value(v), json_string_length(v));

@@ -68,8 +68,8 @@ static enum latchwork_result end_it(struct breaking *b, struct lock_target *t,
     return result;
 }
 
-/* In a dry run, shows which lock would be ended; otherwise ends the lock. Returns OK, or BUSY if
- * nobody holds the lock. */
+/* In a dry run, shows which lock would be ended; otherwise ends the lock. Returns OK, BUSY if
+ * nobody holds the lock, or ERROR on failure. */
 static enum latchwork_result break_one(struct breaking *b, struct lock_target *t,
                                        struct latchwork_lock *lock, struct latchwork_error *error) {
     struct held h = {.lane = b->lane, .plain = b->a->plain};

@@ -30,7 +30,7 @@ struct lock_signals {
     int fd;   /* a signalfd, which receives the signals to this process */
     int lost; /* an eventfd, to which lock_lost() writes */
     _Atomic int why;
-    /* The following members are used only between lock_wait_begin() and lock_wait_end(). */
+    /* The members from `thread` on are used only between lock_wait_begin() and lock_wait_end(). */
     pthread_t thread;
     int stop;
     bool watching;

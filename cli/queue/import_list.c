@@ -141,8 +141,8 @@ static int take(struct import *im, struct sent *s) {
 
 /* --- a page ----------------------------------------------------------------------------------- */
 
-/* Moves up to n messages from the list NAME to NAME:importing, oldest first. They run after the
- * messages that are already in NAME:importing. */
+/* Moves up to n messages from the list NAME to NAME:importing, oldest first. They are added after
+ * the messages that are already in NAME:importing. */
 static int fetch(struct import *im, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         lw_redis_append(im->redis, "RPOPLPUSH %s %s", im->list, im->importing);

@@ -206,7 +206,7 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
 
 static int show_message(struct ops *o, struct ops_message *m, void *ctx) {
     struct showing *s = ctx;
-    /* the message is finished, and the next claim of the lane removes it from the list */
+    /* the message is finished, and the next claim or settle of the lane removes it from the list */
     if (m->state == 'f') return 0;
     if (!s->left) return 1;
     if (s->left > 0) s->left--;

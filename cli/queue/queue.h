@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Declares the command `latchwork queue`, which shows and changes lanes and their waiting messages.
- * Each verb is a function in its own file. */
+ * Each verb is a function; related verbs are in one file. */
 #ifndef LW_CLI_QUEUE_QUEUE_H
 #define LW_CLI_QUEUE_QUEUE_H
 
