@@ -4,10 +4,10 @@
  * reference page use the same table.
  *
  * lw_config_load() reads the file, expands ${VAR}, fills in defaults, and checks everything that
- * can be checked without a server. It reports *all* problems at once, one per line, each with the
- * path of its key ("lock.ttl_ms: …") or with a line and column. The resulting struct lw_config
- * never changes afterwards; free it with lw_config_free(). Its strings are UTF-8 and
- * NUL-terminated, and it owns them. Loading is not thread-safe. */
+ * can be checked without a server. It reports all problems that it finds, not only the first, one
+ * per line, each with the path of its key ("lock.ttl_ms: …") or with a line and column. The
+ * resulting struct lw_config never changes afterwards; free it with lw_config_free(). Its strings
+ * are UTF-8 and NUL-terminated, and it owns them. Loading is not thread-safe. */
 #ifndef LW_CONFIG_CONFIG_H
 #define LW_CONFIG_CONFIG_H
 

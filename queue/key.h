@@ -36,7 +36,7 @@ enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r,
                                struct lw_buf *scratch, struct lw_bytes *out, struct lw_err *err);
 
-/* The place of a record in Kafka. */
+/* Topic, partition and offset of a record. */
 struct lw_record_at {
     struct lw_bytes topic;
     int32_t partition;

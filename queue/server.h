@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Identifies a server by its INFO. A Valkey server reports redis_version 7.2.4, because some
- * clients expect a Redis, and reports its own version in valkey_version. Log lines and limits use
- * its own version. */
+ * clients expect a Redis, and reports its own version in valkey_version. For a Valkey server, log
+ * lines and limits use valkey_version. */
 #ifndef LW_QUEUE_SERVER_H
 #define LW_QUEUE_SERVER_H
 

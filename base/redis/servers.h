@@ -3,9 +3,9 @@
  * or the cluster node that owns a shard's slot.
  *
  * A failover moves the master, and a migration moves a slot, so every new connection must ask
- * again. One Sentinel may not know of a failover yet that others know. Therefore the login asks the
- * server with ROLE whether it is a master (base/redis/login.h), and after a failed connection the
- * next search begins with another Sentinel.
+ * again. A Sentinel may learn of a failover later than the other Sentinels. Therefore the login
+ * asks the server with ROLE whether it is a master (base/redis/login.h), and after a failed
+ * connection the next search begins with another Sentinel.
  *
  * A failed allocation is an error and never an abort, because the lock library is part of other
  * people's programs. */

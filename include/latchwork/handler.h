@@ -113,7 +113,8 @@ enum latchwork_level {
 };
 
 /* A header of the record. The bytes are not NUL-terminated, and `value` is NULL for a null value.
- * This structure itself is the element of an array, so its members never change. */
+ * This structure itself is the element of an array, so its members do not change while
+ * LATCHWORK_ABI stays the same. */
 struct latchwork_header {
     const char *name;
     size_t name_len;

@@ -307,7 +307,7 @@ struct latchwork_client_options {
     /* For a master behind Sentinels: the Sentinels are asked for the master before each connection.
      * The settings are copied. NULL means that there are no Sentinels. */
     const struct latchwork_sentinels *sentinels;
-    int db; /* number of the database on the master that Sentinels name; a URL contains its own */
+    int db; /* number of the database on the master that Sentinels name; 0 without Sentinels */
 };
 #define LATCHWORK_CLIENT_INIT .size = sizeof(struct latchwork_client_options)
 

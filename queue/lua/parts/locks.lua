@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
--- The value of a lock is TOKEN:FENCE.
+-- The value of a lock that has a holder is TOKEN:FENCE.
 local function is_mine(value, token)
     return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
 end
