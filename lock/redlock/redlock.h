@@ -65,7 +65,8 @@ struct latchwork_redlock {
     int drift_per_mille;
     atomic_bool interrupted;
 
-    /* Guards the field `busy` of the bundles, and the run_id and the times of the servers. */
+    /* This mutex guards the field `busy` of the bundles, and the run_id and the times of the
+     * servers. */
     pthread_mutex_t mutex;
     pthread_cond_t freed;  /* signalled when a bundle becomes free */
     pthread_cond_t roused; /* signalled when the caller interrupts all waits */

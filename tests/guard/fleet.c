@@ -536,7 +536,8 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     meter_turn(false);
     *out = less(figures(f), before);
     for (int k = 0; k < shape->keys && shape->paused; k++) lane_paused(f, "SREM", k);
-    /* The keys were just removed from the set of paused lanes, so tend finds the lanes. */
+    /* The keys were just removed from the set of paused lanes, so tend finds the lanes of these
+     * keys. */
     f->paused = false;
     if (shape->part_records) {
         until_full(f);

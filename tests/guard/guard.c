@@ -277,7 +277,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     far();
-    /* the runs under callgrind, which are all started before the first is waited for */
+    /* All runs under callgrind. The program starts every run before it waits for the first one. */
     struct count counts[GUARDS];
     for (size_t g = 0; g < GUARDS && HAS_CALLGRIND; g++)
         counts[g] = count_instructions(guards[g].shape.name);

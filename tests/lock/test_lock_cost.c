@@ -70,7 +70,8 @@ static void an_uncontended_pair(void **state) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         lw_test_redis_flush(server);
         struct latchwork_lock *l = open_kind(c, "a", kinds[i].kind, 10000);
-        /* The first acquire and release also load the scripts, so they are not counted. */
+        /* The first acquire and the first release also load the scripts, so these two calls are not
+         * counted. */
         assert_ok(latchwork_hold_release(take(l, 0), &error));
         cost();
         for (int n = 0; n < 100; n++) assert_ok(latchwork_hold_release(take(l, 1000), &error));

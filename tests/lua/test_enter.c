@@ -386,8 +386,8 @@ static void fences_rise_over_a_wipe(void **state) {
     snprintf(l->epoch, sizeof l->epoch, "b");
     assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE");
     lt_int(l, "HSET " LT_TAG "epoch not_before 0");
-    /* The quarantine of a first run lasts until a worker has reported a commit of the consumer
-     * group. */
+    /* The quarantine is over, but in a first run gate still answers QUARANTINE until a worker has
+     * reported a commit of the consumer group. */
     assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE");
     lt_int(l, "HDEL " LT_TAG "epoch first");
     assert_string_equal(lt_gate(l, &m, 1), "R");

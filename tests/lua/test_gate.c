@@ -358,7 +358,7 @@ int main(void) {
     /* This test does not run in the variant in which each call is sent twice, because the second
      * call would report the vanished list again. */
     const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)};
-    /* The variant at maxmemory is left out, because gate is then refused. One of the tests covers
-     * this. */
+    /* These tests do not run in the variant at maxmemory, because Redis then refuses gate. The test
+     * maxmemory_refuses_all_of_it checks that. */
     return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE) + LT_RUN(once, LT_PLAIN | LT_FLUSHED);
 }

@@ -278,7 +278,7 @@ static void my_own_lane_with_waiters_runs_again(void **state) {
 }
 
 /* The answer of a call is lost, and the partition's new owner parks the second message of the call.
- * When the call is sent again, it still grants that message, in the same order. */
+ * When the call is sent again, gate still grants that message, in the same order. */
 static void mine_is_granted_though_another_parked_it(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2), message(3)}, parked = message(2);
@@ -305,8 +305,8 @@ static void a_token_that_mine_begins_with_is_not_mine(void **state) {
     }
 }
 
-/* Messages with business ids are granted one at a time, because a message may be a duplicate of the
- * one before it, which is known only when that one is done. */
+/* Messages with business ids are granted one at a time. A message may be a duplicate of the message
+ * before it, and gate can tell only when the message before it is done. */
 static void with_business_ids_one_runs_at_a_time(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:5:5");

@@ -133,7 +133,7 @@ static void jobs_are_numbered_and_run_alone(void **state) {
      * number 9. */
     assert_string_equal(begin(l, "c", "9", ""), "9");
     assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
-    /* The audit has six entries, for four begins and two ends of jobs. */
+    /* The audit has six entries, because jobs began four times and ended twice. */
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6);
 }
 

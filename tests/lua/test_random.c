@@ -56,7 +56,8 @@ struct world {
      * partition p below this number are finished. */
     int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS],
         floor[PARTS];
-    /* For each business id: the message that recorded it, as part * OFFSETS + o. -1: none has. */
+    /* For each business id: the message that recorded it, as part * OFFSETS + o. -1 means that no
+     * message has recorded it. */
     int recorded[OFFSETS];
     int duplicates, tokens, step;
     bool dedup;
@@ -493,8 +494,8 @@ static void claim(struct world *w) {
     }
 }
 
-/* Makes a settle that a worker could send for this hold now. Returns false if no settle is
- * possible. */
+/* Makes a call of settle that a worker could send for this hold now. Returns false if no such call
+ * is possible. */
 static bool make_settle(struct world *w, int lane, struct hold *h, struct settle *s) {
     static const char outcomes[] = "ddddddrbxs";
     *s = (struct settle){.outcome = 'd', .want = w->dedup ? 1 : 1 + pick(w, 5)};

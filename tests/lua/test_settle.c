@@ -298,8 +298,8 @@ static void no_window_no_business_id(void **state) {
     settle1(l, m);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:id-1"), 0);
     l->window_s = 1000;
-    /* A dead message has had no effect, so settle does not record its business id, and a later
-     * message with the same id may run. */
+    /* A dead message was not done, so settle does not record its business id, and a later message
+     * with the same id may run. */
     m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next");
     m.dedup = "id-2";
     run1(l, m);

@@ -145,9 +145,9 @@ static void put_beside_a_deleted_list_is_told(void **state) {
 
 /* --- no signs --------------------------------------------------------------------------------- */
 
-/* In each round, two jobs put messages into a lane, and all of these are done before the next
- * round. So the waiting list is deleted and created again, which must not be reported as a vanished
- * list. */
+/* In each iteration, two jobs put messages into a lane, and all these messages are done before the
+ * next iteration. So the waiting list is deleted and created again, which must not be reported as a
+ * vanished list. */
 static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
     struct lt *l = *state;
     for (int round = 1; round <= 3; round++) {
@@ -155,7 +155,7 @@ static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
         assert_string_equal(put(l, 1, 2 * round + 1), "P");
         l->want = 2;
         assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
-        /* Mark offset 1 of both replays as done. */
+        /* Mark the message with offset 1 as done in both replays. */
         lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round);
         lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round + 1);
         lt_free_lock(l, message(0));
@@ -254,7 +254,8 @@ static void unpark_of_another_epoch_is_lost(void **state) {
     assert_string_equal(unpark(l, "orders:0", (int64_t[]){6}, 1), "LOST");
 }
 
-/* Tests that unpark also works during a quarantine, because it lets no message run. */
+/* Tests that unpark also works during a quarantine. This is safe, because unpark lets no message
+ * run. */
 static void unpark_goes_on_in_the_quarantine(void **state) {
     struct lt *l = *state;
     lt_set_state(l, message(6), 1);
