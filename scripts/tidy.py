@@ -37,8 +37,8 @@ def configs(path):
 
 
 class Texts:
-    """Returns every file of the tree with the headers that it includes, directly or not. Each
-    file is read once."""
+    """Finds the headers of the tree that a file includes, directly or not. Each file is read
+    once."""
 
     def __init__(self):
         self.direct = {}

@@ -19,7 +19,7 @@ local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
 local KEEP_S, AUDIT_MAX = REPLAY_MARK_S - 86400, 10000
 local function record(job, from)
     for i = from, #ARGV, 2 do call('HSET', job, ARGV[i], ARGV[i + 1]) end
-    -- the TTL counts from the beginning of the job, even if the job runs for a long time
+    -- the TTL of the record is set only once, so it counts from the beginning of the job
     if call('TTL', job) < 0 then call('EXPIRE', job, KEEP_S) end
 end
 local function audit(event, number, from)
@@ -41,7 +41,7 @@ if what ~= 'begin' then
     return 1
 end
 if running and string.match(running, ' (.*)$') ~= token then
-    -- if Redis' clock went back, the running job's record would expire too late, so its TTL is
+    -- if Redis' clock went back, the lease of the running job would end too late, so the lease is
     -- shortened
     if call('PTTL', KEYS[2]) > tonumber(ttl) then call('PEXPIRE', KEYS[2], ttl) end
     return {'BUSY', string.match(running, '^%d+')}
@@ -50,7 +50,7 @@ local number = ARGV[5]
 if number ~= '' then
     if call('EXISTS', KEYS[4]) == 0 then return {'NONE'} end
 elseif running then
-    -- the caller lost the answer to its first call and repeats the call
+    -- the caller has not received the answer to its first call, and repeats the call
     number = string.match(running, '^%d+')
 else
     number = text(math.max(tonumber(call('GET', KEYS[3]) or 0) + 1, tonumber(ARGV[4])))

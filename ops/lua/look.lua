@@ -13,7 +13,7 @@
 --      6 number of attempts of the oldest message so far
 --      7 time when the oldest message is due, 0: now
 -- If messages are large, the answer covers fewer lanes than requested, but at least one. The caller
--- calls again for the other lanes.
+-- must call again for the other lanes.
 -- @tries @envelopes @lanes
 -- The script reads one byte of a segment per message, not the whole segment: the messages of many
 -- lanes lie in many segments, which together may be megabytes.

@@ -10,7 +10,7 @@
 --      3 time when the message is due, in ms
 --      4 the envelope
 -- If elements are large, the answer has fewer than requested, but at least two if there are two.
--- The caller calls again for the other elements.
+-- The caller must call again for the other elements.
 -- @heads
 local BYTES_MAX = 1048576
 local skip, most, wait = tonumber(ARGV[1]), tonumber(ARGV[2]), KEYS[4]
