@@ -96,9 +96,9 @@ struct cli_verb {
     /* `ids`, for verbs of queue and dead, is true if the arguments are IDs of messages */
     bool ids;
     const char *help; /* the verb's help text: an imperative, without a full stop */
-    /* `operate` runs the verb if its command is queue or dead, and returns the exit status */
+    /* `operate` runs a verb of queue or dead, and returns the exit status */
     int (*operate)(struct ops *o);
-    /* `run` runs the verb if its command is any other one, and returns the exit status */
+    /* `run` runs a verb of any other command, and returns the exit status */
     int (*run)(const void *args);
 };
 

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* Parses a duration such as "90s", "15m", "2h", "3d" or "250ms", or a number of seconds. Returns
- * ms, or -1 for any other text. */
+/* Parses a duration such as "90s", "15m", "15min", "2h", "3d" or "250ms", or a number of seconds.
+ * Returns ms, or -1 if the text is no duration. */
 int64_t ops_duration_ms(const char *text);
 /* Formats ms in the largest unit that gives a whole number, such as "100ms" or "1h". Returns
  * out. */

@@ -52,8 +52,8 @@ static bool take_payload(struct api_call *k, struct lw_buf *out) {
     return false;
 }
 
-/* Sends the response that describes the edit. Before that, replays the dead letter if the request
- * asks for a replay. */
+/* If the request asks for a replay, replays the dead letter. Then sends the response, which
+ * describes the edit. */
 static int finish(struct api_call *k, struct edit *e) {
     bool stored = k->execute && e->valid && e->changed;
     if (k->execute && !e->valid) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The audit of `latchwork dev --demo` reads the journal, in which each run of a handler has a start
  * line and an end line (consumer/process/journal.h), and checks whether Latchwork kept its
- * promises. The audit uses nothing but the journal, so it does not depend on how Latchwork works.
- * It uses these words:
+ * promises. Besides the journal, the audit gets only the ends of the partitions and the id of the
+ * killed process, so it does not depend on how Latchwork works. It uses these words:
  *
  *     run        a start line and its end line: the handler ran a message of a key
  *     overlap    a run of a key begins before another run of that key has ended. A run that was

@@ -256,8 +256,8 @@ static int run_once(const struct handler_args *a, struct handler_watch *w) {
     return status;
 }
 
-/* Waits for a change after which another run makes sense. Returns the name of the changed file, or
- * NULL if a signal ends the test. */
+/* Waits until a file has changed so that another run of the test is useful. Returns the name of the
+ * changed file, or NULL if a signal ends the test. */
 static const char *wait_for_change(struct handler_watch *w) {
     const char *name, *binary;
     while ((name = handler_watch_wait(w, &stopped)) && (binary = handler_watch_unbuilt(w, name)))

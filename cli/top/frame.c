@@ -77,7 +77,7 @@ static void end_line(struct top_frame *f, enum top_style style, struct lw_buf *l
     line->n = 0;
 }
 
-/* Formats 1234567 as "1,234,567". */
+/* Writes a number with commas to `out`: 1234567 as "1,234,567". */
 static const char *count(int64_t n, char out[32]) {
     char digits[24];
     int len = snprintf(digits, sizeof digits, "%" PRId64, n), at = 0;
@@ -108,7 +108,7 @@ static const char *bytes_text(struct lw_bytes b, char *out, size_t size) {
     return out;
 }
 
-/* Formats a time in µs as "850 µs", "12.3 ms" or "4.5 s". */
+/* Writes a time in µs with a suitable unit to `out`: "850 µs", "12.3 ms" or "4.5 s". */
 static const char *span(int64_t us, char out[32]) {
     if (us < 0) return "-";
     if (us < 1000)
