@@ -126,6 +126,8 @@ void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) {
     va_end(args);
     for (char *p = text; *p; p++)
         if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f)
-            *p = '?'; /* the text may contain arbitrary bytes from Redis or a client */
+            /* a '?' stands for this byte, because the text may have arbitrary bytes from Redis or a
+             * client */
+            *p = '?';
     lw_http_json(a, status, json_pack("{ss}", "error", text));
 }

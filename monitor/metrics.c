@@ -50,7 +50,8 @@ struct metric {
     size_t hist; /* offset of the histogram in struct lw_counts */
     /* `bounds` are the bounds of the histogram; NULL: the metric is not a histogram */
     const struct lw_hist_bounds *bounds;
-    /* function that writes the rows of the metric; NULL: `series` or `hist` defines them */
+    /* `write` is the function that writes the rows of the metric; NULL: `series` or `hist` defines
+     * them */
     void (*write)(const struct writing *w);
 };
 

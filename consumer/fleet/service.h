@@ -44,7 +44,8 @@ struct lw_service {
 /* Opens the connection to the service manager. Call this function before workers are forked. Close
  * the connection with lw_notify_close(&v->notify). */
 void lw_service_open(struct lw_service *v, const struct lw_sup *s);
-/* Call this function once per tick, after lw_sup_stands_still() was called for each worker. */
+/* Sends what the service manager must learn now, such as READY=1, STATUS and WATCHDOG=1. Call this
+ * function once per tick, after lw_sup_stands_still() was called for each worker. */
 void lw_service_tick(struct lw_service *v, const struct lw_sup *s, int64_t now_ms);
 void lw_service_reloading(struct lw_service *v);
 /* Notes that a reload has ended. `how` is a sentence for STATUS; its text must stay valid until the

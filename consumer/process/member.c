@@ -15,8 +15,8 @@
 
 enum { HOST_MAX = 64 };
 
-/* The hash function is FNV-1a. The NUL of each text is hashed, too, so that the texts "ab", "c" and
- * "a", "bc" have different hashes. */
+/* The hash function is FNV-1a. The hash covers the NUL of each text as well, so that the texts
+ * "ab", "c" and "a", "bc" have different hashes. */
 static uint64_t hash(uint64_t h, const char *text) {
     do h = (h ^ (unsigned char)*text) * 0x100000001b3U;
     while (*text++);

@@ -3,7 +3,7 @@
  * handler.
  *
  *   main thread                                   handler threads
- *   submit ──> queue (FIFO, one lock per batch) ──> hand of a thread ──> run ──> finished ──> reap
+ *   submit ──> queue (FIFO, mutex held briefly) ──> hand of a thread ──> run ──> finished ──> reap
  *                                                     └─ stolen by an idle thread
  *                                                        if its owner is held up
  *

@@ -86,8 +86,8 @@ void process_end(struct process *p, int status, const char *reason);
  * handles them, then runs one turn of the logic. */
 void process_serve(struct process *p, int64_t max_ms, bool kafka);
 
-/* Checks every 500 ms whether this worker is ready. If it is not, writes the reason to the board
- * and the log. Defined in state.c. */
+/* Checks whether this worker is ready, at most every 500 ms. If it is not, writes the reason to the
+ * board and the log. Call this function in each pass of the main loop. Defined in state.c. */
 void process_look(struct process *p);
 /* Limits new grants as long as the handler is not healthy. Defined in state.c. */
 void process_limit(struct process *p);

@@ -29,8 +29,8 @@
 
 enum {
     RECORDS = 512, /* maximum number of records taken from Kafka at once */
-    /* Kafka is polled at least this often, even if no record is wanted, because rebalances and
-     * answers to commits also arrive with a poll. */
+    /* KAFKA_EVERY_MS is the longest time between two polls of Kafka, even if no record is wanted,
+     * because rebalances and answers to commits also arrive with a poll. */
     KAFKA_EVERY_MS = 200,
     JOBS = 256, /* maximum number of jobs reaped at once */
     WAIT_MAX_MS = 200,
@@ -366,8 +366,8 @@ static void stop(struct process *p) {
 }
 
 /* Returns true if the worker may leave: everything is settled, or the time for it is over. After
- * the grace, handlers are cancelled, so that other workers can soon run the messages that these
- * handlers give back. */
+ * the grace, this function cancels the handlers, so that other workers can soon run the messages
+ * that these handlers give back. */
 static bool stopped(struct process *p) {
     if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
     int64_t now = lw_boot_ms();

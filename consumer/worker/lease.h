@@ -58,7 +58,8 @@ void lw_leases_remove(struct lw_leases *t, struct lw_lease *l);
 /* Cancels all leases of a shard whose epoch is lost. */
 void lw_leases_cancel_shard(struct lw_leases *t, int shard);
 
-/* Returns the leases of a shard that are due for renewal, earliest deadline first, at most max. */
+/* Copies the leases of a shard that are due for renewal to `out`, earliest deadline first, at most
+ * max. Returns their number. */
 size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out,
                      size_t max);
 /* Applies the answer of renew.lua, which has one character per lease. sent_ms is a time before the

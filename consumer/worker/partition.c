@@ -117,7 +117,7 @@ size_t part_records_max(const struct lw_worker *w) {
     return share < PART_RECORDS_MIN ? PART_RECORDS_MIN : share;
 }
 
-/* Returns true if the partition tracks too many records, so that reading must pause. One unfinished
+/* Returns true if the partition tracks too many records. Reading must then pause. One unfinished
  * record keeps every record behind it in memory, so their number needs this limit. */
 static bool is_full(struct lw_worker *w, struct part *p) {
     check_part(p);
@@ -410,8 +410,8 @@ bool part_closed(const struct part *p, const struct msg *m) {
 }
 
 /* Checks whether the commit metadata lists an arriving record as finished. If so, and if the rule
- * "no gap below a done" allows it, the record is written back to Redis during a quarantine. In
- * every other case gate decides according to the states in Redis. */
+ * "no gap below a done" allows it, the record is listed to be written back to Redis during a
+ * quarantine. In every other case gate decides according to the states in Redis. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);

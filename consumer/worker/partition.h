@@ -104,7 +104,8 @@ size_t part_records_max(const struct lw_worker *w);
 /* Returns true if the epochs of all shards are joined. */
 bool all_joined(const struct lw_worker *w);
 bool part_closed(const struct part *p, const struct msg *m);
-/* Finds out whether commit metadata lists an arriving record as finished. */
+/* Checks whether commit metadata lists an arriving record as finished. If so, the record may be
+ * written back to Redis during a quarantine. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m);
 void part_forget_meta(struct part *p);
 /* Compares the partition's states with the commit metadata, as soon as they have been read. */

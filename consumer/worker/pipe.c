@@ -127,7 +127,7 @@ static bool keeps(enum call_kind k) {
     return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM;
 }
 
-/* Sends calls whose replies were lost a second time, before anything else that names their keys. */
+/* Sends once more the calls whose replies were lost, before anything else that names their keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);

@@ -23,7 +23,7 @@ struct refusal { /* only refusal.c changes this struct */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
 /* Notes that a call has succeeded, if calls of this kind were refused. */
 void refusal_allowed(struct shard *sh, enum call_kind kind);
-/* Finds out whether the refusal is over. Called once per turn. */
+/* Ends the refusal if it is over. Called once per turn. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now);
 /* Returns true while nothing may be admitted because of a refusal. */
 bool refusal_holds(const struct shard *sh, int64_t now);

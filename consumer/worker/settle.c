@@ -265,9 +265,9 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     unsure_write(w, sh);
 }
 
-/* Returns how many bytes of this hold's messages a settle carries or makes Redis read again. It
- * carries the envelopes of messages that are not done, and the script compares heads with the front
- * of their list. */
+/* Returns how many bytes of this hold's messages a settle carries or makes Redis read again. A
+ * settle carries the envelopes of messages that are not done, and the script compares heads with
+ * the front of their list. */
 static size_t carries(const struct hold *h, int n_runs) {
     assert(n_runs >= 0 && n_runs <= h->n_finished);
     size_t bytes = 0;
@@ -418,8 +418,9 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
     hold_free(w, it->hold);
 }
 
-/* Handles the answer that the lease no longer belonged to this worker, so that at most the first
- * done was recorded. The lane's next holder runs the other messages again, in order. */
+/* Handles the answer that the lease no longer belonged to this worker, and that Redis therefore
+ * recorded at most the first done. The lane's next holder runs the other messages again, in
+ * order. */
 static void stale(struct lw_worker *w, struct settle_item *it) {
     check_hold(it->hold);
     struct hold *h = it->hold;

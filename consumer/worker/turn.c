@@ -64,12 +64,13 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     return n;
 }
 
-/* Returns how many more messages may be granted. The window limits how many messages are granted
- * and not finished. It is twice the number of messages that finished since the last turn, and
- * shrinks slowly. Messages of one key that finished in one batch count once, because the next batch
- * of the key takes their place. The window is never less than twice the number of handlers or, with
- * more than BATCH handlers, their number plus BATCH. So quick handlers get full batches, and with
- * slow handlers this worker does not hold locks that it cannot use yet. */
+/* Adapts the window, and returns how many more messages may be granted. The window limits how many
+ * messages are granted and not finished. It grows at once to twice the number of messages that
+ * finished since the last turn, and shrinks slowly. Messages of one key that finished in one batch
+ * count once, because the next batch of the key takes their place. The window is never less than
+ * twice the number of handlers or, with more than BATCH handlers, their number plus BATCH. So quick
+ * handlers get full batches, and with slow handlers this worker does not hold locks that it cannot
+ * use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     check_worker(w);
     size_t handlers = (size_t)lw_config_at_once(w->c),

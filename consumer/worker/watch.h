@@ -21,8 +21,8 @@ struct look_item {
      * delivered when the call was sent. */
     int64_t segment, next;
     int lo, hi; /* first and last byte of the segment that the call reads */
-    /* `fresh` is true if the segment is read for a new assignment. `last` is true if it is the
-     * partition's last segment. */
+    /* `fresh` is true if the segment is read for a new assignment. `last` is true if no further
+     * segment of the partition is read for that assignment. */
     bool fresh;
     bool last;
 };

@@ -109,7 +109,8 @@ static void count_lost(struct tracing *t, enum lw_span_loss why, uint64_t n) {
     t->lost += n;
 }
 
-/* Returns true if a failure may be logged now, which is allowed once per TELL_MS. */
+/* Returns true if a failure may be logged now, and notes the time of that log line. One line is
+ * allowed per TELL_MS. */
 static bool tells(struct tracing *t) {
     int64_t now = lw_boot_ms();
     if (t->told_ms && now - t->told_ms < TELL_MS) return false;
