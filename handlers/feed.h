@@ -42,8 +42,8 @@ enum {
 struct lw_feed_setup {
     int64_t timeout_ms; /* handler.timeout_ms; 0: do not change a job's give_up_ms */
     int notify_fd;      /* eventfd that is written when jobs have ended; -1: none */
-    /* Called on the handler's thread when a job starts and when it has ended. Either may be
-     * NULL. */
+    /* `started` is called on the handler's thread when a job starts, and `ended` when a job has
+     * ended. Either may be NULL. */
     void (*started)(void *ctx, const struct lw_job *job);
     void (*ended)(void *ctx, const struct lw_job *job);
     void *ctx;
@@ -60,8 +60,8 @@ enum lw_feed_stop {
 struct lw_feed *lw_feed_open(const struct lw_feed_setup *setup, struct lw_err *err);
 void lw_feed_close(struct lw_feed *f);
 
-/* The main thread calls the next three functions. `then` of a submitted job is NULL or the first
- * follower of a chain. */
+/* The main thread calls lw_feed_submit(), lw_feed_reap() and lw_feed_stop(). `then` of a submitted
+ * job is NULL or the first follower of a chain. */
 void lw_feed_submit(struct lw_feed *f, struct lw_job **jobs, size_t n);
 /* Takes up to `max` ended jobs, in the order in which they ended. Returns the number of jobs. If it
  * is `max`, more may be left, and the caller must call again. */
@@ -76,7 +76,8 @@ struct lw_http_counts *lw_feed_http(const struct lw_feed *f);
  * take the jobs instead of sleeping. A handler that has no room for more jobs does not call this
  * function, and new jobs do not wake it. */
 bool lw_feed_sleep(struct lw_feed *f);
-/* Must be called after sleeping. `readable` says whether lw_feed_fd() is readable. */
+/* The handler must call this function after sleeping. `readable` says whether lw_feed_fd() is
+ * readable. */
 void lw_feed_awake(struct lw_feed *f, bool readable);
 /* Takes all waiting jobs, oldest first, linked by `next`. Returns NULL if no job waits, or after a
  * stop with LW_FEED_DROP. */

@@ -75,8 +75,8 @@ struct proc {
     struct lw_last_words *out_words;
     struct channel channels[3];
     struct said said, side;
-    /* true after the process has said hello; it then answers on its descriptor 4, and its stdout
-     * goes to the log */
+    /* `hello` is true after the process has said hello. The process then answers on its descriptor
+     * 4, and its stdout goes to the log. */
     bool hello;
     bool answered;    /* the process has answered at least one request */
     bool deaf;        /* the process closed its stdin */
@@ -117,7 +117,7 @@ struct proc {
 
 /* Starts the process on the calling thread. */
 int proc_spawn(struct proc *p, struct lw_err *err);
-/* The next two functions begin an errand. When the errand is over, lw_handler.errands becomes
+/* proc_start() and proc_end() begin an errand. When the errand is over, lw_handler.errands becomes
  * readable, and proc_errand_over() returns true. */
 void proc_start(struct proc *p);
 void proc_end(struct proc *p, int64_t until_ms);

@@ -28,8 +28,8 @@ struct call {
     struct lw_bytes content;   /* body of the request, borrowed from the job or from `body` */
     size_t sent;               /* number of bytes of headers and body sent over `conn` */
     bool trial;                /* the request is the trial of a half-open breaker */
-    /* true: the messages of the batch are sent one by one, because the service refused the whole
-     * batch */
+    /* `singly` is true if the messages of the batch are sent one by one, because the service
+     * refused the whole batch. */
     bool singly;
     char error[CURL_ERROR_SIZE];
     int64_t begun_us; /* time when the request was sent; boot clock, µs */

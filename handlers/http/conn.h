@@ -29,8 +29,8 @@ struct http_conn {
     struct call *call; /* the call that the connection carries; NULL: idle */
     bool used;         /* the connection has carried a complete response before */
     bool spoiled;      /* the connection cannot be used again */
-    /* `full`: the socket's send buffer is full, so epoll must report when the rest of the request
-     * can be sent */
+    /* `full` is true if the socket's send buffer is full. Then epoll must report when the rest of
+     * the request can be sent. */
     bool full;
     int64_t idle_ms; /* time when the connection became idle; boot clock */
     /* next entry in the list of idle connections (latest first), or in the list of unused

@@ -12,8 +12,8 @@
 
 struct lw_feed;
 
-/* Marks an epoll event of a connection in h->conns, whose number is in the lower 32 bits. The data
- * of other events is a descriptor. */
+/* Marks an epoll event of a connection. The lower 32 bits of the event's data are the number of the
+ * connection in h->conns. The data of other events is a descriptor. */
 #define HTTP_EVENT_CONN ((uint64_t)1 << 32)
 
 struct lw_handler {

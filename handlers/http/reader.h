@@ -56,11 +56,11 @@ struct http_reader {
     enum reader_state state;
     bool begun; /* at least one byte of the response has arrived */
     bool keeps; /* the connection may be reused after this response */
-    /* whether the response has the headers Transfer-Encoding, Content-Length and "Connection:
-     * close" */
+    /* `chunked`, `sized` and `closes` are true if the response has the header Transfer-Encoding,
+     * Content-Length or "Connection: close". */
     bool chunked, sized, closes;
-    /* `framing`: the last header decides how long the body is, or whether the connection stays
-     * open */
+    /* `framing` is true if the last header decides how long the body is, or whether the connection
+     * stays open. */
     bool framing;
     int status; /* status of the response; 0: not read yet */
     /* number of bytes of the body, or of the current chunk, that have not arrived */

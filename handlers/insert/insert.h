@@ -34,8 +34,8 @@ enum {
 enum lw_on_conflict { LW_CONFLICT_IGNORE, LW_CONFLICT_UPDATE, LW_CONFLICT_DEAD };
 
 struct lw_column {
-    /* Both strings are borrowed from the configuration; lw_json_pointer_ok() has accepted the
-     * pointer. */
+    /* `name` and `pointer` are borrowed from the configuration. lw_json_pointer_ok() has accepted
+     * `pointer`. */
     const char *name, *pointer;
     bool primary;
 };
@@ -54,7 +54,7 @@ struct lw_insert {
 
 /* --- kinds of store --------------------------------------------------------------------------- */
 
-/* Each kind of store defines these three structures for itself. */
+/* Each kind of store defines struct lw_store, struct lw_writer and struct lw_sweeper for itself. */
 struct lw_store;   /* the state that all slots and the cleaner of a worker share */
 struct lw_writer;  /* the state of one slot, such as its connection */
 struct lw_sweeper; /* the state of the cleaner */
@@ -83,8 +83,8 @@ struct lw_store_kind {
      * `table` may be NULL. */
     void (*check)(const char *address, const char *table, struct lw_problems *problems);
     /* Connects, creates Latchwork's tables and, if configured, the user's table, and reports errors
-     * of the configuration that only the database can show. `in` must outlive the store. Called on
-     * the main thread, like the next three functions. */
+     * of the configuration that only the database can show. `in` must outlive the store. The main
+     * thread calls `open`, `close`, `writer_open` and `writer_close`. */
     struct lw_store *(*open)(const struct lw_insert *in, struct lw_err *err);
     void (*close)(struct lw_store *store);
     struct lw_writer *(*writer_open)(struct lw_store *store, struct lw_err *err);
@@ -96,11 +96,11 @@ struct lw_store_kind {
     enum lw_health (*health)(struct lw_store *store, char *why, size_t size);
     struct lw_sweeper *(*sweeper_open)(struct lw_store *store, struct lw_err *err);
     void (*sweeper_close)(struct lw_sweeper *w);
-    /* Deletes one slice of identities in one short transaction. Called on the cleaner's thread,
-     * like the next function. */
+    /* Deletes one slice of identities in one short transaction. The cleaner's thread calls
+     * `sweep_seen` and `sweep_old`. */
     enum lw_swept (*sweep_seen)(struct lw_sweeper *w, const struct lw_sweep *what);
-    /* Deletes one slice of old fences, and in some rounds old identities of replays. Rounds are
-     * numbered from 0. */
+    /* In the rounds that the kind of store chooses, deletes one slice of old fences, or old
+     * identities of replays, or both. Rounds are numbered from 0. */
     void (*sweep_old)(struct lw_sweeper *w, unsigned round);
 };
 
@@ -143,8 +143,8 @@ int64_t lw_insert_fence_before(int64_t age_s);
 /* ages, in seconds, at which fences and identities of replays are deleted */
 enum { LW_FENCE_AGE_S = 24 * 3600, LW_REPLAY_AGE_S = 7 * 24 * 3600 };
 
-/* Counts of this process since its start. The first three are also in the table latchwork_count,
- * for all processes together and exact even after crashes. */
+/* Counts of this process since its start. `inserted`, `updated` and `ignored` are also in the table
+ * latchwork_count, for all processes together and exact even after crashes. */
 struct lw_insert_counts {
     uint64_t inserted, updated, ignored, known, stale, dead;
 };

@@ -267,10 +267,10 @@ static void test_fences_of_others_are_seen(void **state) {
     char key[16];
     int64_t offset = 0;
     for (int i = 0; i < 400; i++) {
-        /* With SQLite, 64 transactions are enough for fences to be moved from latchwork_recent to
-         * latchwork_fences. So while one worker writes 90 messages in a row, it moves fences that
-         * the other worker has not read from latchwork_recent. The other worker must notice that
-         * they are no longer in that table. */
+        /* SQLite's store moves the fences from latchwork_recent to latchwork_fences in every 64th
+         * transaction. So while one worker writes 90 messages in a row, fences leave
+         * latchwork_recent before the other worker has read them there. The other worker must
+         * notice that fences are missing. */
         struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)];
         snprintf(key, sizeof key, "k%d", i % 7);
         struct lw_job *job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":1}");

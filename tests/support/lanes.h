@@ -67,8 +67,8 @@ struct lt {
     int64_t ttl_ms, window_s;
     /* skip means retry.order: skip, and drop means queue.on_busy: drop. */
     bool skip, drop;
-    /* With queue.on_busy: drop, the first offset of every partition that is new in this epoch. -1
-     * means that this offset is unknown. */
+    /* With queue.on_busy: drop, `new_from` is the first offset that is new in this epoch, the same
+     * for every partition. -1 means that this offset is unknown. */
     int64_t new_from;
     int taken;   /* number of hints to remove from the list claimed:w */
     int most;    /* maximum number of lanes per call of tend, or of hints per call of hints */

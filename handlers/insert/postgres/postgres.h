@@ -19,7 +19,7 @@
  *     4. the counts.
  *
  * Each query sorts the rows that the query before it returns, and so begins after that query has
- * ended. All transactions take their locks in this order, so they cannot deadlock among themselves.
+ * ended. All transactions lock rows in this order, so they cannot deadlock among themselves.
  * The statement returns one letter per message, which says what became of the message (enum
  * lw_pg_fate).
  *

@@ -4,7 +4,7 @@
  *     1. read the rows
  *     2. choose jobs of different keys, up to a number of bytes; put their values into arrays
  *     3. run the statement; if a row causes an error, run the statement for each half of the jobs
- *     4. answer the jobs by the result of the statement
+ *     4. set the outcomes of the jobs according to the result of the statement
  *     5. repeat from 2 with the remaining jobs */
 #include "handlers/insert/postgres/postgres.h"
 

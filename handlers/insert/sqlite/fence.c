@@ -7,9 +7,10 @@
  * transaction appends one row with all its fences to `latchwork_recent`, and every MERGE_EVERY-th
  * transaction moves the earlier rows, sorted, into the tree `latchwork_fences`. Each connection
  * remembers in memory the fences that it has seen. At the beginning of its own transaction, when no
- * other process can write, it reads the rows that other connections have appended. Then its memory
- * is right about the keys that it contains, and the tree is right about all other keys. If rows
- * were merged before the connection saw them, it empties its memory and reads all rows again.
+ * other process can write, it reads the rows that other connections have appended. Then the fence
+ * in memory is right for each key that the connection remembers, and the tree is right for all
+ * other keys. If rows were merged before the connection saw them, it empties its memory and reads
+ * all rows again.
  *
  * Keys are identified by the 64-bit hash of lw_fence_key(). */
 #include "handlers/insert/sqlite/sqlite.h"

@@ -6,7 +6,7 @@
  *     3. for each job: is it known, stale or bad? if not, write its row
  *     4. write identities and fences
  *     5. if leases ended meanwhile: ROLLBACK, and repeat from 2 without their jobs
- *     6. COMMIT, and answer the jobs */
+ *     6. COMMIT, and set the outcomes of the jobs */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include "handlers/reason.h"
