@@ -169,7 +169,7 @@ redisReply *lw_take_reply(struct latchwork_client *c, redisReply *reply,
                           struct latchwork_error *error);
 /* Fills *error for a server named `where` that cannot be reached because of `why`. */
 void lw_client_failed(const char *where, const struct lw_err *why, struct latchwork_error *error);
-/* Returns true if the error may be temporary, so that another attempt may succeed. */
+/* Returns true if the error may be temporary. Then another attempt may succeed. */
 bool lw_may_pass(const struct latchwork_error *error);
 
 #endif

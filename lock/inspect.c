@@ -299,7 +299,7 @@ static redisReply *scan(struct latchwork_client *c, int slot, const char *cursor
     return lw_client_call(c, &call, error);
 }
 
-/* Shows the locks of one server. In a cluster, the server is the owner of `slot`. */
+/* Shows the locks of one server. In a cluster, that server is the owner of `slot`. */
 static bool list_server(struct look *k, int slot, const char *match, unsigned flags) {
     char cursor[32] = "0";
     bool good = true;

@@ -83,8 +83,8 @@ static int64_t next_event_ms(struct lw_keeper *k, bool with_renewals) {
     return at;
 }
 
-/* Stops renewing the hold, and calls its callback. Releases the mutex during the callback, because
- * the callback may inspect or acquire locks. */
+/* Stops renewing the hold, and calls its callback. Releases the keeper's mutex during the callback,
+ * because the callback may inspect or acquire locks. */
 static void give_up(struct lw_keeper *k, struct latchwork_hold *h, enum latchwork_loss why) {
     lw_hold_ref(h);
     take_out(k, h);
@@ -443,7 +443,7 @@ void lw_keeper_close(struct lw_keeper *k) {
     free_keeper(k);
 }
 
-/* Makes room in the table for one more hold. The caller holds the mutex. */
+/* Makes room in the table for one more hold. The caller holds the keeper's mutex. */
 static bool make_room(struct lw_keeper *k) {
     if (k->n < k->cap) return true;
     size_t cap = k->cap ? 2 * k->cap : 16;

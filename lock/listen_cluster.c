@@ -366,8 +366,8 @@ static bool confirm(struct lw_waking *k, struct lw_ear *ear, const redisReply *c
     return same;
 }
 
-/* Handles a pushed message. The caller holds the mutex. Returns false if the message is malformed,
- * so that the connection must be closed. */
+/* Handles a pushed message. The caller holds the mutex of the struct lw_waking. Returns false if
+ * the message is malformed. Then the caller must close the connection. */
 static bool take_push(struct lw_waking *k, struct lw_ear *ear, const redisReply *r) {
     if (is_word(r->element[0], "pong")) return true;
     if (r->elements != 3) return false;

@@ -132,8 +132,9 @@ static void forget(struct latchwork_client *c, struct lw_peer *p) {
             c->table->owner[slot] = 0;
 }
 
-/* Reads the slot map. The caller holds the mutex, which is released while the map is read. If
- * another thread is already reading the map, waits until that thread has finished. */
+/* Reads the slot map. The caller holds the client's mutex, which this function releases while the
+ * map is read. If another thread is already reading the map, waits until that thread has
+ * finished. */
 static bool read_map(struct latchwork_client *c, int slot, int64_t timeout_ms,
                      struct latchwork_error *error) {
     struct lw_slot_table *t = c->table;
@@ -293,8 +294,8 @@ bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, co
 
 /* --- connections ------------------------------------------------------------------------------ */
 
-/* Waits until the peer has an idle connection or may open another one. The caller holds the mutex.
- * Returns false after a timeout. */
+/* Waits until the peer has an idle connection or may open another one. The caller holds the
+ * client's mutex, which is released during the wait. Returns false after a timeout. */
 static bool wait_for_turn(struct latchwork_client *c, struct lw_peer *p) {
     struct timespec until = lw_from_now(c->connect_ms + 2 * c->command_ms + 1000);
     bool late = false;
@@ -305,8 +306,8 @@ static bool wait_for_turn(struct latchwork_client *c, struct lw_peer *p) {
     return p->n_idle || p->n_open < c->connections;
 }
 
-/* Returns a connection to the peer, or NULL with *error. The caller holds the mutex, and this
- * function releases it. */
+/* Returns a connection to the peer, or NULL with *error. The caller holds the client's mutex, and
+ * this function releases the mutex. */
 static struct lw_redis *get_from(struct latchwork_client *c, struct lw_peer *p,
                                  struct latchwork_error *error) {
     bool free = wait_for_turn(c, p);
@@ -318,7 +319,8 @@ static struct lw_redis *get_from(struct latchwork_client *c, struct lw_peer *p,
                      "all %d connections to Redis at %s stayed in use; allow more", c->connections,
                      c->where);
     if (redis || !free) return redis;
-    /* The peer stays valid without the mutex, because n_open counts the new connection. */
+    /* The peer stays valid although the client's mutex is released, because n_open counts the new
+     * connection. */
     redis = lw_client_connect(c, p->id, c->connect_ms, c->command_ms, error);
     if (redis) {
         redis->owner = p;

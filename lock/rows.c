@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row locks: several mutexes under one hold. A hold has either all of its rows or none.
+/* Row locks: several mutexes under one hold. A caller gets either all rows or none.
  *
  *     [take rows in order, up to the first that another client holds → wait for that row, while the
  *      keeper renews the rows taken so far]… → give all rows one fence and one lease

@@ -3,11 +3,13 @@
  * connection.
  *
  * Waiters for the same name stand in a line, and only the first waiter of a line sends attempts to
- * Redis. If an attempt finds the lock held, the script stores the client in Redis' list of waiting
- * clients, and the next release sends a message to the client's channel lwl:wake:ID. The message
- * contains the name of the line and wakes its first waiter (listen.h describes the channels in a
- * cluster). When the first waiter has the lock, or stops waiting, the next waiter becomes first. So
- * a release costs one message and one attempt, regardless of the number of waiters.
+ * Redis. Waiters of fair and read/write locks are an exception: each of them makes one attempt when
+ * it joins the line, to get its ticket. If an attempt finds the lock held, the script stores the
+ * client in Redis' list of waiting clients, and the next release sends a message to the client's
+ * channel lwl:wake:ID. The message contains the name of the line and wakes its first waiter
+ * (listen.h describes the channels in a cluster). When the first waiter has the lock, or stops
+ * waiting, the next waiter becomes first. So a release usually costs one message and one attempt,
+ * regardless of the number of waiters.
  *
  *     lw_wait_join → [lw_wait_sleep → attempt → lw_wait_look_at]… → lw_wait_leave */
 #ifndef LW_LOCK_WAKING_H
@@ -34,8 +36,8 @@ void lw_waking_close(struct lw_waking *k); /* does nothing if k is NULL */
 void lw_waking_rouse(struct lw_waking *k);
 /* Reports that slots have other owners. May be called with the client's mutex held. */
 void lw_waking_moved(struct lw_waking *k);
-/* Returns true while the subscription of the waiter's line works, so that the waiter is notified of
- * releases. */
+/* Returns true while the subscription of the waiter's line works. As long as it works, the client
+ * receives the messages about releases. */
 bool lw_waking_is_up(struct lw_waking *k, const struct lw_waiter *w);
 /* Returns the client's name in the scripts. Its first letter says whether the client uses sharded
  * or plain channels. */
@@ -51,14 +53,14 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket);
  * returns true. Returns false if until_ms has passed or the client is interrupted. Sets *more to
  * true if other waiters stand behind this one. */
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);
-/* Records an attempt of the first waiter in line: when the line's next attempt is due if no
+/* Records an attempt of a waiter: when the next attempt of the waiter's line is due if no
  * notification comes earlier, and why this attempt failed. `failure` is NULL if others hold the
  * lock. */
 void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms,
                      const struct latchwork_error *failure);
-/* Returns true if the line's last attempt failed with an error, and copies that error to *error.
- * Only the first waiter tries, so the others learn from this function that Redis cannot be
- * reached. */
+/* Returns true if the line's last attempt failed with an error, and copies that error to *error. A
+ * waiter behind the first one usually sends nothing to Redis, so it learns from this function that
+ * Redis cannot be reached. */
 bool lw_wait_failed(struct lw_waking *k, struct lw_waiter *w, struct latchwork_error *error);
 /* Removes the waiter from its line. `won` says whether the waiter has taken the lock. The next
  * waiter becomes first; if `won` is true, it tries at look_ms. Otherwise the time of the line's

@@ -108,8 +108,8 @@ struct lw_ask {
  * bundle is free, or if this process is a child, by fork(), of the process that opened the
  * Redlock. */
 bool lw_redlock_ask(struct lw_ask *a, struct latchwork_error *error);
-/* Waits, with the mutex held, until `cond` is signalled or until_ms has come. May also return
- * earlier, as pthread_cond_wait() may. */
+/* Waits until `cond` is signalled, or until the time until_ms on the boot clock. The caller holds
+ * the mutex of the Redlock. Like pthread_cond_wait(), may also return earlier. */
 void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms);
 void lw_redlock_hang_up(struct latchwork_redlock *r); /* closes and frees all bundles */
 
