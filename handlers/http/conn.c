@@ -34,7 +34,7 @@ static struct http_conn *take(struct http_conn **list) {
 }
 
 static void shut(struct lw_handler *h, struct http_conn *conn) {
-    close(conn->fd); /* also removes the socket from the epoll set */
+    close(conn->fd); /* closing a socket also removes it from the epoll set */
     *conn = (struct http_conn){.fd = -1};
     put(&h->closed, conn);
 }
@@ -145,7 +145,7 @@ int http_conn_adopt(struct call *c) {
     curl_easy_getinfo(c->easy, CURLINFO_ACTIVESOCKET, &fd);
     *conn = (struct http_conn){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
     int error = conn->fd < 0 ? errno : watch(h, conn, EPOLL_CTL_ADD);
-    /* fd is duplicated above, so libcurl may close its own descriptor */
+    /* conn->fd is a duplicate of the socket, so libcurl may close its own descriptor */
     curl_multi_remove_handle(h->multi, c->easy);
     if (!error) {
         if (h->counts) atomic_fetch_add_explicit(&h->counts->connections, 1, memory_order_relaxed);

@@ -92,7 +92,8 @@ struct lw_store_kind {
     /* Runs at most LW_INSERT_BATCH jobs and sets the outcome of each. Called on the slot's thread.
      * Must end in time without outside help, as `run` of struct lw_handler_type must. */
     void (*write)(struct lw_writer *w, struct lw_job **jobs, size_t n);
-    /* Same as `health` of struct lw_handler_type. NULL: the store can always work. */
+    /* Returns whether the store can work, as `health` of struct lw_handler_type does for a handler.
+     * NULL: the store can always work. */
     enum lw_health (*health)(struct lw_store *store, char *why, size_t size);
     struct lw_sweeper *(*sweeper_open)(struct lw_store *store, struct lw_err *err);
     void (*sweeper_close)(struct lw_sweeper *w);
