@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages from the tree that contains this script. Run it on a Debian that it may
-# change, because it installs what the build needs. packaging/deb.sh runs it in a clean chroot.
+# Builds the Debian packages from the tree that contains this script. Run this script only on a
+# Debian system that may be changed, because the script installs what the build needs.
+# packaging/deb.sh runs it in a clean chroot.
 # usage: build-deb.sh OUT [FOLDER]
 #
 # The packages are written to OUT, and built in FOLDER (default /build/latchwork). The environment

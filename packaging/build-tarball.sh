@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the tarball for other distributions from the tree that contains this script. Run it on a
-# Debian 12 that it may change. packaging/tarball.sh runs it in a clean chroot.
+# Builds the tarball for other distributions from the tree that contains this script. Run this
+# script only on a Debian 12 that may be changed. packaging/tarball.sh runs it in a clean chroot.
 # usage: build-tarball.sh OUT
 #
 # At run time the program needs only the C library of the system. librdkafka is linked into the

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Tests the Debian packages in a folder: installs them as a user does, runs debian/tests by
-# autopkgtest, and removes them. Run it on a Debian that it may change. packaging/deb.sh runs it in
-# a clean chroot.
+# autopkgtest, and removes them. Run this script only on a Debian system that may be changed.
+# packaging/deb.sh runs it in a clean chroot.
 # usage: test-deb.sh FOLDER
 set -eu
 packages=$1

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Does what doc/how-to/install.md, secure-kafka.md and redis-tls.md tell a new user to do. Run it on
-# a clean Debian that it may change. packaging/secured.py runs it in a chroot and operates the
-# servers.
+# Does what doc/how-to/install.md, secure-kafka.md and redis-tls.md tell a new user to do. Run this
+# script only on a clean Debian system that may be changed. packaging/secured.py runs it in a chroot
+# and operates the servers.
 # usage: test-secured.sh PACKAGES SHARED
 #
 # A chroot has no running systemd, so the program is started as the unit starts it: by the user

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the unit of the Debian packages in a folder on a real systemd. Run it on a Debian that it
-# may change: it boots that Debian's systemd in separate namespaces, where a service runs
-# packaging/test-systemd-inside.sh. packaging/deb.sh runs it in a clean chroot.
+# Tests the unit of the Debian packages in a folder on a real systemd. Run this script only on a
+# Debian system that may be changed. It boots the systemd of that system in separate namespaces,
+# where a service runs packaging/test-systemd-inside.sh. packaging/deb.sh runs it in a clean chroot.
 # usage: test-systemd.sh FOLDER
 set -eu
 packages=$1
