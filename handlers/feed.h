@@ -97,8 +97,8 @@ int64_t lw_feed_lease_end(const struct lw_job *job, int64_t margin_ms);
  * lease is left. Otherwise the caller must give the job back. In both cases sets the job's outcome
  * to LW_BACK, which the handler replaces when the job ends. */
 bool lw_feed_startable(struct lw_job *job, int64_t now_ms, int64_t margin_ms);
-/* Ends a job that does not start with the outcome LW_BACK, so that no attempt is counted. Also
- * closes the job as lw_job_end() does, unless lw_job_gather() has closed it. */
+/* Ends a job that has not started. Its outcome is LW_BACK, so no attempt is counted. Also closes
+ * the job as lw_job_end() does, unless lw_job_gather() has closed it. */
 void lw_feed_give_back(struct lw_feed *f, struct lw_job *job);
 /* Gives back the jobs of a queue that can no longer start, or every job if `all` is true. */
 void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms, int64_t margin_ms,
