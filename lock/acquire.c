@@ -13,11 +13,11 @@
 #include <stdlib.h>
 
 enum {
-    /* Mutex and semaphore: maximum time between two attempts of the first waiter in line, in ms. */
+    /* LOOK_MS is for mutexes and semaphores: the maximum time, in ms, between two attempts of the
+     * first waiter in line. Each wait uses a random time within 20 % of this value. */
     LOOK_MS = 5000,
-    /* Fair and read/write locks: maximum time between two attempts of the first waiter in line, in
-     * ms. It is shorter than LOOK_MS, because only the attempts show Redis that the waiting client
-     * is alive. */
+    /* LOOK_QUEUE_MS replaces LOOK_MS for fair and read/write locks. It is shorter, because only the
+     * attempts show Redis that the waiting client is alive. */
     LOOK_QUEUE_MS = 1000,
     /* Bounds, in ms, of the random pause between attempts if releases of the lock are not
      * announced. */

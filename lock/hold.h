@@ -12,8 +12,8 @@
 #include "lock/client.h"
 
 enum {
-    LW_LOCK_TOKEN_MAX = LATCHWORK_MAX_LABEL + 1 + 32, /* a token has the form LABEL/HEX */
-    /* the value of a lock has the form TOKEN:FENCE */
+    LW_LOCK_TOKEN_MAX = LATCHWORK_MAX_LABEL + 1 + 32, /* the longest token has the form LABEL/HEX */
+    /* the longest value of a lock has the form TOKEN:FENCE */
     LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24,
     LW_LOCK_KEYS = 6,
     /* Time in ms after which Redis deletes a fence counter that was not used. The next fence is

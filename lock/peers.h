@@ -3,10 +3,10 @@
  *
  * A client of one server has one peer. In a cluster each node is a peer, and a table contains the
  * owner of each slot. The table is filled from the slot map, which any node can give. The map is
- * read when a slot's owner is unknown: at first, and after the owner could not be reached. If a
- * slot has moved, its old owner names the new one in its refusal (MOVED), and the table is
- * corrected without reading the map again. Each new connection to a node checks that the node is a
- * master (base/redis/login.h).
+ * read when a slot's owner is unknown, for example at first, or after the owner could not be
+ * reached. If a slot has moved, its old owner names the new one in its refusal (MOVED), and the
+ * table is corrected without reading the map again. On each new connection to a node, the client
+ * checks that the node is a master (base/redis/login.h).
  *
  * The client uses its own user, password and TLS settings for all nodes. */
 #ifndef LW_LOCK_PEERS_H

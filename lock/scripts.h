@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scripts of the lock library, embedded from lock/lua/lib. They are called with EVALSHA. Their
- * text is sent only if the server answers NOSCRIPT. They have no `#!lua` line, so that they run on
- * Redis 5 and later, and on compatible servers. When Redis has reached maxmemory, it still executes
- * DEL, ZREM, PEXPIRE and PUBLISH. So the scripts that release a lock still work, and so do those
- * that extend a lock stored in a string. The scripts that use ZADD to extend the lease of a reader
- * or a permit fail, and those that take a lock usually fail at their first write. */
+/* The scripts of the lock library, embedded from lock/lua/lib. They are called with EVALSHA. The
+ * text of a script is sent if the server answers NOSCRIPT. Each new connection of a Redlock loads
+ * all scripts of Redlock in advance. The scripts have no `#!lua` line, so that they run on Redis 5
+ * and later, and on compatible servers. When Redis has reached maxmemory, it still executes DEL,
+ * ZREM, PEXPIRE and PUBLISH. So the scripts that release a lock still work, and so do those that
+ * extend a lock stored in a string. The scripts that use ZADD to extend the lease of a reader or a
+ * permit fail, and those that take a lock usually fail at their first write. */
 #ifndef LW_LOCK_SCRIPTS_H
 #define LW_LOCK_SCRIPTS_H
 

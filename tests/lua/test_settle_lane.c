@@ -49,8 +49,8 @@ static void park_run(struct lt *l, int64_t first, int n) {
 static const char *settle(struct lt *l, struct lt_item item) {
     return lt_settle_items(l, &item, 1);
 }
-/* Makes an item that reports n messages from offset `first` on. The last of them has the given
- * outcome, the others are done. */
+/* Makes an item that reports n messages from offset `first` on. The last message has the given
+ * outcome, and the others are done. */
 static struct lt_item item(int64_t first, int n, const char *outcome, char mode) {
     struct lt_item it = {
         .done = run_of(DONE, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};

@@ -44,8 +44,8 @@ static void claim(struct lt *l, int n, int want) {
     l->want = want;
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
 }
-/* Settles the first n heads: the last one with `outcome`, the others as done. `mode` says how the
- * lane goes on. */
+/* Settles the first n heads: the last one with `outcome`, and the others as done. `mode` says how
+ * the lane goes on. */
 static const char *settle(struct lt *l, int n, char mode, int want, const char *outcome) {
     static struct lt_msg m[16];
     for (int i = 0; i < n; i++) m[i] = message(i + 1);

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rows_raise: gives all rows of one lock the same fence and a full TTL, after the rows were taken
--- one by one
+-- rows_raise: gives the rows of one lock the same fence and a full TTL, after the rows were taken
+-- in several calls
 -- KEYS for each row: lock, fence counter
 -- ARGV 1 token, 2 ttl_ms, 3 new fence, not smaller than the fence of any row,
 --      4 lifetime of the fence counters in ms,
