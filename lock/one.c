@@ -13,7 +13,8 @@ struct lw_shape {
      * zset, and not a string. */
     bool queues, shared;
     int leases; /* index of the key that contains the leases */
-    /* Endings of the names of the keys. The names begin with lwl:{NAME}: for all kinds of locks. */
+    /* Endings of the names of the keys. The names begin with lwl:{NAME}: unless the caller chose
+     * other names. */
     const char *names[LW_LOCK_KEYS];
 };
 

@@ -12,7 +12,8 @@ enum { LW_WAITER_MAX = LW_CLIENT_ID + 24, LW_LIVE_MS = 3000 };
 
 enum lw_took { LW_TAKEN, LW_HELD, LW_FAILED };
 
-/* One acquisition: a sequence of attempts that all use the same token. */
+/* A sequence of attempts to take a lock. All attempts use the same token, but if a grant arrives
+ * after its lease has ended, the later attempts use a new token. */
 struct lw_take {
     struct latchwork_lock *lock;
     struct latchwork_hold *hold;

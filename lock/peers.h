@@ -41,7 +41,7 @@ struct lw_slot_table {
     uint16_t owner[LW_SLOTS]; /* index of the owner's peer + 1; 0: unknown */
 };
 
-/* What a refusal says about the place of a slot. */
+/* What a refusal says about the node that serves a slot. */
 struct lw_turn {
     uint64_t ask; /* id of the peer that gets this one call after ASKING; 0: none */
     /* True if the client must pause before the next try, because no node serves the slot now, or

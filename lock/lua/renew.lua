@@ -3,7 +3,7 @@
 -- renew: extends those locks of a batch that still have the given tokens. Never takes a lock.
 -- KEYS 1 epoch, then locks
 -- ARGV 1 epoch id, 2 ttl_ms, then the token of each lock
--- Result: 'LOST', or a string with one character per lock: '1' extended, '0' has another token
+-- Result: 'LOST', or a string with one character per lock: '1' extended, '0' not the given token
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return 'LOST' end
 local values = redis.call('MGET', unpack(KEYS, 2))
 local out = {}

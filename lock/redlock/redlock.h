@@ -4,8 +4,9 @@
  * A *bundle* has one connection to every server. A *round* (struct lw_ask) sends one question to
  * all servers and reads their answers. A round uses one bundle, so at most `connections` rounds run
  * at the same time. No server blocks a round: the sockets are non-blocking, the question is written
- * to all of them, and one poll() waits for the answers, for node_ms at most. A round is over as
- * soon as enough servers have answered. The late answer of a slow server is read and discarded when
+ * to all of them, and one poll() waits for the answers, for node_ms at most. Most rounds are over
+ * as soon as enough servers have answered, but a round that releases a lock waits for every server
+ * that has answered in time recently. The late answer of a slow server is read and discarded when
  * its bundle is next used, so each server gets the questions of a bundle in order. A connection
  * with an answer missing for too long is closed and opened again.
  *

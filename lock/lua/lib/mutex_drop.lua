@@ -3,7 +3,7 @@
 -- KEYS 1 lock, 2 zset of waiting clients, or the name of the lock if no client is to be notified;
 --      if there is a hint: 3 zset that must contain the hint, 4 list to which the hint is pushed
 -- ARGV 1 value, 2 hint
--- Result: 1, or 0 if the lock has another value; in that case nothing is changed
+-- Result: 1, or 0 if the lock does not have this value; in that case nothing is changed
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1])
 if KEYS[2] ~= KEYS[1] then

@@ -3,7 +3,7 @@
 -- never takes a lock.
 -- KEYS 1 lock
 -- ARGV 1 value, 2 ttl_ms, '0' to check only
--- Result: 1, or 0 if the lock has another value
+-- Result: 1, or 0 if the lock does not have this value
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 1
