@@ -114,6 +114,32 @@ def kill_workers(t):
 
 
 @scenario
+def kill_workers_that_bury(t):
+    """Workers are killed while they bury records without a key. The records that a killed worker
+    held wait in Redis, and the worker that takes them over must bury them, too. No handler may get
+    any of them."""
+    t.start_redis()
+    t.make_topics()
+    t.generate(12000 * SOAK, keys=300)
+    run = t.start(key={"from": "json:/customer"}, lock={"ttl_ms": 2000})
+    run.wait_workers(4)
+    for _ in range(6):
+        time.sleep(0.7)
+        run.kill_worker(random.choice(run.workers()))
+        wait_until(lambda: len(run.workers()) == 4, 30, "a worker in place of the killed one")
+    t.wait_finished()
+    run.stop()
+    letters = t.dead_letters()
+    t.same(t.runs(), [], "runs of the handler")
+    t.same(len({m[b"envelope"].split(b"\n")[0] for m in letters}), 12000 * SOAK, "dead letters")
+    t.check(
+        all(b"the payload has no /customer" in m[b"reason"] for m in letters),
+        "a dead letter has another reason",
+    )
+    t.figure(kills=len(run.deaths), dead=len(letters))
+
+
+@scenario
 def kill_workers_all_at_once(t):
     """All workers are killed at once, so no live worker knows which messages were in flight."""
     t.start_redis()
