@@ -7,10 +7,10 @@
  * The server listens on a free port of the loopback, and sets LW_WEB_URL=http://127.0.0.1:PORT/ in
  * the environment of the command. The server ends when the command ends, with the command's exit
  * status. A request may arrive in pieces; the end of its body is found by Content-Length. With a
- * delay, each answer is sent N µs after its request, as by a service that works for this time.
+ * delay, each response is sent N µs after its request, as by a service that works for this time.
  *
- * The last line of the output is {"answers": N, "web_us": N}: the number of answers, and the CPU
- * time of the server alone, in µs per answer. */
+ * The last line of the output is {"answers": N, "web_us": N}: the number of responses, and the CPU
+ * time of the server alone, in µs per response. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -38,8 +38,8 @@ static struct {
     unsigned life; /* number of earlier connections that had this file descriptor */
 } at[FDS];
 
-/* Delayed answers, oldest first. The oldest answer is always due first, because all answers have
- * the same delay. */
+/* Delayed responses, oldest first. The oldest response is always due first, because all responses
+ * have the same delay. */
 static struct late {
     long long due_us;
     int fd, answers;
@@ -127,8 +127,8 @@ static void hang_up(int fd) {
     close(fd);
 }
 
-/* Sends the answers that are due. Returns the time until the next answer is due, or -1 if there is
- * none. */
+/* Sends the responses that are due. Returns the time until the next response is due, or -1 if there
+ * is none. */
 static long long send_due(void) {
     for (; first_late != end_late; first_late++) {
         const struct late *l = &late[first_late % LATE];

@@ -31,8 +31,8 @@ class Api(ApiCase):
         v = self.ask("/api/v1")
         self.assertEqual((v["name"], v["writable"]), ("audit", True))
         for path in v["get"]:
-            # Do not request exports, which are more than one JSON value, or the stream of events,
-            # which does not end.
+            # Do not request exports, whose responses contain more than one JSON value, or the
+            # stream of events, which does not end.
             if not re.search(r"\*|/export$|/events$", path):
                 self.ask(path)
         self.assertEqual(self.ask("/api/v1/"), v)
@@ -94,7 +94,7 @@ class Api(ApiCase):
         self.assertEqual((v["waiting"], v["messages"], v["more"]), (0, [], False))
 
     def test_key(self):
-        """The answer about one key must contain its holder, its waiting messages in order, its
+        """The response about one key must contain its holder, its waiting messages in order, its
         newest dead letters, and who paused it."""
         self.plant("t-a", 3, 1, 2, first_ms=int(time.time() * 1000) - 60000)
         self.call("SREM", P + "paused", "t-a")

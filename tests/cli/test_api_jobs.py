@@ -439,7 +439,8 @@ class Jobs(ApiCase):
     # --- export -----------------------------------------------------------------------------------
 
     def export(self, path):
-        """Returns all messages of an export, and the number of HTTP answers in which they came."""
+        """Returns all messages of an export, and the number of HTTP responses in which they
+        came."""
         rows, cursor, n = [], None, 0
         while n == 0 or cursor:
             connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
@@ -453,7 +454,7 @@ class Jobs(ApiCase):
         return rows, n
 
     def test_export_of_dead_letters(self):
-        """An export of dead letters must contain all of them, in answers that follow each other
+        """An export of dead letters must contain all of them, in responses that follow each other
         without gaps, and an import must accept its lines."""
         self.kill(30, reason="export")
         rows, parts = self.export("/api/v1/dead/export?reason=export")
@@ -506,8 +507,8 @@ class Jobs(ApiCase):
         self.ask("/api/v1/dead/export?cursor=x", status=400)
 
     def test_export_of_lanes(self):
-        """If an HTTP answer of an export ends within a lane, the next HTTP answer must begin behind
-        the last message of the earlier answer."""
+        """If a response of an export ends within a lane, the next response must begin after the
+        last message of the earlier response."""
         want = []
         for lane, n in (("t-a", 30), ("t-b/c", 5), ("t-big", 20)):
             first = len(want) + 1

@@ -33,7 +33,7 @@ equal() {
 }
 figure() { sed -n "s/^  $1  *\([0-9,]*\) .*/\1/p" "$dir/out" | tr -d ,; }
 folders() { find "$dir" -mindepth 1 -maxdepth 1 -name 'latchwork-dev-*'; }
-left_behind() { # usage: left_behind PID…. Prints the ids of the processes that still run.
+left_behind() { # usage: left_behind PID…. Prints the ids of the given processes that still run.
     for pid in "$@"; do
         if [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; then echo "$pid"; fi
     done

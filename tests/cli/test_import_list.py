@@ -165,7 +165,7 @@ class Import(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         for key, seqs in self.sequences().items():
             first = list(dict.fromkeys(seqs))
-            # All messages must be there in order. Some may be there twice.
+            # The topic must contain all messages in order. It may contain some messages twice.
             self.assertEqual(first, list(range(int(key[2:]), 5000, 7)))
         self.assertEqual(self.old.call("EXISTS", LIST, LIST + ":importing"), 0)
 

@@ -17,7 +17,7 @@ from test_ops import P, main  # noqa: E402
 
 TTL_MS = 1000
 # The number of seconds for which a command holds its lane. This is three TTLs, so a lease that is
-# not renewed ends long before.
+# not renewed ends long before the command.
 HOLD_S = 3.0
 tests = []
 

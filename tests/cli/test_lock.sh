@@ -297,8 +297,8 @@ for what in lock write read permits; do cli lpush "lwl:{a}:$what" x >/dev/null; 
 t "ls: foreign keys"      0 "^k " "skipped 4 keys of another Redis type" ls --redis "$url"
 cli lpush 'lwl:{k}:wait' x >/dev/null
 t "ls: who waits for it"  0 "^k " "skipped 4 keys" ls --redis "$url"
-# The background `lock exec` still runs. It notices the loss of the lock only when it releases the
-# lock.
+# The background `lock exec` still runs. It notices the loss of the lock at the latest when it
+# releases the lock.
 cli flushall >/dev/null
 touch "$dir/beside.go"
 ended "beside" 1

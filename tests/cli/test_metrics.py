@@ -397,7 +397,7 @@ class Faults(unittest.TestCase):
         self.redis("SETBIT", self.state, self.bit + 1, 1)
 
     def test_state_of_a_message_that_was_never_parked(self):
-        # Use an offset behind the end of the log, which no message has yet.
+        # Use an offset beyond the end of the log, which no message has yet.
         free = 2 * 16000
         self.redis("SETBIT", self.state, free + 1, 1)
         self.differs("missing", "beyond")

@@ -714,8 +714,8 @@ def a_job_goes_on_by_its_number_alone(w):
     assert words["reason"] == "no m*" and words["from"] == "1h", words
     asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
     assert now <= asked <= int(time.time() * 1000)
-    # Change the job so that it seems to have been started two hours later. No dead letter is then
-    # from the hour before its start.
+    # Change the job so that it seems to have been started two hours later. Then no dead letter is
+    # from the hour before the job's start.
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the http handler with services in Python (HTTP/1.1) and Node (HTTP/2): the outcome that
-each answer leads to, slow and broken services, TLS.
+each response leads to, slow and broken services, TLS.
 Usage: test_http.py [BUILD [SCENARIO…]]"""
 
 import email.utils
@@ -310,8 +310,8 @@ def service_down(t):
     runs, _ = t.judge()
     t.same(t.dead_letters(), [], "dead letters")
     charged = {r.identity for r in runs if r.attempt > 1}
-    # When the service dies, an attempt must be counted for each request that got no answer, and for
-    # the first requests whose connection is refused.
+    # When the service dies, an attempt must be counted for each request that got no response, and
+    # for the first requests whose connection is refused.
     t.check(
         len(charged) <= 2 * 2 * (16 + 3), "attempts were counted for %d messages" % len(charged)
     )
@@ -371,8 +371,8 @@ def all_answers_are_503(t):
 
 @scenario
 def workers_killed(t):
-    """Workers are killed while they wait for answers. Other workers must take over the messages of
-    the killed workers, with larger fences, and no message may be lost."""
+    """Workers are killed while they wait for responses. Other workers must take over the messages
+    of the killed workers, with larger fences, and no message may be lost."""
     service = begin(t, environment={"LW_TEST_DELAY_MS": "20"}.items())
     run = t.start(handler=service.handler(in_flight=8))
     run.wait_workers(4)

@@ -183,7 +183,7 @@ def slow_handler(t):
 @scenario
 def foreign_metadata(t):
     """Fault 25: if commit metadata is corrupt or was written by another program, the worker must
-    log a warning, and must not take any message for done because of this metadata."""
+    log a warning, and must not treat any message as done because of this metadata."""
     t.start_redis()
     t.make_topics()
     t.generate(800, keys=50)

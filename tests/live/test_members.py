@@ -18,7 +18,8 @@ from lib.process import boot_us, wait_until
 from lib.scenario import main, scenario
 
 SESSION_S = 15
-# A time in seconds, far less than the session timeout, and far more than is usually needed.
+# The time limit, in seconds, for partitions that come back at once. It is far less than the session
+# timeout, and far more than is usually needed.
 AT_ONCE_S = 10
 DEFAULTS = {"session.timeout.ms": None, "heartbeat.interval.ms": None}
 REBALANCE = re.compile(r"worker (\d+): kafka: (\d+) partitions (assigned|revoked|lost)")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests a bad network between the workers and Redis: 200 ms more in each direction, connections
-that are cut, and connections on which no more bytes arrive. No message may be lost, no leases may
-overlap, messages must stay in order, and runs must begin again soon after the fault.
+that are cut, and connections on which no more bytes arrive. No message may be lost, no two leases
+of a key may overlap, messages must stay in order, and runs must begin again soon after the fault.
 Usage: test_network.py [BUILD [SCENARIO…]]
 The default scenarios use TLS. With LW_MORE=1, the scenarios over plain TCP also run."""
 
@@ -70,7 +70,7 @@ def start(t, tls, delay_s=0, seconds=SECONDS * SOAK, **settings):
 
 def back_at_work(t, since_us):
     """Waits for a run that begins after `since_us`, the time at which the network works again.
-    Returns the number of seconds from `since_us` to the begin of the run."""
+    Returns the number of seconds from `since_us` to the start of the run."""
     start_us = wait_until(
         lambda: next((r.start_us for r in t.runs() if r.start_us > since_us), 0),
         60,

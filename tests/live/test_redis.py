@@ -38,7 +38,7 @@ def check_same_workers(t, run, before):
 
 def back_at_work(t, since_us):
     """O6: waits for the next run after a fault. Returns the number of seconds from the fault to the
-    begin of the run."""
+    start of the run."""
     return (
         wait_until(
             lambda: next((r for r in t.runs() if r.start_us > since_us), None),
@@ -326,8 +326,8 @@ def lists_deleted(t):
 def rights_taken(t):
     """The workers' Redis user loses rights under load: to commands, to names of keys, and to log
     in. Each time the workers must stop working, and the log and /readyz must name the missing
-    right. When the right is given back, the workers must continue. Scripts that failed in the
-    middle may not have lost a message."""
+    right. When the right is given back, the workers must continue. A script that failed in the
+    middle must not have lost a message."""
     port = free_port()
     t.start_redis()
     t.rights_taken = True

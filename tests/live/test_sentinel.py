@@ -65,8 +65,9 @@ def finish(t, run, before, pauses):
 
 @scenario
 def master_killed(t):
-    """Fault 7: the master is repeatedly killed (kill -9) under load. No message may be lost, no
-    leases may overlap, and messages must run again when the replica has become the master."""
+    """Fault 7: the master is repeatedly killed (kill -9) under load. No message may be lost, no two
+    leases of a key may overlap, and messages must run again when the replica has become the
+    master."""
     run, before = start(t, KILLS)
     pauses = []
     for _ in range(KILLS):

@@ -6,16 +6,16 @@ framework.
 Usage: service.py PORT LOG [CERTIFICATE KEY CA]
 CA is the authority that must have signed the certificates of clients, or "-" if clients need none.
 LW_TEST_HMAC_KEY is the key that must have signed each request. LW_TEST_DELAY_MS is the time until
-each answer. From SIGUSR1 to SIGUSR2, the status of every answer is 503.
+each response. After SIGUSR1 and until SIGUSR2, the status of every response is 503.
 
 For each request the service writes a line to the log:
 {"id","fence","attempt","key","connection","at_us","left_ms","trace","signed","end_us","status"}
 If the client aborted the transfer, status is 0. A payload {"do": …, "times": N} asks for a special
-answer at the first N attempts:
+response at the first N attempts:
 
     {"do": "answer", "status": 503, "headers": {…}, "body": "…"}
     {"do": "sleep", "ms": 2000}     answers after that time
-    {"do": "hang-up"}               closes the connection without an answer
+    {"do": "hang-up"}               closes the connection without a response
     {"do": "stale"}                 answers 409, once per message"""
 
 import asyncio
@@ -58,8 +58,8 @@ def signed(headers, body):
 
 
 def orders(headers, body):
-    """Returns, as a dict, the special answer that the payload asks for at this attempt. An empty
-    dict asks for an ordinary answer."""
+    """Returns, as a dict, the special response that the payload asks for at this attempt. An empty
+    dict asks for an ordinary response."""
     if sick:
         return {"do": "answer", "status": 503}
     if b'"do"' not in body[:100]:
@@ -92,7 +92,7 @@ async def serve_one(reader, writer, headers, body, line):
     wish = orders(headers, body)
     wait_s = wish["ms"] / 1000 if wish.get("do") == "sleep" else DELAY_S
     if wait_s:
-        # The client sends nothing more before it has the answer, so this read ends early only if
+        # The client sends nothing more before it has the response, so this read ends early only if
         # the client closes the connection.
         gone = asyncio.ensure_future(reader.read(1))
         done, _ = await asyncio.wait([gone], timeout=wait_s)

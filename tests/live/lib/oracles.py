@@ -37,8 +37,9 @@ LATE_US = 30 * 1000000
 
 def under_lease(runs, stops):
     """Returns all runs except late runs of stopped workers. A late run begins when the stopped
-    handler continues, because its request was already in the pipe. If another run of the key with a
-    larger fence started before, the late run has no live lease, and its fence makes it harmless."""
+    handler continues, because its request was already in the pipe to the handler's process. If
+    another run of the key with a larger fence started before, the late run has no live lease, and
+    its fence makes it harmless."""
     kept = []
     for lane in by_lane(runs).values():
         highest = 0
@@ -137,8 +138,8 @@ def backwards(runs):
 
 
 def lost(ends, runs, others=()):
-    """O2: each produced record must be done, unless its identity is in `others`, because the
-    message ends in another way (dead, skipped). `ends` is {(topic, partition): (begin, end)}."""
+    """O2: each produced record must be done, unless its identity is in `others`. These messages
+    end in another way (dead, skipped). `ends` is {(topic, partition): (begin, end)}."""
     finished = {r.identity for r in runs if r.outcome == "done"} | set(others)
     missing = []
     for (topic, partition), (begin, end) in sorted(ends.items()):

@@ -3,8 +3,8 @@
 prescribes, without using a library for OTLP.
 
 r = Receiver(); r.url, r.requests, r.spans()
-r.answers.append((503, {"Retry-After": "1"}, "later"))   # answer to the next request (default 200)
-r.delay_s = 5                                            # delay of each answer, in seconds
+r.answers.append((503, {"Retry-After": "1"}, "later"))   # the next response (default: 200)
+r.delay_s = 5                                            # delay of each response, in seconds
 r.stop(), r.start()                                      # stop, and return on the same port"""
 
 import collections
@@ -129,14 +129,15 @@ class Receiver:
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
 
-            # Ignore the error: the client has closed the connection before it got the answer.
+            # Ignore the error: the client has closed the connection before it got the response.
             def handle_error(self, *_):
                 pass
 
         self.server = Server(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_port
         if self.tls:
-            # The handshake is left to the first read, which runs on the connection's own thread.
+            # The TLS handshake is left to the first read, which runs on the connection's own
+            # thread.
             self.server.socket = self.tls.wrap_socket(
                 self.server.socket, server_side=True, do_handshake_on_connect=False
             )
@@ -149,7 +150,7 @@ class Receiver:
         self.server.server_close()
 
     def take(self, handler, body):
-        """Records a request, and returns the answer: status, headers and body."""
+        """Records a request, and returns the response: status, headers and body."""
         with self.lock:
             request = {
                 "at": time.monotonic(),

@@ -327,7 +327,7 @@ static void test_random_documents_as_jansson(void **state) {
     assert_true(seen.accepted > 20000 && seen.refused > 1000 && seen.found > 10000);
 }
 
-/* The test never inserts a NUL, because jansson ignores a NUL behind a number. */
+/* The test never inserts a NUL, because jansson ignores a NUL after a number. */
 static void test_damaged_documents_as_jansson(void **state) {
     (void)state;
     static const char likely[] = "{}[]\",:\\u0019eE+-. \n\x80\xc3\xed\xf4tfn";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests slots and tags, and the parser of the answer to CLUSTER SLOTS. */
+/* Tests slots and tags, and the parser of the reply to CLUSTER SLOTS. */
 #include "base/redis/cluster.h"
 #include "base/redis/slot.h"
 #include "config/shard.h"
@@ -126,7 +126,7 @@ static void expect_host(const char *node, const char *host, int port) {
     lw_slot_map_free(&m);
 }
 
-/* In an answer to CLUSTER SLOTS, a node may have no address, or have no name although the server
+/* In a reply to CLUSTER SLOTS, a node may have no address, or have no name although the server
  * prefers names. */
 static void a_node_without_a_host(void **state) {
     (void)state;

@@ -233,7 +233,7 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     }
     lw_pool_submit(x.p, heads, ROWS);
     lw_pool_submit(x.p, more.jobs, 10);
-    /* x.h.saw needs no lock, because the only thread waits for x.h.gate and reads x.h.saw
+    /* x.h.saw needs no mutex, because the only thread waits for x.h.gate and reads x.h.saw
      * afterwards */
     x.h.saw = note_batch;
     x.h.ctx = &b;
@@ -352,7 +352,7 @@ static void test_a_hot_key_does_not_wait_behind_all_others(void **state) {
     }
     lw_pool_submit(x.p, heads, 7);
     x.h.ctx = shape;
-    /* x.h.saw needs no lock, because the only thread waits for x.h.gate and reads x.h.saw
+    /* x.h.saw needs no mutex, because the only thread waits for x.h.gate and reads x.h.saw
      * afterwards */
     x.h.saw = note_shape;
     atomic_store(&x.h.gate, true);
@@ -512,7 +512,7 @@ struct lane {
      * job */
     int submitted;
     int reaped; /* jobs below this index are done */
-    /* the handler changes `effects` without a lock, because a chain runs its jobs in order */
+    /* the handler changes `effects` without a mutex, because a chain runs its jobs in order */
     int64_t effects;
 };
 

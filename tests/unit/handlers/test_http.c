@@ -177,7 +177,7 @@ static void test_outcomes(void **state) {
     close_fx(&x);
 }
 
-/* If an answer is incomplete or too long, the message must be tried again, and the handler must
+/* If a response is incomplete or too long, the message must be tried again, and the handler must
  * keep working. */
 static void test_malformed_answers(void **state) {
     (void)state;
@@ -203,8 +203,8 @@ static void test_malformed_answers(void **state) {
 
 static uint64_t connections(struct fx *x) { return atomic_load(&x->counts.connections); }
 
-/* Each way in which a service can end its answer must be understood. The connection must be used
- * again only if the service allows it. */
+/* The handler must recognize the end of a response in each form that a service may use. The
+ * connection must be used again only if the service allows it. */
 static void test_kinds_of_answers(void **state) {
     (void)state;
     struct fx x;
@@ -217,10 +217,11 @@ static void test_kinds_of_answers(void **state) {
         run(&x, 3,
             "raw HTTP/1.1 200 x~Transfer-Encoding: chunked~~5~{\"out~c~come\":\"dead\"~1~}~0~~"),
         LW_DEAD);
-    assert_int_equal(connections(&x), 2); /* the malformed first answer closed its connection */
+    /* the handler closed the first connection, because the first response was malformed */
+    assert_int_equal(connections(&x), 2);
     assert_int_equal(run(&x, 4, "raw HTTP/1.1 204 x~~HTTP/1.1 500 x~~"), LW_DONE);
     assert_int_equal(run(&x, 5, "raw HTTP/1.1 204 x~Connection: close~~"), LW_DONE);
-    /* unexpected bytes followed the answer to message 4, so message 5 got a new connection */
+    /* unexpected bytes followed the response to message 4, so message 5 got a new connection */
     assert_int_equal(connections(&x), 3);
     assert_int_equal(run(&x, 6, "to-the-end"), LW_DONE);
     assert_int_equal(run(&x, 7, "ok"), LW_DONE);
@@ -261,7 +262,7 @@ static void test_closed_while_idle(void **state) {
 }
 
 /* A body that is too large for the kernel's buffers must arrive whole. If the service answers
- * before it has read the body, the answer must count. */
+ * before it has read the body, the response must count. */
 static void test_large_bodies(void **state) {
     (void)state;
     enum { LARGE = 8 << 20 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the parts of the http handler that need no server: events, signatures, answers, the circuit
- * breaker and the configuration. */
+/* Tests the parts of the http handler that need no server: events, signatures, responses, the
+ * circuit breaker and the configuration. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/http/answer.h"
@@ -448,7 +448,7 @@ static void trials(void **state) {
     }
     /* the failure of a request that was sent before the pause must not extend the pause */
     assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503"));
-    /* an answer to a request that was sent before the pause must not close the breaker */
+    /* a response to a request that was sent before the pause must not close the breaker */
     answers(&b, false, now + 5);
     assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
     now += pause;

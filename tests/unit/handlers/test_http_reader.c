@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the reader of HTTP/1.1 answers. Each answer is read in one piece, cut in two at each
+/* Tests the reader of HTTP/1.1 responses. Each response is read in one piece, cut in two at each
  * position, and byte by byte. */
 #include "tests/support/handler_fixture.h"
 
@@ -16,7 +16,7 @@ struct expected {
     int status;
     const char *body;
     bool keeps;        /* true if the connection may be used again */
-    size_t left_over;  /* number of bytes behind the end of the answer */
+    size_t left_over;  /* number of bytes after the end of the response */
     const char *after; /* value of the header Retry-After */
 };
 
@@ -130,8 +130,8 @@ static void close_reader(struct fx_reader *x) {
     received_free(&x->received);
 }
 
-/* An answer must be read in the same way for every division into pieces. One reader reads all
- * answers, one after the other. */
+/* A response must be read in the same way for every division into pieces. One reader reads all
+ * responses, one after the other. */
 static void good_answers(void **state) {
     (void)state;
     struct fx_reader x = {0};
@@ -165,7 +165,7 @@ static char *repeated(const char *head, const char *part, size_t n) {
     return text.p;
 }
 
-/* No answer may make the reader store more than its limits allow, even if a part of the answer
+/* No response may make the reader store more than its limits allow, even if a part of the response
  * never ends. */
 static void endless_answers(void **state) {
     (void)state;

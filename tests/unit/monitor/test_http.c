@@ -24,9 +24,9 @@ enum { CLIENTS = 30, WAIT_MS = 20000 };
 
 struct world {
     struct lw_http *h;
-    atomic_bool gate;         /* while true, slow answers that are not lengthy wait */
-    atomic_bool lengthy_gate; /* while true, lengthy answers wait */
-    atomic_int begun, slow;   /* numbers of slow answers that have begun and ended */
+    atomic_bool gate;         /* while true, slow responses that are not lengthy wait */
+    atomic_bool lengthy_gate; /* while true, lengthy responses wait */
+    atomic_int begun, slow;   /* numbers of slow responses that have begun and ended */
 };
 
 static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
@@ -88,7 +88,7 @@ static int begin(const struct world *w, const char *request) {
     return fd;
 }
 
-/* Returns the status of the reply, and copies its body into `body`. */
+/* Returns the status of the response, and copies its body into `body`. */
 static int end(int fd, char body[1024]) {
     char all[4096];
     size_t n = 0;
@@ -157,8 +157,8 @@ static void test_slow_ones_are_bounded(void **state) {
     lw_http_close(w.h);
 }
 
-/* While a lengthy answer is being made, slow requests that are not lengthy must still be answered,
- * in any number. */
+/* While a lengthy response is being made, slow requests that are not lengthy must still be
+ * answered, in any number. */
 static void test_lengthy_ones_hold_up_no_others(void **state) {
     struct world w;
     char body[1024];

@@ -233,7 +233,7 @@ static void test_hot_keys(void **state) {
         add(w, i % 3, LW_END_RETRY, 100000 + i, "hot");
         add(w, i % 3, LW_END_SKIPPED, 100000 + i, "");
     }
-    /* the outcomes that the loop added in its first round are too old to count */
+    /* the outcomes that the loop added in its first iteration are too old to count */
     json_t *hot = lw_outcomes_hot(w->board, 100000 + LW_HOT_MS, 10);
     assert_int_equal(json_array_size(hot), 10);
     assert_string_equal(json_string_value(json_object_get(json_array_get(hot, 0), "key")), "hot");

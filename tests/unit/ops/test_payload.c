@@ -14,7 +14,7 @@
 static char *pointers[] = {"/card", "/customer/e~1mail", "/customer", "/items/0/price", "/"};
 
 /* Checks how much of a payload may be shown, and compares the text that is shown. The payload is a
- * copy without a NUL behind it, so that a sanitizer notices a read beyond its end. */
+ * copy without a NUL after it, so that a sanitizer notices a read beyond its end. */
 static void check(enum lw_payloads mode, struct lw_bytes payload, enum lw_payload_view view,
                   const char *shown) {
     struct lw_config c = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the ids of epochs: a younger id sorts behind an older one, and ids have random digits. */
+/* Tests the ids of epochs: a younger id sorts after an older one, and ids have random digits. */
 #include "queue/epoch.h"
 
 #include <setjmp.h>

@@ -294,8 +294,7 @@ static bool agree(struct lw_bytes text, json_t *root, const char *pointer) {
  * its length, so that the sanitizer notices a read past the end. */
 static int compare(struct lw_bytes text) {
     json_error_t e;
-    /* a NUL behind the document is removed, because jansson would take it for the end of the
-     * text */
+    /* a NUL after the document is removed, because jansson would take it for the end of the text */
     if (text.n && !text.p[text.n - 1]) text.n--;
     char *copy = malloc(text.n ? text.n : 1);
     assert_non_null(copy);

@@ -39,7 +39,7 @@ static void test_whose_a_slot_is(void **state) {
     assert_int_equal(at(seen_by_a, 99), LW_SLOT_WHOLE);
     assert_int_equal(at(seen_by_a, 100), LW_SLOT_ELSEWHERE);
     assert_int_equal(at(seen_by_a, 7000), LW_SLOT_LEAVING);
-    /* another line of the answer says that slot 7001 belongs to another node */
+    /* another line of the reply says that slot 7001 belongs to another node */
     assert_int_equal(at(seen_by_a, 7001), LW_SLOT_ELSEWHERE);
     /* slot 7002 is moving to this node, and the move is not complete */
     assert_int_equal(at(seen_by_a, 7002), LW_SLOT_ELSEWHERE);

@@ -306,8 +306,8 @@ static void test_each_may_mark(void **state) {
     lw_offsets_free(t);
 }
 
-/* A search examines a limited number of records, and the next search continues behind them.
- * Together the searches must find each record of a given state once, across gaps of any size. */
+/* A search examines a limited number of records, and the next search begins after them. Together
+ * the searches must find each record of a given state once, across gaps of any size. */
 static void test_find_walks_all(void **state) {
     (void)state;
     for (size_t most = 1; most < 40; most += 3) {
