@@ -1021,7 +1021,7 @@ MORE = {
     'drop asks for nothing behind a run': 300,
 }
 # These mutants break no promise within the usual number of seeds, so they run only with --all. The
-# text behind each name says why.
+# text after each name says why.
 QUIET = {
     'a settle that failed in the middle is sent again as it was': 'breaks nothing that was seen: locks are the last writes of a settle, so it failed before it gave any away',
     'no memory of handlers that outlive their epoch': 'rare since the modes changed: missed in 60 seeds of its mode; wants a directed situation',

@@ -316,7 +316,8 @@ static void arrive(uint32_t gen, int from, int to) {
     for (int i = from; i < to; i++) arrive_one(gen, i, keys[i]);
 }
 
-enum { QUARANTINE = 5200 }; /* this many rounds last longer than a quarantine */
+/* QUARANTINE is a number of rounds, 2 ms each, that together last longer than a quarantine. */
+enum { QUARANTINE = 5200 };
 
 /* Runs a worker until records 0, 2, 3 and 4 are done, while record 1 is still with its handler. */
 static void first_life(void) {
@@ -475,8 +476,9 @@ static bool a_repair_whose_place_moves(void) {
     return several && last_of_k(4);
 }
 
-/* Swaps the worker of the current scene with the worker of another scene. The store, the time and
- * the list of effects stay in the current scene. */
+/* A scene is a worker with its fake Redis and Kafka. This function swaps the worker of the current
+ * scene with that of another scene. The store, the time and the list of effects stay in the current
+ * scene. */
 static void exchange(struct scene *other) {
     struct scene was = s;
     s = *other;
@@ -613,8 +615,8 @@ static void look(const char *fleet, int64_t offset) {
     lw_worker_looked(s.lw, &(struct lw_group_offset){"t", 2, offset, meta, strlen(meta)});
 }
 
-/* Number of rounds between two looks at the commits of the group. A worker reports a rival only
- * after 2.5 times as many rounds. */
+/* Number of rounds of the test, 2 ms each, between two looks at the commits of the group. A worker
+ * reports a rival only after 2.5 times as many rounds. */
 enum { LOOK = 1000 };
 #define YOUNGER "ffffffffffffffff"
 #define OLDER "0000000000000001"

@@ -137,8 +137,8 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
     (void)err;
     for (size_t i = 0; i < n; i++) {
         int p = part_of(me, c[i].gen);
-        /* Unless queue.on_busy is drop, a worker must read the recorded states of a partition
-         * before it commits a new offset for the partition. */
+        /* Unless queue.on_busy is drop, a worker must read the states recorded in Redis for a
+         * partition before it commits a new offset for the partition. */
         if (p >= 0 && !me->was_read[p] && !me->world->f->drop && c[i].offset != me->begun[p])
             world_bad(me->world, "commit of partition %d before its states were read", p);
         me->commit[me->n_commit].gen = c[i].gen;

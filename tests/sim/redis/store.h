@@ -9,7 +9,7 @@
  * After opening a store, call store_set_time_us() before the first command. A store and all its
  * copies belong to one thread, because they share values and compiled scripts. The fake reads no
  * clock and no random source: the same calls give the same replies. The fake differs from Redis on
- * purpose in four ways. No command, not even DBSIZE or SCAN, sees an expired key. A blocking pop
+ * purpose in five ways. No command, not even DBSIZE or SCAN, sees an expired key. A blocking pop
  * never blocks. SCAN gives all keys in one reply. XADD MAXLEN ~ trims exactly. Hash fields and set
  * members come in the order of insertion. */
 #ifndef LW_SIM_STORE_H

@@ -135,7 +135,7 @@ static redisReply *parse_flags(struct slice list, unsigned *flags) {
     return NULL;
 }
 
-/* Moves *body past the shebang of a script, but not past the newline behind it, so that the line
+/* Moves *body past the shebang of a script, but not past the newline after it, so that the line
  * numbers in error messages stay right. */
 static redisReply *parse_shebang(struct slice *body, unsigned *flags) {
     if (body->n < 2 || memcmp(body->p, "#!", 2) != 0) return NULL;

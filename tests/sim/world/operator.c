@@ -469,7 +469,7 @@ void operator_tend(struct world *w) {
         if (!op->trial[key]) continue;
         int64_t left = op->trial_until_ms[key] - w->now_ms;
         if (left <= 0) {
-            op->trial[key] = false; /* the lease has ended, so the trial's handler was killed */
+            op->trial[key] = false; /* the trial's lease has ended, so its handler was killed */
         } else if (w->now_ms >= op->trial_end_ms[key]) {
             end_trial(w, key);
         } else if (left < TTL_MS - TTL_MS / 3) {

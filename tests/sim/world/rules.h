@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the promises of the configuration, apart from order and exclusion. In every world,
- * attempts must be counted one by one, and none may be wasted. While messages of a lane wait, at
- * most lock.max_run later messages may overtake them. Some worlds (struct faults) add
- * queue.on_busy drop, business ids, suspects of a crash, and handlers that give messages back
- * under a live lease. */
+/* Checks the promises of the configuration, apart from order and exclusion. In every world, the
+ * attempts of a message must be counted one by one, only failed runs may count, and no message may
+ * become a dead letter while it has attempts left, unless its handler answered dead. While messages
+ * of a lane wait, at most lock.max_run later messages may overtake them. Some worlds (struct
+ * faults) add queue.on_busy drop, business ids, suspects of a crash, and handlers that give
+ * messages back under a live lease. */
 #ifndef LW_SIM_RULES_H
 #define LW_SIM_RULES_H
 

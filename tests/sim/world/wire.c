@@ -116,7 +116,7 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
         int64_t offset = LW_SEGMENT * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
         d->finished[d->n] = finished_in(s, tp, offset);
         d->replay[d->n] = strchr(tp, '#') ? atoll(strchr(tp, '#') + 1) : 0;
-        /* letter is true if Redis keeps the dead letter, and false if a topic got it. */
+        /* `letter` is true if Redis keeps the dead letter, and false if a topic got it. */
         d->letter[d->n] = item[2] == LW_DEAD;
         d->item[d->n] = i;
         d->part[d->n] = part;

@@ -444,10 +444,10 @@ static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) 
 }
 
 /* A chain of short jobs delays the jobs that its thread has already taken, as one long job would,
- * so another thread must steal these jobs. A round does not count if the jobs may have run early
- * for another reason: either a single job was long, or the chain lasted so long that it gave way to
- * other jobs. Under load a round may also fail to create this situation, so only most rounds must
- * show the steal. */
+ * so another thread must steal these jobs. The test repeats this in several rounds. A round does
+ * not count if the jobs may have run early for another reason: either a single job was long, or the
+ * chain lasted so long that it gave way to other jobs. Under load a round may also fail to create
+ * this situation, so only most rounds must show the steal. */
 static void test_the_hand_behind_a_chain_is_stolen(void **state) {
     (void)state;
     enum { N = 40, OTHERS = 6 };
