@@ -453,8 +453,8 @@ static const char *const plain_scripts[] = {
     "return {redis.call('set', 's:n', 1e20), redis.call('get', 's:n')}",
     "return {redis.call('set', 's:n', 0.1), redis.call('get', 's:n')}",
     "return {redis.call('incrby', 's:c', 5), redis.call('incrby', 's:c', 4503599627370496) + 1}",
-    "return {bit.band(0xff, 0x0f0f), bit.bor(1, 2), bit.bxor(5, 1), bit.lshift(1, 31), "
-    "bit.rshift(-1, 28), bit.bnot(0)}",
+    ("return {bit.band(0xff, 0x0f0f), bit.bor(1, 2), bit.bxor(5, 1), bit.lshift(1, 31), "
+     "bit.rshift(-1, 28), bit.bnot(0)}"),
     "return tostring(1e15) .. tostring(2^53) .. tostring(12345678901234)",
     "return string.format('%d %s %5.1f', 3, 'x', 2.25)",
     "return {tonumber('10'), tonumber('zz'), tonumber('0x10')}",
