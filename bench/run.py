@@ -102,7 +102,9 @@ class Results:
                         # The line is incomplete, because the benchmark was ended while writing it.
                         break
                     self.rows.append(json.loads(line))
-        with open(path, "w") as f:  # write all complete lines to the file again
+        # Rewrite the file with only its complete lines, so that the next line is not appended to
+        # one that was cut off.
+        with open(path, "w") as f:
             for row in self.rows:
                 f.write(json.dumps(row) + "\n")
 

@@ -211,7 +211,8 @@ bool cli_has(const struct cli_command *c, const struct cli_option *o);
 /* Adds the usage line without a line break, such as "latchwork lock show KEY [--set-ttl MS]".
  * Spaces at which the line must not be broken are written as '\1'. */
 void cli_usage(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out);
-/* Adds the names of these verbs, as in "a, b or c", with the conjunction before the last name. */
+/* Appends the names of the verbs to `out`, as in "a, b or c"; the conjunction stands before the
+ * last name. */
 void cli_verb_names(const struct cli_command *c, unsigned verbs, const char *conjunction,
                     struct lw_buf *out);
 /* Adds the words of `text` in lines of at most CLI_WIDTH columns. The first line begins at

@@ -59,8 +59,8 @@ struct lw_counts {
     /* `spans_dropped` is the number of spans that the worker dropped because its ring was full */
     _Atomic uint64_t spans_dropped;
     struct lw_http_counts http; /* counts of the thread that serves the http handler */
-    /* `handler` has the durations of runs, which handler threads add. `end_to_end` has the times
-     * from a record's timestamp to the end of its message. `redis` has the durations of
+    /* `handler` holds the durations of runs; the handler threads add them. `end_to_end` holds the
+     * times from a record's timestamp until its message is finished. `redis` holds the durations of
      * pipelines. */
     struct lw_hist handler, end_to_end, redis;
 };
@@ -106,8 +106,8 @@ struct lw_board_worker {
     /* `loads` has for each handler process the number of requests that were sent to it and not
      * answered */
     _Atomic uint32_t loads[LW_BOARD_SEATS];
-    /* `ready` is true if the worker is connected to every shard, and is a member of the group that
-     * Kafka serves */
+    /* `ready` is true if the worker is connected to every shard and is a member of the group whose
+     * requests Kafka answers */
     atomic_bool ready;
     /* `kafka` is the state of the connection to Kafka, as enum lw_kafka_state plus 1; 0: unknown */
     _Atomic uint32_t kafka;

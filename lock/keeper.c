@@ -35,8 +35,8 @@ struct lw_keeper {
     struct latchwork_client *client;
     struct link link[LINKS_MAX]; /* used only by the keeper's thread */
     size_t n_links;
-    /* True if the locks of all holds are in one slot, so the keeper does not have to save time for
-     * other nodes. This field is used only by the keeper's thread. */
+    /* True if the locks of all holds are in one slot, so the keeper does not have to leave
+     * time for renewals on other nodes. Only the keeper's thread uses this field. */
     bool alone;
     pthread_t thread;
     pthread_mutex_t mutex;

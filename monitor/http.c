@@ -40,7 +40,8 @@ struct client {
     bool ended; /* true if the socket is shut down; MHD will close the connection soon */
 };
 
-/* A slow thread, and the requests that wait for it. */
+/* A thread that answers slow requests, so that they do not delay the others, and the requests that
+ * wait for this thread. */
 struct line {
     struct lw_http *http;
     pthread_t thread;

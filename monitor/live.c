@@ -10,8 +10,8 @@
 
 enum { FRESH_MS = 3000 };
 
-/* The fields of a point. The percentiles must be the last fields: those of the handler, then those
- * from end to end. */
+/* Lists the fields of one point of the time series. The percentiles must come last: first the
+ * handler's, then the end-to-end ones. */
 static const char *const fields[] = {"at_ms",
                                      "received",
                                      "done",

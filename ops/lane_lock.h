@@ -4,8 +4,8 @@
  *
  * The lock is a lock of the lock library with the names of the consumer: lw:{NAME.SHARD}:lock:KEY
  * holds TOKEN:FENCE as a worker writes it, the fence comes from the shard's counter, and the
- * release leaves a hint if messages wait. Only the function for acquire is not the library's: it
- * joins the shard's epoch as a worker does, and takes the lane by hold.lua, which refuses during
+ * release leaves a hint if messages wait. Only the acquire function differs from the library's: it
+ * joins the shard's epoch as a worker does, and takes the lane with hold.lua, which refuses during
  * the quarantine and while the lane is paused.
  *
  * A command has no place in the waiting list, but competes for the free lane: it calls hold.lua

@@ -95,8 +95,9 @@ struct ops_watch {
     /* `taken` is the number of rows that were chosen, `done` the number of these that were changed,
      * and `problems` the number of these that could not be changed. */
     _Atomic int64_t taken, done, problems;
-    /* If `told` is not NULL, it is called for each row. If it is NULL, nothing is reported about
-     * single rows. The texts are borrowed. `problem` is true if the row could not be changed. */
+    /* If `told` is not NULL, it is called for each row. If it is NULL, individual rows are not
+     * reported. The texts passed to it are valid only during the call. `problem` is true if the row
+     * could not be changed. */
     void (*told)(void *ctx, const char *name, const char *result, bool problem);
     void *ctx;
 };

@@ -15,7 +15,8 @@ enum {
     LW_SEGMENT = 16384,
     /* default maximum size of the data that a call carries, or reads from waiting lists */
     LW_CALL_BYTES = 2097152,
-    /* default maximum size of the messages that a call hands over per lane */
+    /* default maximum of the total size, in bytes, of the messages that a call hands over per
+     * lane */
     LW_LANE_BYTES = 1048576,
     /* number of list elements that a script reads at once while their size is unknown */
     LW_READ_AT_ONCE = 8,

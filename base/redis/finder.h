@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A finder is a thread that asks Sentinels or cluster nodes for the servers of shards. It asks for
- * all wires of a process, because a wire never blocks.
+/* A finder is a thread that asks Sentinels or cluster nodes for the servers of shards. It asks on
+ * behalf of all wires of a process, because a wire must never block.
  *
  *     lw_finding_open() → [ lw_finding_ask() → poll lw_finding_fd() → lw_finding_take() ]…
  *     → lw_finding_close()

@@ -27,8 +27,8 @@ struct lw_search {
 struct lw_question {
     const char **argv;
     int argc;
-    /* Returns 0 if the reply answers the question; otherwise -1 with *err. The reply may be an
-     * error reply of Redis. */
+    /* Returns 0 if the reply answers the question. Otherwise sets *err and returns -1. `reply` may
+     * also be an error reply of Redis, which this function must judge as well. */
     int (*read)(void *ctx, const redisReply *reply, const struct lw_redis_url *asked,
                 struct lw_err *err);
     void *ctx;

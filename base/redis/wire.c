@@ -20,7 +20,7 @@ enum {
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
     BACKOFF_MAX_MS = 2000,
-    /* minimum duration of a connection after which the next attempt to connect follows at once */
+    /* if a connection lasted at least this long, the wire reconnects at once, without backoff */
     STEADY_MS = 2000,
     COMPLAIN_MS = 10000, /* minimum time between log lines about failed attempts */
     /* maximum number of reads per call of lw_wire_serve(), so that one connection cannot starve the

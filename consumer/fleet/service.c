@@ -120,8 +120,8 @@ void lw_service_tick(struct lw_service *v, const struct lw_sup *s, int64_t now_m
 void lw_service_reloading(struct lw_service *v) {
     struct timespec t;
     if (v->state == LW_SERVICE_STOPPING) return;
-    /* The time in the message comes from CLOCK_MONOTONIC, which the service manager uses as well.
-     * By this time the manager can tell this reload from one that it asked for later. */
+    /* The message contains a time of CLOCK_MONOTONIC, the clock that the service manager uses as
+     * well. From the time, the manager can tell this reload from one that it asks for later. */
     clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t us = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
     lw_notify_send(&v->notify,

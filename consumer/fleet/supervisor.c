@@ -21,8 +21,8 @@
 
 enum { WATCH_MS = 100, STATUS_STOPPED = -2, SIDE_MS = 1000, FLUSH_MS = 2000 };
 
-/* Describes a process that serves the whole run beside the workers, such as the metrics exporter.
- * The process uses only the board. */
+/* Describes a helper process that runs beside the workers and serves all of them, such as the
+ * metrics exporter. The process uses only the board. */
 struct side {
     pid_t pid; /* process id; 0: the process is not running */
     int64_t due_ms;

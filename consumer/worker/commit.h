@@ -35,9 +35,10 @@ struct commits { /* a worker's commits to Kafka; only commit.c changes this stru
     bool confirm;
     int64_t at_ms; /* time when the next commit is due */
     int64_t confirm_ms;
-    size_t from;       /* index of the partition with which the next commit begins */
-    size_t meta_max;   /* current limit of commit metadata in bytes */
-    size_t meta_tried; /* limit in bytes that the metadata of the last commit had */
+    size_t from;     /* index of the partition with which the next commit begins */
+    size_t meta_max; /* current limit of commit metadata in bytes */
+    size_t
+        meta_tried; /* size limit, in bytes, that was applied to the metadata of the last commit */
 };
 
 void commits_open(struct lw_worker *w);

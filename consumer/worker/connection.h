@@ -25,8 +25,10 @@ struct connection { /* only connection.c changes this struct */
     int64_t trip_ms; /* round-trip time of the last reply to TIME that came too late */
     /* `jumped` is the id of the epoch that was lost because the server's clock jumped; "": none */
     char jumped[40];
-    int64_t offset_ms, new_offset_ms; /* time of Redis minus time of the boot clock */
-    int64_t wall_offset_ms;           /* time of Redis minus time of the wall clock */
+    /* Clock of Redis minus boot clock: `offset_ms` is the value in use, and `new_offset_ms` the
+     * newest one, with which it is compared to find jumps. */
+    int64_t offset_ms, new_offset_ms;
+    int64_t wall_offset_ms; /* clock of Redis minus wall clock */
 };
 
 /* Makes the next pipeline check the server's life and clock before anything else. */

@@ -53,8 +53,8 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     return m;
 }
 
-/* Notes why a message that waited in Redis must become a dead letter if it has no key. The envelope
- * does not have the reason, so the key is looked for again. */
+/* If a message that waited in Redis has no key, notes the reason for its dead letter. The envelope
+ * does not contain the reason, so the key is looked for again. */
 static void look_for_key(struct lw_worker *w, const struct lane *l, struct msg *m) {
     assert(!m->dead_reason);
     if (!lw_lane_may_lack_key(l->id)) return;

@@ -21,7 +21,7 @@ struct refusal { /* only refusal.c changes this struct */
 /* Handles an error reply to a call of this kind. Returns false if the error denies no right.
  * Otherwise remembers the refusal, and logs it from time to time. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
-/* Notes that a call has succeeded, if calls of this kind were refused. */
+/* If earlier calls of this kind were refused, notes that one has now succeeded. */
 void refusal_allowed(struct shard *sh, enum call_kind kind);
 /* Ends the refusal if it is over. Called once per turn. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tend: the step that consists of the janitor of lanes, the heartbeat of this worker, and the
- * regular check of the server's life and clock. */
+/* tend: the step that calls the script tend for lanes whose time has come, writes the heartbeat of
+ * this worker, and regularly checks the server's life and clock. */
 #ifndef LW_CONSUMER_WORKER_TEND_H
 #define LW_CONSUMER_WORKER_TEND_H
 

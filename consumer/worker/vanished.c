@@ -85,7 +85,8 @@ struct looking {
     int n;
     uint64_t filter; /* bitmap over tags, by which most records are skipped quickly */
     struct part *part;
-    /* `first` has for each lane the lowest offset in `part` of a message that waited in the lane */
+    /* for each lane, `first` holds the lowest offset, in the partition `part`, of the messages that
+     * waited in the lane */
     int64_t first[LANES_A_LOOK];
     size_t here[LANES_A_LOOK];
 };

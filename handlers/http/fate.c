@@ -77,8 +77,8 @@ static void answered(const struct call *c) {
     breaker_answered(&c->h->breaker, &r, c->h->now_ms);
 }
 
-/* Sets the outcome of each message after the request was answered. Returns false at the first
- * message that is not done, which ends the call. */
+/* Sets the outcomes of the request's messages, in order, from the response. Stops at the first
+ * message that is not done, and returns false; the messages after it get no outcome here. */
 static bool take_outcomes(struct call *c, const struct http_verdict *by_status,
                           const json_t *document, struct lw_job **follower) {
     int n = c->upto - c->at;

@@ -30,8 +30,9 @@ struct lw_handler {
     int64_t timer_ms;
     struct lw_feed *feed;
     struct lw_http_counts *counts; /* counts of this worker; NULL: not counted */
-    struct lw_job_queue line;      /* jobs that wait for a free call */
-    struct call *first, *last;     /* calls under way, oldest first */
+    /* jobs that wait because the maximum number of requests is in flight */
+    struct lw_job_queue line;
+    struct call *first, *last; /* calls under way, oldest first */
     struct call *free;
     struct http_conn *conns; /* in_flight entries for connections of conn.c */
     /* `idle` lists the idle connections, latest first; `closed` lists the unused entries of

@@ -116,9 +116,9 @@
  *
  * Interface. The interface only grows: structures that you fill in contain their size, and members
  * are added at their ends. Fill them in like `struct latchwork_lock_options o =
- * {LATCHWORK_LOCK_INIT, .ttl_ms = 5000};`, or zero them and set `size` yourself, as C++ before C++20
- * must: `latchwork_lock_options o{}; o.size = sizeof o; o.ttl_ms = 5000;`. Zero always means the
- * default. Times are in ms. If an option allows a time without limit, -1 stands for it. */
+ * {LATCHWORK_LOCK_INIT, .ttl_ms = 5000};`, or zero them and set `size` yourself, as C++ before
+ * C++20 must: `latchwork_lock_options o{}; o.size = sizeof o; o.ttl_ms = 5000;`. Zero always means
+ * the default. Times are in ms. If an option allows a time without limit, -1 stands for it. */
 #ifndef LATCHWORK_LOCK_H
 #define LATCHWORK_LOCK_H
 
@@ -231,10 +231,10 @@ enum latchwork_flag {
      * and locks with custom names. Keys that are not strings are skipped. Without this flag the
      * glob is compared with the names of the library's own locks. */
     LATCHWORK_FLAG_KEYS = 8,
-    /* For clients and Sentinels: accepts any certificate of a server, so anybody between the client
-     * and the server can read and change everything. */
+    /* For the connections to Redis servers and to Sentinels: accepts any certificate of a server,
+     * so anybody between the client and the server can read and change everything. */
     LATCHWORK_FLAG_NO_VERIFY = 16,
-    /* For clients and Sentinels: uses TLS, as rediss:// does. */
+    /* For the connections to Redis servers and to Sentinels: uses TLS, as rediss:// does. */
     LATCHWORK_FLAG_TLS = 32,
 };
 
@@ -553,10 +553,11 @@ LATCHWORK_API enum latchwork_result latchwork_lock_show(struct latchwork_lock *l
                                                         latchwork_lock_seen *seen, void *ctx,
                                                         struct latchwork_error *error);
 /* Ends the lock, no matter who holds it, wakes a waiter, and returns a larger fence in *fence
- * (`fence` may be NULL). A store that is given this fence refuses later writes of the old holder.
+ * (`fence` may be NULL). A store that is given this fence refuses later writes of the old holders.
  * The old holders detect the loss at their next call to Redis. Returns BUSY if nobody held the
- * lock. Codes: NOT_HELD and UNKNOWN with result BUSY; otherwise ARGUMENT, UNSUPPORTED, any of
- * Redis. */
+ * lock. If an answer was lost and nobody holds the lock now, it was perhaps broken by this call.
+ * Codes: NOT_HELD, or UNKNOWN after a lost answer, with result BUSY; otherwise ARGUMENT,
+ * UNSUPPORTED, any of Redis. */
 LATCHWORK_API enum latchwork_result
 latchwork_lock_break(struct latchwork_lock *lock, uint64_t *fence, struct latchwork_error *error);
 /* Gives a TTL to a lock that has none. Returns OK if the lock got the TTL, or BUSY if nobody holds

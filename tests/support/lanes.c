@@ -304,7 +304,8 @@ const char *lt_run(struct lt *l) {
     /* The script floor answers 0 when it has more to do. The second call then continues the work,
      * so it is not a repetition. */
     bool more = l->script == &lw_script_floor && !strcmp(l->answers, "0");
-    /* The script hints pops hints, so a repeated call would pop more of them. */
+    /* The script `hints` removes the hints that it returns, so a repeated call would remove
+     * more. */
     if (l->variant == LT_TWICE && l->script != &lw_script_hints && !more) twice(l);
     return l->answers;
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds free ports of the loopback. The ports are below the range from which the system takes ports
-for outgoing connections. Otherwise, an outgoing connection could take a port after it was chosen
-and before its server starts."""
+"""Finds free ports on the loopback interface. The ports are below the range from which the system
+takes ports for outgoing connections. Otherwise, an outgoing connection could take a chosen port
+before its server starts."""
 
 import random
 import socket

@@ -443,7 +443,7 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
-    /* No revoke times out. If a revoke takes too long, revoke.c reports this much earlier. */
+    /* A revoke never reaches this timeout: revoke.c reports a slow revoke long before. */
     c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000;
     w->longer = *c;
     w->longer.lock.ttl_ms *= w->f->longer;

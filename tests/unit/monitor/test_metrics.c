@@ -431,8 +431,8 @@ static void test_ready_says_why(void **state) {
     expect_unready(w, "");
     assert_sample(w, "latchwork_kafka_workers{state=\"joined\"}", "3");
     lw_note_set(&w->board->workers[1].why, "kafka: no broker reachable for 7 s");
-    /* a worker that reports that it is ready counts as ready, even if it has left a reason on the
-     * board */
+    /* a worker that reports that it is ready counts as ready, even if the board still has the
+     * reason why it was not ready before */
     expect_unready(w, "");
     atomic_store(&w->board->workers[1].ready, false);
     atomic_store(&w->board->workers[1].kafka, LW_KAFKA_UNREACHABLE + 1);
