@@ -308,8 +308,9 @@ class Measure:
                 raise Failure(
                     f"{contender.label}: {j['distinct']:,} of {run.messages:,} messages are in the journal"
                 )
-            # The journal divides the time of a batch among its messages. The bound is for messages
-            # that are handled one by one, so each message counts with at least work_us.
+            # The journal divides the time of a batch among its messages. The shortest possible time
+            # of a run (bound_s) is computed for messages that are handled one by one, so each
+            # message counts with at least work_us.
             bound_s = (
                 j["busiest"]["count"] * max(j["busiest"]["mean_us"], run.workload.work_us) / 1e6
             )

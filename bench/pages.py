@@ -34,8 +34,8 @@ from lib.ports import free_port  # noqa: E402
 from lib.process import descendants, listens, wait_until  # noqa: E402
 
 SETTLE_S = (
-    # A page gets the last 15 minutes once, when it opens. The measurement starts SETTLE_S later, so
-    # that this cost is not counted.
+    # A page gets the data of the last 15 minutes once, when the page opens. The measurement starts
+    # SETTLE_S later, so that this cost is not counted.
     0.3
 )
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The replies to one take or give that have not arrived yet. */
+/* The replies to one take or one give (loop.h) that have not arrived yet. */
 struct due {
     int slot, messages, n;
     bool give;

@@ -206,7 +206,7 @@ def ls_tells_of_lanes(w):
 
 @test
 def ls_of_many_lanes(w):
-    """`queue ls` must list all lanes although there are more than one step of the scan returns, and
+    """`queue ls` must list all lanes, even if there are more than one step of the scan returns, and
     must obey --limit."""
     for i in range(1000):
         w.park("k%04d" % i, i, first_ms=1700000000000 + i)
@@ -653,8 +653,8 @@ def one_job_at_a_time(w):
 
 
 def replay_slowly(w):
-    """Adds 40 dead letters, and begins to replay them at 5 per second. Returns the process of the
-    command after the first replays."""
+    """Adds 40 dead letters, and starts a command that replays them at 5 per second. Waits for the
+    first replays, and returns the process of the command."""
     for i in range(40):
         w.bury(i, "a")
     p = subprocess.Popen(

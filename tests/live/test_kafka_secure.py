@@ -198,8 +198,8 @@ def have_certificate(k, name, **by):
 
 @more
 def mtls(t):
-    """The certificate tells the broker who the client is. A client without a certificate, or with a
-    certificate of another CA, must be refused."""
+    """The broker identifies the client by its certificate. A client without a certificate, or with
+    a certificate of another CA, must be refused."""
     begin(t)
     k = t.kafka
     have_certificate(k, "client")

@@ -115,9 +115,10 @@ def kill_workers(t):
 
 @scenario
 def kill_workers_that_bury(t):
-    """Workers are killed while they bury records without a key. The records that a killed worker
-    held wait in Redis, and the worker that takes them over must bury them, too. No handler may get
-    any of them."""
+    """Workers are killed while they make dead letters of records that have no key. The locks of a
+    killed worker stay until their leases end, so its records wait in Redis when Kafka delivers them
+    again. The workers that then get these records must make dead letters of them. No handler may
+    get any record."""
     t.start_redis()
     t.make_topics()
     t.generate(12000 * SOAK, keys=300)

@@ -275,10 +275,10 @@ def own_ids(t):
 
 @scenario
 def supervisor_gone(t):
-    """One of two supervisors is killed and never comes back. Its partitions must wait for
-    session.timeout.ms, and those of the other supervisor only for the rebalance after that. If the
-    killed supervisor comes back in time, it must get its partitions back at once, and the other
-    supervisor must not be affected."""
+    """One of two supervisors is killed. If it never comes back, messages of its partitions wait
+    until session.timeout.ms has passed, and messages of the other supervisor's partitions may wait
+    only during the rebalance that follows. If the killed supervisor comes back in time, it must get
+    its partitions back at once, and the other supervisor must not be affected."""
     t.start_redis()
     t.make_topics()
     stays, dies = begin(t, label="stays", workers=2), begin(t, label="dies", workers=2)

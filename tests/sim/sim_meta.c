@@ -534,7 +534,7 @@ static bool dones_of_an_ended_lease(void) {
                       .asked = -1,
                       .run_ahead = 1,
                       .ttl_ms = 10000};
-    exchange(&b); /* b now holds the first worker, which is cut off */
+    exchange(&b); /* `b` now holds the first worker, which is cut off */
     begin_worker("b-2");
     for (int i = 0; i < 2 * QUARANTINE && !has_k(); i++) round_of_all();
     bool again = finish_k() && s.effect[s.n_effects - 1] == 2;
@@ -577,7 +577,7 @@ static bool a_wipe_with_two_ttls(void) {
     for (int i = 0; i < s.n_job; i++)
         if (s.job[i]->key.p[0] == 'K') lease_ms = atomic_load(&s.job[i]->lease->deadline_ms);
     b.committed = s.committed;
-    exchange(&b); /* b now holds the first worker, which is cut off */
+    exchange(&b); /* `b` now holds the first worker, which is cut off */
     store_flushall(s.store);
     assign(2);
     rounds(400);
@@ -787,7 +787,7 @@ static bool a_wipe_after_the_first_commit(void) {
                       .ttl_ms = s.ttl_ms};
     a.committed = s.committed;
     bool runs = has_k();
-    exchange(&a); /* a now holds the first worker */
+    exchange(&a); /* `a` now holds the first worker */
     store_flushall(s.store);
     bool early = runs_at_once("b-2", 2);
     end_worker();

@@ -136,7 +136,7 @@ class Receiver:
         self.server = Server(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_port
         if self.tls:
-            # The TLS handshake is left to the first read, which runs on the connection's own
+            # The TLS handshake happens at the first read, which runs on the connection's own
             # thread.
             self.server.socket = self.tls.wrap_socket(
                 self.server.socket, server_side=True, do_handshake_on_connect=False

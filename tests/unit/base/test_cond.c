@@ -16,7 +16,9 @@ static void test_from_now(void **state) {
     (void)state;
     static const int64_t ms[] = {0, 1, 999, 1000, 1500, 86400000};
     for (size_t i = 0; i < sizeof ms / sizeof *ms; i++)
-        for (int k = 0; k < 100; k++) { /* repeated, so that the nanoseconds sometimes carry over */
+        /* Try each value 100 times, because the nanoseconds only sometimes carry over into the
+         * seconds. */
+        for (int k = 0; k < 100; k++) {
             struct timespec before, after, t;
             clock_gettime(CLOCK_MONOTONIC, &before);
             t = lw_from_now(ms[i]);
