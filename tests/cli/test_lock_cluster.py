@@ -143,8 +143,8 @@ class OnACluster(Locks, unittest.TestCase):
 
     def test_the_rights_are_enough(self):
         """While the slot of a lock moves, a user with the rights that `check --acl --for lock`
-        prints takes the lock, and another process of this user waits for the lock by sharded
-        channels."""
+        prints takes the lock, and another process of this user waits for the lock through sharded
+        Pub/Sub channels."""
         rules = run("check", "--acl", USER, "--for", "lock").split()[3:]
         for node in self.redis.nodes:
             node.call("ACL", "SETUSER", USER, "reset", ">" + PASSWORD, *rules)

@@ -377,7 +377,7 @@ class Top(unittest.TestCase):
         t.type("x")
         t.wait("^KEY +WAITING")
         self.plant("hot-2", 80, 81)
-        # After the key `x`, the display must still be refreshed.
+        # After the key `x` was pressed, the display must still be refreshed.
         t.wait(r"^hot-2 +22 ")
         t.type("s")
         t.wait("by age")

@@ -109,7 +109,7 @@ static void test_life_of_a_suspicion(void **state) {
 }
 
 /* A suspicion also ends after some time, because a worker of another supervisor may finish the
- * message, which this board does not show. */
+ * message, and this board does not show the outcomes of such a worker. */
 static void test_suspicions_end(void **state) {
     (void)state;
     die(0, "a/0/1", false, true);
