@@ -156,8 +156,8 @@ def recorded(name):
 
 
 def replay(recording, by):
-    """Gives a recording to the autoscaler, and then its last row for AFTER_S seconds. Returns rows
-    as simulate() does."""
+    """Gives the rows of a recording to the autoscaler, and then repeats the last row of the
+    recording for AFTER_S seconds. Returns rows as simulate() does."""
     scaler, rows = Autoscaler(by), []
     for t, seen in enumerate(recording + recording[-1:] * AFTER_S):
         rows.append((t, scaler.pods, seen["lag"], seen["wanted_workers"]))

@@ -28,8 +28,8 @@ struct api_work {
     /* `keys` is true if the "ids" of the request are keys; if it is false, they are identities or
      * ids of dead letters. */
     bool keys;
-    /* true if even a dry run of the command takes longer than a request may, so that a dry run is a
-     * job, too */
+    /* true if even a dry run of the command may take longer than a request is allowed to take; a
+     * dry run is then a job, too */
     bool slow_dry_run;
 };
 

@@ -46,8 +46,9 @@ static void has_to_send(struct proc *p) {
     p->h->dirty = p;
 }
 
-/* Returns how many messages, from jobs[at] on, go into one line. A suspect is always the first
- * message of its line, because a process with a suspect may have only a few messages. */
+/* Returns how many messages, from jobs[at] on, go into one line. `limit` is the maximum number of
+ * messages that the process may have. A suspect always begins a new line, because a process that
+ * gets a suspect has a lower limit, which the messages before the suspect could exceed. */
 static int count_together(const struct request *r, int limit) {
     const struct suspects *s = &r->p->h->suspects;
     int n = 1, most = limit - r->p->n_messages;

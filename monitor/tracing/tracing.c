@@ -71,9 +71,9 @@ static size_t pending(const struct tracing *t) {
     return n;
 }
 
-/* Chooses the oldest spans of each ring, at most an equal share of a request per ring. Workers add
- * spans meanwhile, so each ring is counted only once: the counts of two passes could add up to more
- * than a request. */
+/* Chooses the oldest spans of each ring for one request. Each ring may fill at most an equal share
+ * of the request. Workers add spans meanwhile, so the spans of each ring are counted only once. If
+ * they were counted again, the counts could add up to more spans than fit into the request. */
 static struct batch collect(const struct tracing *t) {
     struct batch b = {0};
     size_t rings = 0;

@@ -45,8 +45,8 @@ def git(*args):
 
 
 def earlier_commit():
-    # Search from HEAD^ on, because a release that is tested already has its tag, and would be
-    # compared with itself.
+    # Start the search at HEAD^. When a release is tested, HEAD has the tag of that release, so the
+    # release would be compared with itself.
     name = os.environ.get("LW_FROM") or git("describe", "--tags", "--abbrev=0", "HEAD^") or FIRST
     commit = git("rev-parse", "--verify", name + "^{commit}")
     if not commit:
