@@ -21,7 +21,7 @@ def median(rows, workload, contender, figure):
 
 
 def number(x):
-    """Formats a number with three significant digits, or as an integer."""
+    """Formats a number with three significant digits, or as an integer if it is at least 100."""
     if x is None:
         return "–"
     if abs(x) >= 100 or isinstance(x, int):

@@ -148,7 +148,7 @@ struct cli_args {
     struct lw_override set[CLI_SET_MAX];
     size_t n_set;
     bool json;
-    /* the arguments after the verb; if the command has no verbs, all arguments that are no
+    /* the arguments after the verb; if the command has no verbs, all arguments that are not
      * options */
     char **words;
     int n_words;

@@ -173,7 +173,7 @@ static void show_given(const struct lw_config *c, json_t *root) {
 void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
     json_t *root = json_object();
     for (size_t i = 0; i < lw_n_options; i++) {
-        /* the keys of the handler are shown with the whole handler section */
+        /* skip the options of the handler here, because the whole section is printed below */
         if (!strncmp(lw_options[i].path, "handler.", 8)) continue;
         json_t *v = show(c, &lw_options[i]);
         if (v) put(root, lw_options[i].path, v);

@@ -64,7 +64,7 @@ struct lw_job {
      * a follower at most once (lw_job_then), and the thread that ran the job closes the field once
      * (lw_job_end). A follower that was linked in time has one of three fates:
      *     job done, lease live        it runs at once on the same thread, or later from the queue
-     *                                 if other jobs have waited for long or there is no room
+     *                                 if other jobs have waited too long, or a batch is full
      *     job done, lease not live    it is reported as LW_BACK without a run; its own follower
      *                                 is not touched
      *     any other outcome           it is not run, reported or written to, and belongs again

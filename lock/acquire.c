@@ -122,9 +122,9 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     return took;
 }
 
-/* Returns when the next waiter in line tries to take the lock if no release is announced. The time
- * is the end of the present holder's lease, or earlier, since LOOK_MS, LOOK_QUEUE_MS and
- * POLL_MAX_MS limit the time between attempts. */
+/* Returns the time at which the next waiter in line tries to take the lock if no release is
+ * announced. This is the end of the present holder's lease, or earlier, because LOOK_MS,
+ * LOOK_QUEUE_MS and POLL_MAX_MS limit the time between attempts. */
 static int64_t next_look_ms(const struct wait *w) {
     const struct latchwork_lock *l = w->take.lock;
     if (lw_one_queues(l)) return lw_boot_ms() + LOOK_QUEUE_MS / 2;

@@ -107,7 +107,7 @@ static json_t *point_json(const struct point *p) {
     return j;
 }
 
-/* Appends an event and releases its data. */
+/* Appends a Server-sent event to `out`, and frees the event's data. */
 static void put_event(struct lw_buf *out, const char *name, json_t *data) {
     char *text = json_dumps(data, JSON_COMPACT);
     json_decref(data);

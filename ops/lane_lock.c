@@ -173,9 +173,9 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
     return false;
 }
 
-/* Returns true while the command should wait for a worker to vouch for a moved slot, which is at
- * most a quarter of the TTL. Only a worker that used the old node of the slot can decide whether
- * all of the slot's data was moved. */
+/* Returns true while the command should still wait for a worker to vouch for a moved slot. It waits
+ * for at most a quarter of the TTL. Only a worker that used the old node of the slot can decide
+ * whether all of the slot's data was moved. */
 static bool is_patient(const struct attempt *a) {
     return a->cluster &&
            (!a->l->unsure_ms || lw_boot_ms() - a->l->unsure_ms < a->l->schema_ttl_ms / 4);

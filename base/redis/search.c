@@ -9,7 +9,7 @@
 
 enum {
     WHERE_SIZE = 160,
-    STEPS = 3 /* number of steps per server with a time limit each: connecting, login, question */
+    STEPS = 3 /* number of steps per server, each with its own time limit: connect, log in, ask */
 };
 
 void lw_search_begin(struct lw_search *s, int64_t timeout_ms) {

@@ -62,7 +62,7 @@ LOADS = {
 
 
 class Arrivals(threading.Thread):
-    """Sends each message of a load at its time."""
+    """Sends each message of a load at its scheduled time."""
 
     def __init__(self, kafka, topic, load):
         super().__init__(daemon=True)

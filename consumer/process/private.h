@@ -96,7 +96,7 @@ void process_limit(struct process *p);
 int64_t process_log_end(void *process, uint32_t gen);
 /* The functions of struct lw_io, defined in io.c. Their `ctx` is the struct process. */
 extern const struct lw_io process_io;
-/* The function lw_io.trace, which is used only if messages are traced. */
+/* Implements lw_io.trace, which records the span of a run. Used only if messages are traced. */
 void process_trace(void *process, struct lw_job *job, const struct lw_waited *waited);
 extern const struct lw_source_events process_kafka;
 void process_up(void *link);

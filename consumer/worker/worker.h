@@ -92,8 +92,8 @@ struct lw_io {
 /* Holds limits in bytes. A single message may exceed any of them, because messages are not split. A
  * value of 0 stands for the default. */
 struct lw_byte_bounds {
-    /* `call` limits one call to Redis: the envelopes that it carries, and the elements of waiting
-     * lists that it reads */
+    /* `call` is the maximum size of the envelopes that one call to Redis carries, and of the
+     * elements of waiting lists that it reads */
     size_t call;
     size_t lane; /* maximum size of the heads of a lane that are granted at once */
     /* `heads` is the maximum size of the heads in memory; when it is reached, no more heads are

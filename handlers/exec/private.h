@@ -46,7 +46,7 @@ struct lw_handler {
     struct proc *dirty;
     struct request *free;
     struct lw_exec_said heard;
-    int held;               /* number of messages in processes */
+    int held; /* number of messages that processes have been given and have not answered yet */
     int64_t now_us, now_ms; /* time of this turn of the loop; boot clock */
     int64_t look_ms;        /* next check of leases and timeouts; boot clock */
     /* time when `line` and `apart` were last searched for jobs that can no longer start; boot

@@ -7,7 +7,7 @@ Usage: test_scripts.py [BUILD_DIR]"""
 
 import glob, os, re, subprocess, sys, tempfile
 
-# The names that Redis 7 offers to scripts and that Latchwork's scripts may use.
+# Of the global names that Redis 7 offers to scripts, Latchwork's scripts may use only these.
 GLOBALS = set(
     'KEYS ARGV redis string table math struct cjson cmsgpack bit assert error ipairs next pairs pcall rawequal select tonumber tostring type '
     'unpack'.split()

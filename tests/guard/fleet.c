@@ -65,7 +65,7 @@ struct member {
 struct fleet {
     const struct fleet_shape *shape;
     struct lw_config *config;
-    struct lw_board *board; /* the fleet's board; NULL if the shape has none */
+    struct lw_board *board; /* the fleet's board; NULL if this kind of fleet has none */
     struct lw_counts counts;
     struct store *store;
     int64_t now_ms;

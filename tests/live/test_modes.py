@@ -425,7 +425,8 @@ def failing_lanes(t, keys, prefix):
 
 
 def plan(t):
-    """Returns {identity: (key, index in the list LANE)}."""
+    """Returns {identity: (key, i)} for all records: the record is number i of its key, from 0.
+    LANE[i] says what the handler does with it."""
     places, at = {}, defaultdict(int)
     for name, key, _ in records(t):
         places[name] = (key, at[key])

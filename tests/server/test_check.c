@@ -78,8 +78,8 @@ static void say(const char *command) {
     redisFree(ctx);
 }
 
-/* Checks the Redis at `url`. Exactly n errors are expected, and `want` is a part of their text. If
- * `want` is NULL, no error is expected. */
+/* Checks the Redis at `url`. Exactly n errors are expected, and `want` must occur in the text of
+ * all of them together. If `want` is NULL, no error is expected. */
 static void expect_problems(const char *url, const char *want, size_t n) {
     struct lw_config *c = config("127.0.0.1:1", url, "redis");
     struct lw_check_report r = {.wait_ms = WAIT_MS};

@@ -135,7 +135,8 @@ end
 
 -- Returns the head to run now. With retry.order skip, heads that are not due yet are rotated to the
 -- left end of the list. If no head is due, returns 'UNDUE' and the earliest due time. If the call
--- reaches a limit before it has examined all heads, the lane is examined again after LOOK_ON_MS.
+-- reaches its limit of bytes before it has examined all heads, that time is at most LOOK_ON_MS from
+-- now, so that the lane is examined again then.
 local LOOK_ON_MS = 100
 local function runnable_head(lane, skip)
     local head, tp, offset = first_unfinished(lane)
