@@ -140,7 +140,8 @@ static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a
     p->candidate.offset = -1;
     s->checked_ms = 0;
     p->queue = rd_kafka_queue_get_partition(s->rk, a->topic, a->partition);
-    /* switch forwarding off before rd_kafka_assign(), for the reason given in kafka/source.c */
+    /* switch off the forwarding of the partition's queue to the consumer's queue before
+     * rd_kafka_assign(), so that no record comes through another queue (kafka/source.c) */
     if (p->queue) {
         uint64_t one = 1;
         rd_kafka_queue_forward(p->queue, NULL);

@@ -145,7 +145,7 @@ static bool compare(const json_t *v, char op, const char *value) {
         c = op == '~' ? strstr(text, value) == NULL : strcmp(text, value);
         bool same_kind = json_is_string(v) || strchr("=!~", op);
         free(own);
-        if (!same_kind) return false; /* a value that is neither a text nor a number has no order */
+        if (!same_kind) return false; /* only texts and numbers can be ordered */
     }
     switch (op) {
     case '=':

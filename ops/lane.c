@@ -173,8 +173,8 @@ struct pages {
     bool any;
 };
 
-/* Returns the index of the first element of a page that stands after the last message passed to fn.
- * Returns -1 if that message is not in this page. */
+/* Finds, in this part of the waiting list, the element right after the last message passed to fn,
+ * and returns its index. Returns -1 if that message is not in this part. */
 static long behind_last(const struct pages *p, const redisReply *r) {
     if (!p->any) return 0;
     for (size_t i = (r->elements - 1) / 4; i-- > 0;) {

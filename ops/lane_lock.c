@@ -202,7 +202,7 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, candidate);
     lw_call_text(&c, life.id);
     lw_call_number(&c, l->schema_ttl_ms);
-    lw_call_text(&c, "0"); /* argument grace_ms of enter.lua: this caller needs no grace time */
+    lw_call_text(&c, "0"); /* grace_ms of enter.lua: a quarantine needs no extra time */
     /* argument of enter.lua: this caller knows of no epoch in which the clock jumped */
     lw_call_text(&c, "");
     lw_call_text(&c, host);

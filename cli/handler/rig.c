@@ -158,8 +158,8 @@ static void hold(struct rig *r, struct run *run) {
 static void release(struct rig *r) {
     enum lw_health now = r->held ? health(r, NULL, 0) : LW_UNABLE;
     if (now == LW_UNABLE || (now == LW_ON_TRIAL && r->on_trial)) return;
-    /* The last message is submitted first, because the first message may be the one that makes the
-     * command fail. */
+    /* Submit the messages from the last to the first. If the command is on trial, only one message
+     * is submitted, and the first may be the one that makes the command fail again and again. */
     for (size_t i = r->plan->n; i > 0; i--) {
         struct run *run = &r->runs[i - 1];
         if (!run->held) continue;

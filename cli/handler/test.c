@@ -174,9 +174,9 @@ static struct handler_delivery *find_delivery(struct trial *t, const char *ident
     return NULL;
 }
 
-/* Finds the message that caused the end of the rig among the messages that were in handlers at that
- * time. If only one message was in a handler, it gets `result`. If there were several, each of them
- * will run alone after a restart of the rig. Returns false if no message was in a handler. */
+/* Finds the message that ended the rig, which is the process that runs the handler under test. If
+ * only one message was in a handler at that time, it gets `result`. If there were several, each of
+ * them runs alone after the rig is restarted. Returns false if no message was in a handler. */
 static bool charge(struct trial *t, enum handler_result result, const char *why) {
     struct handler_delivery *found[LW_BOARD_SEATS];
     int n = 0;

@@ -36,8 +36,8 @@ struct ledger_part {
     /* `begin` and `end` are the offsets of the beginning and the end of the log. They are read at
      * the end of the pass. */
     int64_t begin, end;
-    int64_t committed;       /* the group's commit, read first; -1: there is none */
-    int64_t committed_after; /* the group's commit, read a second time at the end of the pass */
+    int64_t committed;       /* the group's committed offset, read before all else; -1: none */
+    int64_t committed_after; /* the group's committed offset, read again at the end of the pass */
     /* `done`, `dead` and `waiting` are the numbers of these states at or above the offset
      * `committed`. */
     int64_t done, dead, waiting;

@@ -42,7 +42,7 @@ enum {
     ANSWER_MAX_MS = 10000,
     /* The following times bound the end of the process. The supervisor kills a worker that has not
      * ended 5 s after shutdown.grace_ms. */
-    CANCEL_MS = 1000, /* time for cancelled handlers to return after the grace */
+    CANCEL_MS = 1000, /* time that cancelled handlers have to return after the grace period */
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
     LEAVE_LATE_MS = 1000, /* time to leave the group if the grace is over */

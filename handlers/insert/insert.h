@@ -133,9 +133,10 @@ int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit,
 uint64_t lw_fence_key(const char *app, struct lw_bytes key);
 /* Returns the replay number in an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
 int64_t lw_insert_replay(const char *identity);
-/* Returns true if the job's lease or time is over. Then no row may be written for the job. */
+/* Returns true if the job's lease or timeout has ended. Then no row may be written for the job. */
 bool lw_insert_ended(const struct lw_job *job, int64_t now_ms);
-/* Returns when the job's lease or time will be over if the lease is not renewed. Boot clock, ms. */
+/* Returns the time at which the job's lease or timeout ends, whichever ends first, if the lease is
+ * not renewed. Boot clock, ms. */
 int64_t lw_insert_end_ms(const struct lw_job *job);
 /* Returns the fence of a message granted age_s seconds ago. It can be computed, because fences are
  * the time of Redis in µs. */

@@ -671,8 +671,8 @@ struct latchwork_redlock_options {
      * more. */
     int drift_per_mille;
     const char *label;
-    /* A server that was started less than restart_ms ago is asked for no lock, because it may have
-     * lost locks. 0 stands for the TTL of the lock. -1 means that the servers never lose locks
+    /* No lock is requested from a server that was started less than restart_ms ago, because it may
+     * have lost locks. 0 stands for the TTL of the lock. -1 means that the servers never lose locks
      * (appendfsync always). */
     int64_t restart_ms;
 };

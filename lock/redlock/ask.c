@@ -264,8 +264,9 @@ static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     struct latchwork_client *c = a->redlock->node[i].client;
     if (is_info && r->type == REDIS_REPLY_STRING) note_run(a->redlock, i, r);
     /* A user without some rights can still use Redlock. Without CLIENT SETNAME the connection has
-     * no name. Without SCRIPT LOAD a call is answered with NOSCRIPT. Without INFO a restart of the
-     * server is not noticed, and only the growing fence protects the stores. */
+     * no name. Without SCRIPT LOAD a call is answered with NOSCRIPT, and is sent again with the
+     * script's text. Without INFO a restart of the server is not noticed, and only the growing
+     * fence protects the stores. */
     bool may_fail = k->greetings <= LOADS + 1;
     if (!good && may_fail) good = strncmp(r->str, "NOPERM", 6) == 0;
     if (!good) {

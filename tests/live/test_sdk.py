@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests handlers made with the SDKs, with many messages in flight in each process, on a real Kafka
-and Redis, while processes end.
+"""Tests handlers made with the SDKs on a real Kafka and Redis. Each handler process has many
+unanswered messages, and some of the processes end while the test runs.
 Usage: test_sdk.py [BUILD [SCENARIO…]]"""
 
 import os

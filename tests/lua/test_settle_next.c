@@ -168,7 +168,8 @@ static void keep_extends_for_the_chain(void **state) {
     kept(l, message(1), &second, "A");
     assert_true(lt_fence(l, 0) > fence);
     assert_int_equal(lt_attempts(l, 0), 0);
-    /* The value of the lock identifies the hold, so it does not change when the lane is kept. */
+    /* The value of the lock identifies the hold, so the value does not change when settle grants
+     * further messages to the same hold. */
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
     assert_true(lease_left(l) > 60000);
     assert_int_equal(lt_state(l, message(1)), 2);

@@ -80,9 +80,9 @@ static void a_lock_that_lasts_too_long_is_cut(void **state) {
         int64_t left_ms;
     } cases[] = {{"a", "t.1:1", LT_TTL_MS},
                  {"b", "backoff:70000", 70000},
-                 /* The value of the lock contains the intended length of the backoff, in ms. */
+                 /* The value of a backoff's lock contains the length of the backoff, in ms. */
                  {"c", "backoff:90000000", 90000000},
-                 /* Earlier versions of Latchwork stored no length in the lock of a backoff. */
+                 /* Earlier versions of Latchwork did not store the length of a backoff. */
                  {"d", "backoff", 90000000},
                  {"e", "backoff-host.1:5", LT_TTL_MS}};
     enum { CASES = sizeof cases / sizeof cases[0] };

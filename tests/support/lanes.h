@@ -18,8 +18,8 @@
  * of tests runs. In LT_FLUSHED, each script is removed from Redis before each call (SCRIPT FLUSH).
  * In LT_FULL, each call except gate is made at maxmemory. In LT_TWICE, each call is sent twice with
  * the same arguments, as after a lost reply. The second call must then answer as the protocol says,
- * and change nothing. The exceptions are hints, which would pop more hints, and floor if its work
- * is not finished. */
+ * and change nothing. There are two exceptions: the script `hints`, which would remove further
+ * hints, and the script `floor` if its work is not finished. */
 #ifndef LW_TEST_LANES_H
 #define LW_TEST_LANES_H
 

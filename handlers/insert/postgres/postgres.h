@@ -209,7 +209,8 @@ struct lw_outage {
 };
 void lw_outage_init(struct lw_outage *o, const char *name);
 void lw_outage_free(struct lw_outage *o);
-/* Begins a pause, unless a pause is under way. */
+/* Begins a pause, in which nothing is sent to the server but a test whether it works again. Does
+ * nothing if a pause is already under way. */
 void lw_outage_begin(struct lw_outage *o, const char *why);
 /* Takes note that the server has answered, and ends the outage. */
 void lw_outage_end(struct lw_outage *o);

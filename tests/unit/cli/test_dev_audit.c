@@ -116,7 +116,7 @@ static void test_out_of_order(void **state) {
                            nobody, 2),
                      0);
     expect(3, 1, 0, 0, 0, 0);
-    /* A run with the outcome retry does not count for the order. */
+    /* The check of the message order ignores a run with the outcome retry. */
     assert_int_equal(judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 retry\nstart 12 7 t/0/0 "
                            "aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n"
                            "start 14 7 t/0/1 aa 3 2\nend 15 7 t/0/1 aa 3 2 done\n",

@@ -26,7 +26,7 @@ struct world {
     struct lw_http *h;
     atomic_bool gate;         /* while true, slow responses that are not lengthy wait */
     atomic_bool lengthy_gate; /* while true, lengthy responses wait */
-    atomic_int begun, slow;   /* numbers of slow responses that have begun and ended */
+    atomic_int begun, slow;   /* slow responses: number begun, number ended */
 };
 
 static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
