@@ -379,8 +379,8 @@ class Latchwork:
 
     def warm_command(self, run):
         """Returns the command with which Latchwork joins the epoch before the measurement. The
-        command has a short TTL, because the quarantine that a fresh Redis costs once is as long as
-        the TTL. A longer TTL in the measured run does not change the epoch."""
+        command has a short TTL, because a quarantine, if the fresh Redis needs one, lasts about as
+        long as the TTL. A longer TTL in the measured run does not change the epoch."""
         return self.beside() + [
             self.path,
             "run",

@@ -5,8 +5,8 @@ one message at a time. This was the project's first measurement.
 
 Rounds alternate (ours, naive, ours, naive, ...), each on an empty Redis (FLUSHALL, CONFIG
 RESETSTAT) with a consumer group of its own. Latchwork joins its epoch before a measurement begins:
-it first drains a topic of 1,000 messages under the same application name. The quarantine of one
-TTL, which a fresh Redis costs once, is therefore in no figure.
+it first drains a topic of 1,000 messages under the same application name. If the fresh Redis needs
+a quarantine, the time of the quarantine is therefore in no figure.
 
 How each figure is measured:
   rate        messages / the time in which Redis saw the lock's SETs (INFO commandstats, sampled
@@ -17,7 +17,7 @@ How each figure is measured:
   inside      commands that scripts called
   redis CPU   used_cpu_user + used_cpu_sys
   worker CPU  wait4() of the process and all its children, start and end included
-  VmHWM       the largest of the worker processes
+  VmHWM       the largest peak memory of a process: the measured process or one of its children
 
 Servers are private, on a unix socket and free loopback ports. The program ends only processes that
 it started. It uses only the standard library."""
@@ -69,7 +69,7 @@ def say(text):
 
 
 class Redis:
-    """A private redis-server, and a raw socket over which it is asked."""
+    """A private redis-server, and a raw socket over which commands are sent to it."""
 
     def __init__(self, folder):
         self.path = os.path.join(folder, "redis.sock")
@@ -127,8 +127,8 @@ class Redis:
 
 
 class Sampler(threading.Thread):
-    """Samples the number of SETs on a Redis connection of its own, and the memory of the process
-    and its children."""
+    """Samples two things: over a Redis connection of its own, the number of SETs that Redis
+    has executed; and the peak memory of the process and of each child."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)

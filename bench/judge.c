@@ -22,7 +22,7 @@
  *                        from PRODUCED_US to the start and to the end of the first handling of each
  *                        of these messages, as n, p50, p90, p99 and max
  *   missing              with --produced: number of messages that were never handled
- * Exit status 1 if a line has another form or a file cannot be read. */
+ * Exit status 1 if a line is malformed or a file cannot be read. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -262,8 +262,9 @@ static void print_spread(const char *name, int64_t *us, size_t n) {
            name, us[n / 2], us[n * 9 / 10], us[n * 99 / 100], us[n - 1]);
 }
 
-/* Computes and prints the latencies. `all` must be sorted by identity. This function sorts `made`
- * in the same way, so that one pass can match the two arrays. */
+/* Computes and prints the latencies. `all`, the handlings, must be sorted by identity. This
+ * function sorts `made`, the messages of --produced, in the same way, so that one pass can match
+ * the two arrays. */
 static void judge_latency(void) {
     qsort(made.p, made.n, sizeof *made.p, by_produced);
     int64_t *to_start = calloc(made.n + 1, sizeof *to_start),

@@ -43,8 +43,8 @@ SENT = (
 
 
 class Sampler(threading.Thread):
-    """Samples the number of SETs on a Redis connection of its own, and the memory of the process
-    and its children."""
+    """Samples two things: over a Redis connection of its own, the number of SETs that Redis
+    has executed; and the peak memory of the process and of each child."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)
@@ -206,7 +206,7 @@ class Measure:
             raise Failure(f"{contender.label}: exit status {p.returncode}: {text[-300:]}")
         lines = [line for line in text.splitlines() if line.startswith("{")]
         line = json.loads(lines[-1]) if lines else {}
-        # the last line of the output comes from the web server
+        # the line with "answers" comes from the web server, which ends after the measured program
         if "answers" in line and len(lines) > 1:
             line |= json.loads(lines[-2])
         calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2 * len(clients))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Measures what open web pages cost a busy fleet. In one run, periods without an open page
-alternate with periods in which several pages of the overview are open. The order within each pair
-of periods is reversed every time.
+alternate with periods in which several pages of the overview are open. The order of the two
+periods is reversed from each pair to the next.
 
 usage: bench/pages.py [BUILD]        (make bench-pages; options: --help)
 
@@ -126,8 +126,8 @@ class Fleet:
 
 
 def pairs(fleet, total, pages, seconds, most):
-    """Yields the results of a pair of periods (without pages, with pages). Ends when there are too
-    few messages for another pair."""
+    """Yields the results of one pair of periods after the other, as (without pages, with pages).
+    Ends when there are too few messages for another pair."""
     rate = 0
     for i in range(most):
         if total - fleet.done() < 3 * rate * (seconds + SETTLE_S):

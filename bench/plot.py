@@ -143,8 +143,8 @@ def curves(title, x_name, y_name, series, log_x=False, log_y=False):
 
 
 def by_load(rows, contenders, figure):
-    """Returns for each contender the points (offered load, figure) of the no-op runs at a fixed
-    rate."""
+    """Returns for each contender one point per workload that offers no-op messages at a fixed rate:
+    (offered load, median of the result that is named `figure`)."""
     out = {}
     for c in contenders:
         names = dict.fromkeys(

@@ -127,8 +127,8 @@ static void hang_up(int fd) {
     close(fd);
 }
 
-/* Sends the responses that are due. Returns the time until the next response is due, or -1 if there
- * is none. */
+/* Sends the responses that are due. Returns the time in µs until the next response is due, or -1 if
+ * there is none. */
 static long long send_due(void) {
     for (; first_late != end_late; first_late++) {
         const struct late *l = &late[first_late % LATE];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bare client takes batches of messages and gives each batch back, over one connection.
+/* A bare client of Redis that repeats two operations, `take` and `give`, for batches of messages
+ * over one connection: SET and DEL of locks in setdel.c, gate and settle in scripts.c.
  *
  *     take 1 ──answered──> give 1, take 2 ──answered──> give 2, take 3 …
  *     (`depth` of these sequences side by side)
@@ -26,9 +27,10 @@ struct loop_batch {
 };
 
 /* The functions take() and give() append commands to the connection's pipeline, and return the
- * number of replies to expect. The functions took() and gave() check reply number i, which is never
- * an error, for a batch of n messages. They end the program if the reply is wrong. When gave() is
- * called, the slot's next take may already be in flight. */
+ * number of replies to expect. The functions took() and gave() check reply number i for a batch of
+ * n messages, and end the program if the reply is wrong. They are never called with an error reply,
+ * because the loop itself ends the program then. When gave() is called, the slot's next take may
+ * already be in flight. */
 struct loop_work {
     int (*take)(void *ctx, const struct loop_batch *b);
     void (*took)(void *ctx, int slot, int n, int i, const redisReply *r);

@@ -39,7 +39,7 @@ def theirs_waits(path, name, sleep, turns, pipe):
 
 def theirs(path, sleep, turns):
     """Measures hand-over with redis-py's Lock, as bench/locks/locks.c does with our library.
-    Returns for each turn the time in ns from before release() in one process until after acquire()
+    Returns for each round the time in ns from before release() in one process until after acquire()
     in the other process."""
     import redis
 

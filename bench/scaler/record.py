@@ -5,7 +5,7 @@ bench/scaler/simulate.py --recorded.
 
 usage: bench/scaler/record.py [BUILD] [--load NAME…] [--out FOLDER]
 
-Each load has a run of `latchwork run` with its own Kafka and its own Redis. The load begins with
+For each load, the program starts `latchwork run` with its own Kafka and Redis. The load begins with
 few messages, rises, stays at its peak for a time, and ends. Once per second the program records a
 row of values from /metrics, until all messages are done and ten more seconds have passed. The
 number of workers is fixed, so no autoscaler is involved. The handler sleeps, so that the speed of

@@ -46,8 +46,8 @@ static bool fits(const char *pattern, const struct api_call *k, int n) {
     return !*pattern;
 }
 
-/* Splits the part of the path after /api/v1 into segments, and stores each decoded segment in
- * `room`. Returns the number of segments, or -1 if the path is malformed. */
+/* Splits the part of the path after /api/v1 into segments, and stores each decoded segment in one
+ * of the buffers of `room`. Returns the number of segments, or -1 if the path is malformed. */
 static int split(struct api_call *k, const char *path, struct lw_buf room[API_SEGMENTS]) {
     static const char root[] = "/api/v1";
     int n = 0;

@@ -84,10 +84,10 @@ int api_dead_export(struct api_call *k) {
 
 /* --- waiting messages ------------------------------------------------------------------------- */
 
-/* The state of an export of waiting messages. Lanes are read in pages by ZSCAN, and exported in the
- * order of their names within a page. If a response ends in the middle of a lane, the next response
- * reads that page again and continues after the last exported message. If the request names keys,
- * the lanes of these keys form one page. */
+/* The state of an export of waiting messages. Lanes are read by ZSCAN, which returns them in
+ * parts (pages here), and exported in the order of their names within a page. If a response ends in
+ * the middle of a lane, the next response reads that page again and continues after the last
+ * exported message. If the request names keys, the lanes of these keys form one page. */
 struct lanes {
     struct part e;
     struct lw_bytes *name; /* copies of lane names, owned by this struct */

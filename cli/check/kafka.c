@@ -17,7 +17,7 @@ struct trouble {
     char text[LW_EXPLAINED_MAX];
 };
 
-/* Keeps what a broker has said, such as that the password is wrong, although a later attempt fails
+/* Keeps what a broker has said, such as that the password is wrong, even if a later attempt fails
  * to connect. Failed attempts are common, because a name such as localhost may have several
  * addresses, and the broker may listen at only one of them. */
 static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *trouble) {

@@ -256,7 +256,8 @@ static int run_once(const struct handler_args *a, struct handler_watch *w) {
     return status;
 }
 
-/* Waits until a file has changed so that another run of the test is useful. Returns the name of the
+/* Waits until a file has changed and another run of the test is useful: if only a source file is
+ * newer than its program, the program must be built first. Returns the name of the
  * changed file, or NULL if a signal ends the test. */
 static const char *wait_for_change(struct handler_watch *w) {
     const char *name, *binary;

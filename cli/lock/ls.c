@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the verb `latchwork lock ls`, which lists the locks that are held, with a cursor. */
+/* Implements the verb `latchwork lock ls`, which lists the locks that are held. It
+ * searches with the cursors of SCAN, so it never blocks Redis for long. */
 #include "cli/lock/lock.h"
 
 #include "config/shard.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints locks for people and for programs. */
+/* Prints locks as text for people, and as JSON for programs. */
 #include "cli/lock/lock.h"
 
 #include "base/clock.h"

@@ -31,8 +31,8 @@ static const char *field(const struct entry *e, const char *name) {
     return NULL;
 }
 
-/* Reads the newest entries of a shard, from the id `from` backward. If `from` is "+", the newest
- * entry is the first. The stream `audit` keeps about 10,000 entries. */
+/* Reads at most `most` entries of a shard, from the id `from` backward. If `from` is "+", the
+ * newest entry is read first. The stream `audit` keeps about 10,000 entries. */
 static int read_shard(struct ops *o, struct entries *es, int shard, const char *from,
                       int64_t most) {
     struct ops_shard *sh = &o->shards[shard];
