@@ -198,7 +198,8 @@ static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
     return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
 }
 
-/* Stores the id of an owed outcome, unless the table has it already. */
+/* Stores the id of an owed outcome in the table `owed`, unless it is there already. If none of the
+ * elements in which the id may stand is free, the outcome is forgotten, and is then not counted. */
 void lw_board_owe_one(struct lw_board *b, uint64_t id) {
     for (int i = 0; i < OWED_PROBES; i++)
         if ((atomic_load(owed_at(b, id, i)) & ~1ULL) == (id & ~1ULL)) return;

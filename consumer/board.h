@@ -103,8 +103,8 @@ struct lw_board_worker {
     _Atomic uint64_t in_handler;
     /* `n_loads` is the number of processes of the exec handler; 0 for other handlers */
     _Atomic uint32_t n_loads;
-    /* `loads` has for each handler process the number of requests that were sent to it and not
-     * answered */
+    /* `loads` holds, for each process of the exec handler, the number of requests that were sent to
+     * it and are not answered yet */
     _Atomic uint32_t loads[LW_BOARD_SEATS];
     /* `ready` is true if the worker is connected to every shard and is a member of the group whose
      * requests Kafka answers */
@@ -130,8 +130,8 @@ struct lw_board_worker {
      * element is 0. */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
-    /* `outcomes` has the rings of the worker's last outcomes; the process that replaces the worker
-     * continues these rings */
+    /* `outcomes` holds the rings of the worker's last outcomes; the process that replaces the
+     * worker continues these rings */
     struct lw_outcome_rings outcomes;
 };
 
@@ -213,8 +213,8 @@ struct lw_board {
     /* `member_slot` is the slot of static membership that this supervisor has claimed (member.h);
      * -1: the workers are dynamic members */
     int member_slot;
-    /* Time of the supervisor's start (wall clock), and time of its last look at the workers (boot
-     * clock). */
+    /* `started_wall_ms` is the time at which the supervisor started, on the wall clock. `ticked_ms`
+     * is the time of its last tick, on the boot clock. */
     _Atomic int64_t started_wall_ms, ticked_ms;
     atomic_bool quick;    /* true after a second signal to end: the run ends at once */
     atomic_bool draining; /* true during `run --drain` */
@@ -316,9 +316,9 @@ bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 enum {
     LW_EXIT_OK = 0,
     LW_EXIT_FAILED = 1, /* the worker failed, so the supervisor restarts it after a backoff */
-    /* LW_EXIT_REFUSED is EX_CONFIG: a restart cannot help, because the worker differs from the
-     * fleet's schema, offsets were moved back, or the handler does not exist. So the run ends with
-     * this status, too. */
+    /* LW_EXIT_REFUSED is EX_CONFIG: a restart cannot help, for example because the worker differs
+     * from the fleet's schema, the group's offsets were moved back, or the handler does not exist.
+     * So the run ends with this status, too. */
     LW_EXIT_REFUSED = 78,
 };
 

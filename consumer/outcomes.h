@@ -61,7 +61,8 @@ struct lw_outcome_cell {
 };
 
 struct lw_outcome_rings {
-    _Atomic uint64_t n_outcomes, n_failures; /* number of records ever written */
+    /* `n_outcomes` and `n_failures` are the numbers of records ever written to the two rings */
+    _Atomic uint64_t n_outcomes, n_failures;
     struct lw_outcome_cell outcomes[LW_OUTCOMES];
     struct lw_outcome_cell failures[LW_FAILURES];
 };
@@ -74,10 +75,11 @@ static inline bool lw_end_failed(enum lw_end end) {
 /* Sets the key and the reason of a record, each cut to the space for it. The other fields stay as
  * they are. */
 void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const char *reason);
-/* Adds a record to the rings. Only the worker's main thread calls this function. */
+/* Adds a record to the ring of failures if it tells of a failure (lw_end_failed), otherwise to the
+ * other ring. Only the worker's main thread calls this function. */
 void lw_outcome_add(struct lw_outcome_rings *rings, const struct lw_outcome_record *r);
-/* Returns how many records have been added to a ring so far. The ring still has record n if n is
- * lower than that number by at most the size of the ring. */
+/* Returns how many records have been added to a ring so far. Records are numbered from 0. The ring
+ * still holds the last of them, as many as it has cells. */
 uint64_t lw_outcome_count(const struct lw_outcome_rings *rings, bool failures);
 /* Copies record n. Returns false if the record was overwritten, or is being overwritten now. */
 bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n,

@@ -89,7 +89,7 @@ static inline size_t lw_span_count(const struct lw_span_ring *ring) {
     return (size_t)(atomic_load_explicit(&ring->written, memory_order_acquire) - released);
 }
 /* Only the process that sends spans calls the next two functions. lw_span_at() returns the span `i`
- * places behind the oldest one that is not released, or NULL if there is none. lw_span_release()
+ * places after the oldest one that is not released, or NULL if there is none. lw_span_release()
  * frees the space of the n oldest spans. */
 const struct lw_span_record *lw_span_at(const struct lw_span_ring *ring, size_t i);
 void lw_span_release(struct lw_span_ring *ring, size_t n);

@@ -535,7 +535,7 @@ static int open_signals(struct run *r) {
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         sigdelset(&r->inherited, watched[i]);
     /* SIGUSR1 stays blocked, so that the signal does not kill a worker that has not installed its
-     * handler yet */
+     * signal handler yet */
     sigaddset(&r->inherited, SIGUSR1);
     /* if SIGCHLD were still ignored, as the parent of the supervisor may have arranged, the kernel
      * would not report the deaths of children */

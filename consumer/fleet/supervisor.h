@@ -61,14 +61,14 @@ struct lw_supervise_options {
     bool drain;
     bool json;     /* true: the summary is printed as one JSON object */
     bool progress; /* true: a live line is shown on stderr */
-    /* Runs a worker process; the return value is the exit status of the process. */
+    /* `worker_main` runs a worker process, and returns the exit status of the process. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
     /* `reload` is called on SIGHUP. It returns a new configuration, or NULL if the configuration
      * has errors, which this function has logged. The function may change `blames_worker` of these
      * options to match the new configuration. If `reload` is NULL, SIGHUP only causes a warning. */
     struct lw_config *(*reload)(void *ctx);
     void (*config_free)(struct lw_config *c);
-    /* `ends` reads the end offsets of the topics for `run --drain`, and calls fn for each
+    /* `ends` reads the end offsets of the topics for `run --drain`, and calls `fn` for each
      * partition. It runs in a process of its own, because it starts threads, and a process with
      * threads must not fork. */
     int (*ends)(const struct lw_config *c, int64_t timeout_ms,
@@ -79,25 +79,25 @@ struct lw_supervise_options {
      * `follow` is NULL, only commits of this run's workers count. */
     int (*follow)(const struct lw_config *c, struct lw_board *board);
     /* `paused` is called during `run --drain` when no progress was made for a while. If only paused
-     * lanes have waiting messages, it appends the names of these lanes and returns their number.
-     * Then the run ends with status 1. It returns 0 if the run should go on. `paused` may be
-     * NULL. */
+     * lanes have waiting messages, it appends the names of these lanes to `names` and returns the
+     * number of these lanes. Then the run ends with status 1. If the run should go on, it returns
+     * 0. `paused` may be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
     /* `exporter_main` serves metrics and health in a process of its own, which is started again if
      * it ends, and is killed at the end of the run. It only reads the board. `exporter_main` may be
      * NULL. */
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
-    /* Sends the spans of the workers, if the configuration has tracing.endpoint. This function runs
-     * in a process of its own, which is started again if it ends. At the end of the run the process
-     * gets SIGTERM and some seconds for the spans that are left. If `tracer_main` is NULL, nothing
-     * is traced. */
+    /* `tracer_main` sends the spans of the workers, if the configuration has tracing.endpoint. It
+     * runs in a process of its own, which is started again if it ends. At the end of the run the
+     * process gets SIGTERM and some seconds for the spans that are left. If `tracer_main` is NULL,
+     * nothing is traced. */
     int (*tracer_main)(const struct lw_config *c, struct lw_board *board);
     /* `watch` is called with the board at every tick, and once more after the last worker has
      * ended. `watch` may be NULL. */
     void (*watch)(void *ctx, const struct lw_board *board);
-    /* Claims the slot of static membership, by which the group tells this supervisor's workers from
-     * other workers (lw_member_claim()). If `member_claim` is NULL, the workers are dynamic
-     * members. */
+    /* `member_claim` claims the slot of static membership, by which the group tells this
+     * supervisor's workers from other workers (lw_member_claim()). If `member_claim` is NULL, the
+     * workers are dynamic members. */
     int (*member_claim)(const struct lw_config *c, int *fd);
     void *ctx;
     /* `blames_worker` is true if the handler runs inside the worker. A message in a seat of the

@@ -68,8 +68,8 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     struct lw_board_worker *b = &s->board->workers[w->index];
     atomic_store(&b->pid, 0);
     atomic_store(&b->ready, false);
-    /* A dead worker waits for nothing and has nothing in handlers. Other workers take over its
-     * partitions, and count the messages that wait there. */
+    /* The counts `waiting` and `in_handler` of a dead worker are 0. Other workers take over its
+     * partitions, and count the messages of these partitions that wait in Redis. */
     atomic_store(&b->waiting, 0);
     atomic_store(&b->in_handler, 0);
     lw_board_disown_all(s->board, w->index);
@@ -260,8 +260,8 @@ static enum lw_sup_event classify_signal(struct lw_sup_worker *w, int sig) {
     /* a hung worker was killed by the supervisor, and w->why already says which part of it hung */
     if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED;
     bool asked = w->state == LW_SUP_STOPPING || w->state == LW_SUP_ROLLING;
-    /* a worker that gets SIGTERM before it has installed its handler dies of it, which counts as a
-     * clean end */
+    /* a worker that gets SIGTERM before it has installed its signal handler dies of the signal,
+     * which counts as a clean end */
     if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN;
     snprintf(w->why, sizeof w->why, "died of signal %d (%s)", sig, strsignal(sig));
     return is_crash(sig) ? LW_SUP_CRASHED : LW_SUP_KILLED;

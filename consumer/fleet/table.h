@@ -50,7 +50,8 @@ struct lw_sup_worker {
     int index;
     enum lw_sup_state state;
     pid_t pid;
-    /* Both times are on the boot clock. If the worker has no deadline, deadline_ms is INT64_MAX. */
+    /* `started_ms` and `deadline_ms` are times on the boot clock. If the worker has no deadline,
+     * `deadline_ms` is INT64_MAX. */
     int64_t started_ms, deadline_ms;
     int64_t backoff_ms; /* time to wait before the next restart */
     unsigned lives;     /* number of times that the worker was started */

@@ -89,8 +89,8 @@ static void on_reply(void *ctx, const redisReply *r) {
     /* the answer LOST of hints.lua is ignored here, because the worker's logic also notices that
      * the epoch has ended */
     if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r);
-    /* The list `claimed` has the newest hint first, while hints.lua returns the oldest first. The
-     * order of hints does not matter. */
+    /* LRANGE returns the list `claimed` with the newest hint first, so its reply is read from the
+     * end. hints.lua returns the oldest hint first. Another order would do no harm. */
     if (r->type == REDIS_REPLY_ARRAY)
         for (size_t i = 0; i < r->elements; i++)
             tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);

@@ -149,8 +149,8 @@ static bool any_held_up(struct lw_pool *p, int64_t now_us) {
 
 /* --- the queues; all under the lock ----------------------------------------------------------- */
 
-/* Appends the jobs of two lists to the queues; n is their number. Wakes one thread, which wakes
- * another if it leaves jobs in the queues. */
+/* Appends the jobs of one list to `queue` and those of another to `chains`; `n` is the number of
+ * all these jobs. Wakes one thread, which wakes another if it leaves jobs there. */
 static void append(struct lw_pool *p, struct lw_job_queue *jobs, struct lw_job_queue *chains,
                    size_t n) {
     lw_jobs_move(&p->queue, jobs);
@@ -292,7 +292,7 @@ static void finish(struct lw_pool *p, struct lw_job **jobs, size_t n) {
 
 /* Passes a job that has ended to the main thread. Returns the follower of the job, or NULL. */
 static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
-    /* the follower is read first, because the main thread owns the job after finish() */
+    /* the follower is read before finish() is called, because then the main thread owns the job */
     struct lw_job *next = lw_job_end(job);
     finish(p, &job, 1);
     return next;
@@ -312,8 +312,8 @@ static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, si
                : NULL;
 }
 
-/* Runs jobs in the handler, with their seats, journal lines and times. Returns the time at which
- * they ended. */
+/* Runs jobs in the handler. Writes to the board which job is in which seat, writes the journal, and
+ * measures how long the jobs took. Returns the time at which they ended. */
 static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n,
                         int64_t now_us) {
     int64_t now_ms = now_us / 1000;

@@ -42,10 +42,12 @@ enum {
     ANSWER_MAX_MS = 10000,
     /* The following times bound the end of the process. The supervisor kills a worker that has not
      * ended 5 s after shutdown.grace_ms. */
-    CANCEL_MS = 1000, /* time that cancelled handlers have to return after the grace period */
+    /* CANCEL_MS is the time that cancelled handlers have to return after shutdown.grace_ms is
+     * over */
+    CANCEL_MS = 1000,
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
-    LEAVE_LATE_MS = 1000, /* time to leave the group if the grace is over */
+    LEAVE_LATE_MS = 1000, /* time limit for leaving the group if shutdown.grace_ms is over */
     POOL_MS = 500,
     QUICK_MS = 300,
 };
@@ -308,8 +310,8 @@ static void take_records(struct process *p) {
     size_t wanted = lw_worker_wants(p->logic);
     if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < KAFKA_EVERY_MS) return;
     p->polled_ms = now;
-    /* the descriptor of Kafka is emptied before the poll, so that records that come later signal
-     * again */
+    /* Kafka's descriptor is emptied before Kafka is polled, so that a record that comes later makes
+     * the descriptor readable again */
     if (wanted) drain_fd(lw_source_fd(p->source));
     look_at_group(p, now);
     lw_source_poll(p->source, wanted < RECORDS ? (int)wanted : RECORDS);
@@ -365,9 +367,9 @@ static void stop(struct process *p) {
     lw_debug("stopping");
 }
 
-/* Returns true if the worker may leave: everything is settled, or the time for it is over. After
- * the grace, this function cancels the handlers, so that other workers can soon run the messages
- * that these handlers give back. */
+/* Returns true if the worker may leave: everything is settled, or the time for it is over. When
+ * shutdown.grace_ms is over, this function cancels the handlers, so that other workers can soon run
+ * the messages that these handlers give back. */
 static bool stopped(struct process *p) {
     if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
     int64_t now = lw_boot_ms();

@@ -17,8 +17,8 @@ enum {
     QUIET_MS = 10000,      /* time without progress after which a ready worker logs the reason */
 };
 
-/* Limits the messages for a handler that could not start: it gets one message at a time, as a
- * trial, and otherwise none. */
+/* Limits new grants while the handler cannot work: to no message or, while the handler is on trial,
+ * to one message at a time. */
 void process_limit(struct process *p) {
     static const enum lw_grant_limit limit[] = {
         [LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};

@@ -47,8 +47,8 @@ static bool is_state(const struct lw_header *h) {
     return has_name(h, "tracestate", strlen("tracestate"));
 }
 
-/* Returns the last header of the kind that is() accepts, as `key.from` does if a header occurs
- * several times. Returns NULL if there is none. */
+/* Returns the last header that the function `is` accepts, or NULL if there is none. The rule
+ * `key.from` also takes the last of several headers with one name. */
 static const struct lw_header *last(const struct lw_job *job,
                                     bool (*is)(const struct lw_header *h)) {
     for (size_t i = job->n_headers; i > 0; i--)
