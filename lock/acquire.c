@@ -19,8 +19,8 @@ enum {
     /* LOOK_QUEUE_MS replaces LOOK_MS for fair and read/write locks. It is shorter, because only the
      * attempts show Redis that the waiting client is alive. */
     LOOK_QUEUE_MS = 1000,
-    /* Bounds, in ms, of the random pause between attempts if releases of the lock are not
-     * announced. */
+    /* POLL_MIN_MS and POLL_MAX_MS are the bounds, in ms, of the random pause between two attempts
+     * if releases of the lock are not announced. */
     POLL_MIN_MS = 10,
     POLL_MAX_MS = 100,
     BACKOFF_MAX_MS = 1000,
@@ -88,8 +88,8 @@ struct wait {
     struct lw_waking *waking;
     struct lw_waiter waiter;
     int64_t deadline_ms;
-    /* Redis may have this client or this waiter in the lock's list of waiters, so the waiter must
-     * be removed from the list when it stops waiting. */
+    /* True if this client or this waiter may be in the lock's list of waiters in Redis. Then the
+     * waiter must be removed from the list when it stops waiting. */
     bool known;
     int64_t backoff_ms;
 };

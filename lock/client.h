@@ -35,11 +35,12 @@ struct lw_keeper;
 struct lw_waking;
 
 struct latchwork_client {
-    /* URL of the server. In a cluster, only its user, password and TLS settings are used, for all
-     * nodes. */
+    /* URL of the server. In a cluster, only the user, password and TLS settings of the URL are
+     * used, for all nodes. */
     struct lw_redis_url url;
-    /* The servers of an application, owned by the client. They are asked for the address of `shard`
-     * before each connection. NULL: the server is at `url`. */
+    /* The Sentinels, or the servers of an application, from which the client learns the address of
+     * `shard` before each connection. The client owns this structure. NULL: the server is at
+     * `url`. */
     struct lw_redis_servers *servers;
     int shard;
     char *where; /* the URL without its password, for error texts */

@@ -76,9 +76,9 @@ void lw_peer_doubt(struct latchwork_client *c, uint64_t peer);
  * or 0 with *error. */
 size_t lw_peers_slots(struct latchwork_client *c, int *slot, size_t max,
                       struct latchwork_error *error);
-/* Returns true, and fills *turn, if the error text says that the slot is at another node, is being
- * moved, or is not served now. Corrects the slot table. Always returns false in a client of one
- * server. */
+/* Returns true, and describes the refusal in *turn, if the error text says that the slot is at
+ * another node, is being moved, or is not served now. Corrects the slot table. Always returns false
+ * in a client of one server. */
 bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, const char *text,
                     int slot, struct lw_turn *turn);
 

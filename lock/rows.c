@@ -181,8 +181,8 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     return took;
 }
 
-/* Creates the hold of one row, which is one lock of those that are taken together. It has the same
- * token as the hold of all of them. */
+/* Creates a hold for one of the rows that are taken together. The new hold has the same token as
+ * the hold of all rows. */
 static struct latchwork_hold *sub_hold(struct taking *t, size_t i, struct latchwork_error *error) {
     struct latchwork_hold *h = lw_hold_new(rows_of(t->lock)->row[i], error);
     if (!h) return NULL;
@@ -391,8 +391,8 @@ static enum latchwork_result end(struct latchwork_lock *l, uint64_t *fence,
     size_t any = 0;
     for (size_t i = 0; i < rows->n; i++) {
         uint64_t one = 0;
-        /* Raise the fence of each row above the largest fence of all rows of the lock, because the
-         * fences of a lock with other rows must be larger, whichever of these rows it shares. */
+        /* Raise the fence of each row above the largest fence of all rows of the lock. Then any
+         * later lock that has at least one of these rows gets a larger fence. */
         lw_lock_saw(rows->row[i], atomic_load(&l->seen));
         enum latchwork_result r = lw_one_end(rows->row[i], &one, error);
         if (r == LATCHWORK_LOCK_ERROR) return r;

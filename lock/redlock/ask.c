@@ -14,7 +14,8 @@
 enum {
     /* Fixed part of the maximum wait for a free bundle, in ms. A multiple of node_ms is added. */
     BUNDLE_WAIT_MS = 2000,
-    /* Time in ms for which no round waits for a server that has not answered in time. */
+    /* Time in ms for which no round (a question to all servers) waits for a server that has not
+     * answered in time. */
     SILENT_MS = 1000,
     /* Time in ms for which an answer may be missing before the connection is closed. */
     OWED_MAX_MS = 1000,
@@ -155,7 +156,8 @@ static void no_memory(struct lw_ask *a, struct lw_link *k) {
     hang_up(k);
 }
 
-/* Writes the question to the link's buffer. If that fails, the server has no vote in this round. */
+/* Writes the question to the link's buffer. If that fails, the server has no vote on this
+ * question. */
 static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
 
 /* Returns true if the server may get the question before it has answered the greeting. If the
@@ -220,8 +222,8 @@ static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole) {
     k->whole = whole;
 }
 
-/* Handles a broken connection. If the connection is older than this round, it may have been closed
- * by a restart of the server, so the question is sent once more on a new connection. */
+/* Handles a broken connection. If the connection is older than this round, a restart of the server
+ * may have closed it, so the question is sent once more on a new connection. */
 static void broke(struct lw_ask *a, int i, struct lw_link *k, int code, const char *reason) {
     struct latchwork_error why;
     lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, code, "Redis at %s: the connection broke: %.200s",
@@ -387,10 +389,10 @@ static bool is_decided(const struct lw_ask *a) {
     return a->no > n - majority || a->no + a->open <= n - majority;
 }
 
-/* Returns true if the round is over. A silent server is one that did not answer in time recently.
- * The round of a release is over when every server that is not silent has answered. Any other round
- * is over when its result is decided and the question was sent to every server that is not
- * silent. */
+/* Returns true if the round has ended, so that no more answers are awaited. A silent server is one
+ * that did not answer in time recently. A round that releases a lock ends when every server that is
+ * not silent has answered. Any other round ends when its result is decided and the question was
+ * sent to every server that is not silent. */
 static bool is_over(struct lw_ask *a, const struct lw_bundle *bundle) {
     if (!a->open) return true;
     if (!a->dropping && !is_decided(a)) return false;

@@ -12,8 +12,8 @@
  *
  * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. The fields
  * run_id and uptime of INFO show whether the server was started a short time ago. Such a server may
- * have lost its locks, so it is asked for no lock until the leases of all lost locks must have
- * ended. */
+ * have lost its locks, so the client does not ask it for locks until the leases of all lost locks
+ * must have ended. */
 #ifndef LW_LOCK_REDLOCK_REDLOCK_H
 #define LW_LOCK_REDLOCK_REDLOCK_H
 
@@ -92,7 +92,7 @@ struct lw_ask {
     /* `keeping` is true if the question renews a hold. Then the round uses the bundle that is
      * reserved for renewals. */
     bool keeping;
-    /* If `taking` is true: time in ms after its start for which a server has no vote. */
+    /* Time in ms for which a server has no vote after its start. Used only if `taking` is true. */
     int64_t restart_ms;
 
     enum lw_vote vote[LATCHWORK_MAX_NODES];

@@ -235,7 +235,8 @@ static void custom_names_and_the_hint(void **state) {
         assert_ok(latchwork_hold_release(take(l, 0), &error));
         assert_string_equal(redis_says("LRANGE lw:{o.0}:ready 0 -1"), "");
         assert_string_equal(redis_says("LPOP lw:{o.0}:ready"), "k");
-        /* Redis has two keys: the fence counter, and the zset `lanes`. */
+        /* After the release, Redis contains only two keys: the fence counter, and the zset
+         * `lanes`. */
         assert_string_equal(redis_says("DBSIZE"), "2");
         latchwork_lock_close(l);
         latchwork_client_close(c);

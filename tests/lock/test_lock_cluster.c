@@ -283,8 +283,9 @@ static void wait_for_channel(int i, bool wanted) {
     lw_sleep_ms(wanted ? 100 : 0);
 }
 
-/* Maximum times, in ms, for a waiter to get the lock after its release. They are shorter than the
- * intervals at which waiters try without a message. */
+/* Maximum time, in ms, from the release of a lock until a waiter gets it: SOON_QUEUE_MS for fair
+ * and read/write locks, SOON_MS for mutexes. Each is shorter than the interval at which a waiter of
+ * such a lock tries without a message. */
 enum { SOON_MS = 2500, SOON_QUEUE_MS = 700 };
 
 /* Checks that the release of a lock wakes a waiter through a sharded channel in the lock's slot. */

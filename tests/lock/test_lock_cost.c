@@ -7,7 +7,8 @@
 #include <pthread.h>
 
 struct cost {
-    /* `other` counts all commands that scripts execute, except PUBLISH. */
+    /* `publish` counts the PUBLISH commands that scripts execute, and `other` counts all their
+     * other commands. */
     int64_t evalsha, eval, publish, other;
 };
 
@@ -55,12 +56,13 @@ static void an_uncontended_pair(void **state) {
         /* Number of commands that the scripts of one acquire and one release execute. */
         int inside;
     } kinds[] = {
-        /* A mutex executes TIME GET SET SET in acquire, and GET DEL ZPOPMIN in release. */
+        /* The scripts of a mutex execute TIME, GET, SET and SET in acquire, and GET, DEL and
+         * ZPOPMIN in release. */
         {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},
-        /* A reentrant lock executes the same commands as a mutex. */
+        /* The scripts of a reentrant lock execute the same commands as those of a mutex. */
         {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3},
-        /* A fair lock executes GET ZRANGE GET TIME SET SET in acquire, and GET DEL ZRANGE in
-         * release. */
+        /* The scripts of a fair lock execute GET, ZRANGE, GET, TIME, SET and SET in acquire, and
+         * GET, DEL and ZRANGE in release. */
         {LATCHWORK_KIND_FAIR, "fair", 6 + 3},
         {LATCHWORK_KIND_READ, "read", 9 + 8},
         {LATCHWORK_KIND_WRITE, "write", 9 + 7},

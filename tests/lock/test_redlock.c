@@ -184,7 +184,7 @@ static void a_slow_server_costs_little(void **state) {
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
     latchwork_hold_forget(h);
-    /* Number of servers that have the lock, without the frozen server, which cannot be asked. */
+    /* Number of servers on which the lock's key exists. The frozen server cannot be asked. */
     int have = 0;
     for (int i = 0; i < 4; i++) have += (int)number_on(i, "EXISTS " KEY);
     assert_true(have >= MAJORITY);

@@ -129,8 +129,8 @@ static void the_most_rows(unsigned flags, size_t n) {
     uint64_t fence = latchwork_hold_fence(h);
     assert_true(fence > 0);
     for (size_t i = 0; i < n; i += 51) {
-        /* Each row's counter has the fence of the hold, even if the row was taken in an earlier
-         * call. */
+        /* The fence counter of each row contains the fence of the hold, even if the row was taken
+         * in an earlier call. */
         assert_int_equal(redis_number("GET lwl:{row:many:%s}:fence", ids[i]), (int64_t)fence);
     }
     /* The second client waits longer than the TTL, and does not get the lock, because the lease is

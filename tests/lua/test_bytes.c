@@ -238,8 +238,8 @@ static void floors(struct lt *l) {
     key(l, "epoch"), key(l, "floor");
     arg(l, l->epoch);
     for (int p = 1; p <= 3; p++) lt_addf(&l->args, "orders:%d", p), arg(l, "67108864"), arg(l, "0");
-    /* After one call of floor, only the segments of the first of the three partitions are deleted
-     * completely. */
+    /* After one call of the script `floor`, only the segments of the first of the three partitions
+     * are deleted completely. */
     assert_string_equal(lt_run(l), "1");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"),
                      0);
@@ -252,8 +252,8 @@ static void quarantine(struct lt *l) {
             "state:orders:1:' .. s, 4095, '\\0') end");
     lt_int(l, "HSET " LT_TAG "epoch not_before 99999999999999");
 }
-/* Calls repair with the largest input that is allowed: 1,024 ranges with 4,096 offsets in total.
- * Each range is in a page of its own. */
+/* Calls the script `repair` with the largest input that is allowed: 1,024 ranges with 4,096 offsets
+ * in total. Each range is in a page (64 bytes of a segment) of its own. */
 static void repair(struct lt *l) {
     struct lt_range ranges[1024];
     for (int i = 0; i < 1024; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the script enter, by which workers join the epoch of a shard or start a new one. */
+/* Tests the script `enter`, by which workers join the epoch of a shard or start a new one. */
 #include "tests/support/lanes.h"
 
 #include <stdio.h>
@@ -156,7 +156,8 @@ static void another_life_is_another_epoch(void **state) {
 }
 
 /* A replica has been attached to the server, so the server has a new replication id, but it was
- * never a replica itself. The life of its data continues, and enter stores the new id. */
+ * never a replica itself. The life of its data continues, and the script `enter` stores the new
+ * id. */
 static void another_name_of_the_same_life_is_joined(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -215,8 +216,8 @@ static void a_moved_clock_is_another_epoch(void **state) {
     struct lt_entered c = entered(l, e);
     assert_string_equal(c.id, "c");
     assert_quarantine(&c, LT_TTL_MS);
-    /* The difference between the clocks of host h2 and Redis was measured before the jump, so enter
-     * has deleted it. */
+    /* The difference between the clocks of host h2 and Redis was measured before the jump, so the
+     * script `enter` has deleted it. */
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)");
     /* Redis' clock has jumped back, which is a jump like any other. */
     assert_string_equal(entered(l, caller("d")).id, "d");
@@ -259,7 +260,8 @@ static void another_schema_is_refused(void **state) {
     e.life = "another";
     assert_refused(l, e, "shards", "1");
     e = caller("b");
-    /* The first caller that has a new field of the schema adds this field to the epoch. */
+    /* The caller names a field of the schema that the epoch does not contain yet. The first such
+     * caller adds the field to the epoch. */
     e.field = "group";
     e.value = "g";
     assert_string_equal(entered(l, e).id, "a");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the script hold, with which a command takes a lane's lock (`latchwork lock exec -c`), and
- * the script break, with which an operator ends a lock (`lock break -c`). */
+/* Tests the script `hold`, with which a command takes a lane's lock (`latchwork lock exec -c`), and
+ * the script `break`, with which an operator ends a lock (`latchwork lock break -c`). */
 #include "tests/support/lanes_build.h"
 
 #include <inttypes.h>
@@ -18,8 +18,8 @@ enum { MOST_FENCES = 64 };
 
 static bool paused_too;
 
-/* Calls the script hold. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. If the answer is
- * "H", checks that the fence is larger than all fences reserved before. */
+/* Calls the script `hold`. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. If the answer is
+ * "H", the lock was taken; then checks that the fence is larger than all fences reserved before. */
 static const char *hold(struct lt *l, struct lt_msg m) {
     lt_begin(l, &lw_script_hold);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "fence");
@@ -47,7 +47,7 @@ static int64_t number_in(const struct lt *l) {
     return l->reply->element[1]->integer;
 }
 
-/* Calls the script break. Returns the value that the lock had, or "" if the lane had no lock. */
+/* Calls the script `break`. Returns the value that the lock had, or "" if the lane had no lock. */
 static const char *break_lock(struct lt *l, const char *lane, const char *by) {
     static const char *const names[] = {"epoch", "lanes", "fence", "ready", "audit"};
     lt_begin(l, &lw_script_break);
@@ -95,7 +95,8 @@ static void a_free_lane_is_held(void **state) {
     m = lt_msg_bytes(0, 1, lw_bytes("\0}\xff", 3), "me");
     assert_string_equal(hold(l, m), "H");
     assert_holds(l, m);
-    /* No message waits in the lane, so hold does not add the lane to the zset `lanes`. */
+    /* No message waits in the lane, so the script `hold` does not add the lane to the zset
+     * `lanes`. */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
 }
 
@@ -129,7 +130,7 @@ static void a_held_lane_is_busy(void **state) {
     assert_true(number_in(l) <= 60000);
     lt_text(l, "SET " LT_TAG "lock:k left-behind");
     assert_string_equal(hold(l, me), "B");
-    /* hold reports that the lock has no TTL, so the lock would never expire. */
+    /* The script `hold` reports that the lock has no TTL, so the lock would never expire. */
     assert_int_equal(number_in(l), -1);
 }
 
@@ -169,7 +170,7 @@ static void another_epoch_is_lost(void **state) {
     struct lt *l = *state;
     struct lt_msg m = lt_msg(0, 1, "k", "me");
     snprintf(l->epoch, sizeof l->epoch, "other");
-    /* The clock has jumped as well, but hold checks the epoch first. */
+    /* The clock has jumped as well, but the script `hold` checks the epoch first. */
     l->off_ms = 10 * LT_TTL_MS;
     char *before = lt_dump(l, true);
     assert_string_equal(hold(l, m), "LOST");
@@ -380,8 +381,8 @@ int main(void) {
         T(the_audit_says_who_and_what),
         T(the_audit_is_bounded_and_never_in_the_way),
     };
-    /* The tests of hold do not run in the variant at maxmemory, because hold is then refused.
-     * Another test checks that. */
+    /* The tests of the script `hold` do not run in the variant at maxmemory, because Redis then
+     * refuses the script. Another test checks that. */
     int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE);
     return failed + LT_RUN(of_break, LT_ALL);
 }

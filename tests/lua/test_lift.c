@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the script lift, which ends a quarantine early if the consumer group has no commit. Even
+/* Tests the script `lift`, which ends a quarantine early if the consumer group has no commit. Even
  * after that, gate and tend do nothing until a worker has reported a commit of the group. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"

@@ -5,8 +5,9 @@
  * does not exist. When all keys are together again, repeating the call must have the same effect as
  * if there had been no migration, no matter what the first attempt has written.
  *
- * Each scene is tried with each of its keys moved alone, with all keys except one moved, and with
- * random sets of keys moved (LW_SEED). */
+ * A scene is a call of one script, with the data that is prepared for the call. Each scene is tried
+ * with each of its keys moved alone, with all keys except one moved, and with random sets of keys
+ * moved (LW_SEED). */
 #include "tests/support/lanes_build.h"
 #include "tests/support/server_process.h"
 
@@ -166,8 +167,8 @@ static char *stored(struct nodes *n) {
 
 static char *copy(const char *text) { return lw_memdup(text, strlen(text) + 1); }
 
-/* Calls the scene's script with all keys in place, and returns its answer. Sets *after to the data
- * of the nodes after the call. */
+/* Calls the scene's script with all keys in place, and returns the script's answer. Sets *after to
+ * the data of the nodes after the call. */
 static char *expected(struct nodes *n, const struct scene *s, char **after, size_t *n_keys) {
     set_up(n, s);
     redisReply *keys = keys_of(n, n->l->admin);
@@ -249,10 +250,11 @@ static void settle_one(struct lt *l, struct lt_msg m, const char *outcome) {
     lt_settle(l, &it, 1);
 }
 
-/* Prepares lanes for a scene. Lane a is held: one of its messages is done and two wait. Lane b is
- * free: two messages wait, and its hint was popped. Lane c has a message that was tried once. The
- * scene also creates keys that seldom exist, because a script that accesses a missing key fails
- * during a migration, and would not get as far as the scene requires. */
+/* Prepares the lanes of a scene, before the scene calls its script. Lane a is held: one of its
+ * messages is done and two wait. Lane b is free: two messages wait, and its hint was popped. Lane c
+ * has a message that was tried once. This function also creates keys that seldom exist, because a
+ * script that accesses a missing key fails during a migration, before it reaches the commands under
+ * test. */
 static void busy(struct lt *l) {
     const struct lt_msg c = lt_msg(1, 9, "c", "t3"), c_again = lt_with(c, "retry", "next");
     gate_one(l, of_a(0, "t1")), settle_one(l, of_a(0, "t1"), "done");

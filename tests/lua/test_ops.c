@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the operators' scripts edit, hold, job, look, page and wake: every answer, and what each
- * script leaves in Redis. test_ops_move.c tests put and drop. */
+/* Tests the operators' scripts `edit`, `hold`, `job`, `look`, `page` and `wake`: every answer, and
+ * what each script leaves in Redis. test_ops_move.c tests the scripts `put` and `drop`. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -283,7 +283,8 @@ static void wake_hints_where_something_may_run(void **state) {
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > 5);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "paused"), 0);
     lt_int(l, "SADD " LT_TAG "paused k");
-    /* The lane has a holder, which will look at the lane itself, so wake makes no hint. */
+    /* The lane has a holder, which will look at the lane itself, so the script `wake` makes no
+     * hint. */
     lt_text(l, "SET " LT_TAG "lock:k w.1:5");
     assert_string_equal(wake(l), "RN");
     assert_int_equal(hints(l), 1);

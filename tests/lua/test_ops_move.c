@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the operators' scripts put and drop, which move messages: every answer, and what each
+/* Tests the operators' scripts `put` and `drop`, which move messages: every answer, and what each
  * script leaves in Redis. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
@@ -68,7 +68,7 @@ static const char *drop(struct lt *l, const struct drop *m, size_t n, int ahead,
     }
     return lt_run(l);
 }
-/* Calls drop for the offsets from `first` to `last` of lane k. */
+/* Calls the script `drop` for the offsets from `first` to `last` of lane k. */
 static const char *drop_range(struct lt *l, int first, int last, int ahead, const char *dry) {
     struct drop m[64];
     for (int i = 0; i <= last - first; i++) m[i] = (struct drop){"k", NULL, first + i};
@@ -132,8 +132,8 @@ static void put_stands_behind_those_that_wait(void **state) {
                             {.lane = "other", .offset = 20000}};
     assert_string_equal(put(l, m, 3, "any", ""), "PPP");
     assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/9 0/8");
-    /* put has not changed the lane's score, which is the time at which tend will look at the
-     * lane. */
+    /* The script `put` has not changed the lane's score, which is the time at which tend will look
+     * at the lane. */
     assert_int_equal(score(l), 5);
     assert_int_equal(hints(l), 1); /* the only hint is that of lane `other` */
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "other");
@@ -168,7 +168,7 @@ static void put_leaves_out_what_is_known(void **state) {
     struct lt *l = *state;
     for (int s = 1; s <= 3; s++) {
         lt_set_state(l, message(s), s);
-        /* put skips an import that already waits or is finished. */
+        /* The script `put` skips an import that already waits or is finished. */
         assert_string_equal(put1(l, s, 0), "A");
     }
     lt_int(l, "HSET " LT_TAG "floor orders:0 100");
@@ -209,8 +209,8 @@ static void put_takes_its_dead_letter_along(void **state) {
     m.offset = 4;
     assert_string_equal(put(l, &m, 1, "any", ""), "G");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    /* A replay of the message with the same number already waits, so put does not delete the dead
-     * letter. */
+    /* A replay of the message with the same number already waits, so the script `put` does not
+     * delete the dead letter. */
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * envelope e reason r"));
     m.offset = 3;
     assert_string_equal(put(l, &m, 1, "any", ""), "A");
@@ -226,7 +226,8 @@ static void put_refuses_what_does_not_fit(void **state) {
     assert_string_equal(put(l, m, 3, "any", ""), "BBP");
     assert_int_equal(replay_state(l, 4, 7), 1);
     char *before = lt_dump(l, true);
-    /* A message that put has refused has no mark, so a repeated call refuses it again. */
+    /* A message that the script `put` has refused has no mark, so a repeated call refuses it
+     * again. */
     assert_string_equal(put(l, m, 3, "any", ""), "BBA");
     lt_assert_unchanged(l, before, true);
 }
@@ -245,12 +246,12 @@ static void what_is_put_runs_once(void **state) {
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_claim(l, &k, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/3");
-    /* The replay with the number 7 is already running, so put skips it. */
+    /* The replay with the number 7 is already running, so the script `put` skips it. */
     assert_string_equal(put1(l, 3, 7), "A");
     lt_free_lock(l, k);
     lt_text(l, "BITFIELD " LT_TAG "state:orders:0#7:0 SET u2 #3 2");
     assert_string_equal(lt_claim(l, &k, 1), "E");
-    /* The replay with the number 7 is already done, so put skips it. */
+    /* The replay with the number 7 is already done, so the script `put` skips it. */
     assert_string_equal(put1(l, 3, 7), "A");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 0);
 }
@@ -403,7 +404,8 @@ static void at_maxmemory(void **state) {
     struct lt *l = *state;
     park(l, 1, 2);
     lt_text(l, "CONFIG SET maxmemory 1");
-    /* At maxmemory, Redis refuses put, because put needs memory, and still executes drop. */
+    /* At maxmemory, Redis refuses the script `put`, which needs memory, and still executes the
+     * script `drop`. */
     assert_string_equal(put1(l, 3, 7), "-OOM");
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
     lt_text(l, "CONFIG SET maxmemory 0");

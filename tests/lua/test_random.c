@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes random calls of gate, settle, claim and floor, lets leases expire, pauses lanes and wipes
- * servers, and compares the results with a small model of a lane: its list, its lock and the states
- * of its messages. After each call the answers, lists, locks and states must equal those of the
- * model. Three promises are checked independently of the model: a state never goes down, a waiting
- * message is in its lane's list, and no finished message is granted.
+/* Makes random calls of the scripts `gate`, `settle`, `claim` and `floor`, lets leases expire,
+ * pauses lanes and wipes servers, and compares the results with a small model of a lane: its list,
+ * its lock and the states of its messages. After each call the answers, lists, locks and states
+ * must equal those of the model. Three promises are checked independently of the model: a state
+ * never goes down, a waiting message is in its lane's list, and no finished message is granted.
  *
  * LW_SEED: the only seed to run. A failed run prints its seed. */
 #include "queue/codes.h"
@@ -52,8 +52,10 @@ struct world {
     struct lt *l;
     uint64_t seed;
     struct lane lane[LANES];
-    /* `state`, `tries`, `noted` and `was` have one element per message. floor[p]: all messages of
-     * partition p below this number are finished. */
+    /* These arrays have one element per message: `state` is the expected state, `tries` the
+     * expected number of attempts, and `was` the state after the previous call. `noted` is 1 if
+     * Redis knows that the message was granted. floor[p]: all messages of partition p below this
+     * number are finished. */
     int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS],
         floor[PARTS];
     /* For each business id: the message that recorded it, as part * OFFSETS + o. -1 means that no
@@ -148,8 +150,8 @@ static int take_heads(struct world *w, struct lane *k, int want, int before, con
     }
 }
 
-/* Returns true if drop may discard the message. A message that was granted before must not be
- * dropped. */
+/* Returns true if queue.on_busy `drop` may discard the message. A message that was granted before
+ * must not be dropped. */
 static bool may_drop(const struct world *w, struct id m) {
     return w->state[m.part][m.o] == 0 && !w->noted[m.part][m.o];
 }

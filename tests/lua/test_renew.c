@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the script renew, which extends leases that the caller still has, and never takes a
+/* Tests the script `renew`, which extends leases that the caller still has, and never takes a
  * lock. */
 #include "tests/support/lanes.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the scripts repair and floor: repair writes back what workers know to be done, and floor
- * raises floors to committed offsets and deletes the segments below them. */
+/* Tests the scripts `repair` and `floor`: `repair` writes back what workers know to be done, and
+ * `floor` raises floors to committed offsets and deletes the segments below them. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -173,7 +173,8 @@ static void deleting_has_a_bound(void **state) {
 static void repairs_of_a_log_that_begins_late(void **state) {
     struct lt *l = *state;
     const int64_t first = far_offset / 16384;
-    /* This segment is below the first offset of the log, so repair does not access it. */
+    /* This segment is below the first offset of the log, so the script `repair` does not access
+     * it. */
     fill_segment(l, first - 1);
     fill_segment(l, first);
     lt_repair(l, tp, far_offset + 16384, far_offset + 7, NULL, 0);

@@ -166,8 +166,8 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
 }
 
 /* If the value of the lock differs from the caller's only in the fence, the lock belongs to the
- * caller's hold, because its gate was sent twice. A lock with another token belongs to another
- * hold. */
+ * caller's hold, because the call of gate that granted the hold was sent twice. A lock with another
+ * token belongs to another hold. */
 static void the_value_of_the_lock_decides(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -288,8 +288,8 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
     }
     for (int waiters = 0; waiters < 2; waiters++)
         for (int i = 0; i < 2; i++) {
-            /* The answer to a settle in mode keep was lost, so the settle is sent again in mode
-             * drop. */
+            /* The answer to a settle in the mode `keep` was lost, so the settle is sent again in
+             * the mode `drop`. */
             lt_setup(state);
             gate_run(l, 1, 1);
             if (waiters) park_run(l, 9, 1);

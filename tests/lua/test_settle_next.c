@@ -77,8 +77,8 @@ static void drop_releases_and_hints(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
 }
 
-/* The reply of a settle that handed over a head was lost. The settle is sent again in mode drop: it
- * releases the lane, and makes a hint because of the head. */
+/* The reply of a settle that handed over a head was lost. The settle is sent again in the mode
+ * `drop`: it releases the lane, and makes a hint because of the head. */
 static void a_lost_next_is_dropped(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2);

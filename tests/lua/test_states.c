@@ -74,7 +74,7 @@ static void both_ends_of_a_segment(void **state) {
 }
 
 /* Tests that a call which sets one of the four states in a byte does not change the other three,
- * for each place in the byte and each state of the others. */
+ * for each position in the byte and each value of the other states. */
 static void neighbours_in_a_byte_stay(void **state) {
     struct lt *l = *state;
     for (int mine = 0; mine < 4; mine++)

@@ -136,7 +136,7 @@ static void put_beside_a_deleted_list_is_told(void **state) {
     assert_string_equal(put(l, 9, 7), "P");
     assert_one_sign(l);
     assert_string_equal(lt_waiting(l, message(0)), "0/9");
-    /* The list has vanished only once, so the second put reports nothing. */
+    /* The list has vanished only once, so the second call of the script `put` reports nothing. */
     assert_string_equal(put(l, 10, 7), "P");
     assert_int_equal(signs(l), 1);
     assert_string_equal(put(l, 10, 7), "A");
@@ -281,7 +281,7 @@ int main(void) {
         LT(unpark_goes_on_in_the_quarantine),
     };
     const struct CMUnitTest of_operators[] = {
-        /* These tests do not run in the variant at maxmemory, because Redis then refuses put. */
+        /* These tests do not run in the variant at maxmemory, because Redis then refuses `put`. */
         LT(put_beside_a_deleted_list_is_told),
         LT(puts_into_a_lane_that_is_drained_are_not_told),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the script watch, which reads the states of parked messages, and the script hints, which
- * pops several hints from the list `ready` at once, even at maxmemory, when Redis refuses
+/* Tests the script `watch`, which reads the states of parked messages, and the script `hints`,
+ * which pops several hints from the list `ready` at once, even at maxmemory, when Redis refuses
  * BRPOPLPUSH. */
 #include "tests/support/lanes.h"
 

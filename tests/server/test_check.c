@@ -291,8 +291,8 @@ static void test_another_fleet_was_here(void **state) {
     const char *const ours[] = {OURS, "", THEIRS, NULL};
     for (size_t i = 0; i < 4; i++) {
         struct lw_check_report r = check_fleet(&g, ours[i]);
-        /* Commits of another epoch are only a warning, because they do not prove that another fleet
-         * exists. */
+        /* Commits of another epoch cause only a warning, because they do not prove that another
+         * fleet exists. */
         assert_int_equal(r.problems.n_errors, 0);
         assert_int_equal(r.problems.n_warnings, i < 2 ? 1 : 0);
         if (i < 2) {

@@ -486,8 +486,8 @@ static void a_master_that_is_killed(void **state) {
     demote(1);
     for (int64_t until = lw_boot_ms() + LIMIT_MS; !knows_the_replica(); pause_ms(300)) {
         assert_true(lw_boot_ms() < until);
-        /* Configure the master anew, because Sentinel asks a new master for its replicas at once,
-         * and a known master only every ten seconds. */
+        /* Name the master to the Sentinel anew, because a Sentinel asks a new master for its
+         * replicas at once, and a known master only every ten seconds. */
         name_master(0);
     }
     SAY(sentinel_port, "SENTINEL", "SET", "m", "down-after-milliseconds", "300");

@@ -182,8 +182,8 @@ static void a_server_killed_in_the_middle(void **state) {
     UNTIL(&s, s.downs == 1);
     assert_int_equal(s.n, 1);
     assert_string_equal(s.text[0], "one");
-    /* While the server is down, further attempts to connect fail, but `down` is not called
-     * again. */
+    /* While the server is down, further attempts to connect fail, but the callback `down` is not
+     * called again. */
     turn_for(&s, 300);
     assert_int_equal(s.downs, 1);
     assert_int_equal(s.ups, 1);
