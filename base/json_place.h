@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The place of an error in JSON text, counted from 1 as people do. */
+/* The column of an error in JSON text, counted from 1 as in editors. */
 #ifndef LW_BASE_JSON_PLACE_H
 #define LW_BASE_JSON_PLACE_H
 

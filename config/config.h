@@ -41,7 +41,8 @@ struct lw_property {
     bool secret; /* true if the value must never be shown */
 };
 
-/* A secret that HTTP requests carry, and the name by which the audit stream records its sender. */
+/* A secret that HTTP requests carry, and the name by which the audit stream records the senders of
+ * such requests. */
 struct lw_token {
     char *name, *secret;
     /* true if requests with this token may also change things; false if they may only read */
@@ -127,7 +128,7 @@ struct lw_config {
         char *type;
         /* the whole handler section with ${VAR} expanded; owned by the configuration */
         json_t *json;
-        /* the handler section for people: with secrets as "***" and ${VAR} as written */
+        /* the handler section as shown to people: with secrets as "***" and ${VAR} as written */
         json_t *shown;
         /* number of messages of different keys that a worker runs at once: `threads` in general,
          * `processes` for exec, 1 for http */

@@ -586,7 +586,8 @@ static const char *leaf(const char *path) {
 }
 
 /* Finds the key nearest to `path`, either in the section of `path` only or in all sections. The
- * caller tries the same section first, so "ttl_ms" at the top level leads to lock.ttl_ms. */
+ * caller tries the same section first and all sections last. For "ttl_ms" at the top level, only
+ * the search in all sections finds a key, lock.ttl_ms. */
 static bool nearest_in(const char *path, bool same_section, char *out, size_t size) {
     const char *names[128];
     size_t at[128], n = 0, section = (size_t)(leaf(path) - path);

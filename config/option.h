@@ -118,8 +118,8 @@ json_t *lw_show_tracing_ratio(const struct lw_config *c);
 json_t *lw_show_tracing_headers(const struct lw_config *c);
 void lw_finish_tracing(struct lw_loader *l);
 
-/* Maximum size of the short form in which reported problems show a value. The short form never
- * contains a secret. */
+/* Maximum size, in bytes, of the short form in which reported problems show a value. The short form
+ * never contains a secret. */
 enum { LW_SHOWN_MAX = 160 };
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
 const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);

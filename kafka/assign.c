@@ -100,8 +100,9 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     return -1;
 }
 
-/* Fills `found` and `anchors`, which have one element per partition of `list`, and sets the offsets
- * in `list` to those at which reading begins. */
+/* For each partition of `list`, writes what the group has committed, the bounds of the log and the
+ * beginning of reading to an element of `found`, and the anchor of the commit to an element of
+ * `anchors`. Sets the offsets in `list` to those at which reading begins. */
 static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list,
                        struct lw_assigned *found, struct lw_anchor *anchors) {
     int64_t until_ms = lw_boot_ms() + ASSIGN_MS;

@@ -44,7 +44,8 @@ enum { STALE_MEMBER_EPOCH = 113, ASK_AGAIN_MS = 100 };
 static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp,
                        rd_kafka_resp_err_t code) {
     struct lw_source *s = k->source;
-    /* the opaque pointer holds the index in `gens` and `ok`, because librdkafka sorts the list */
+    /* the opaque pointer of each partition holds its index in the arrays `gens` and `ok`, because
+     * librdkafka sorts the list of partitions */
     size_t i = (size_t)(uintptr_t)tp->opaque;
     if (i >= k->n) return;
     if (k->ok && !k->abandoned) k->ok[i] = !code;

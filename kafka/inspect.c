@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inspector reads single records again (kafka/anchor.h). Its own Kafka client is not a member
- * of the consumer group, so that it does not disturb fetching. */
+/* The inspector reads individual records again (kafka/anchor.h). Its own Kafka client is not a
+ * member of the consumer group, so that it does not disturb fetching. */
 #include "kafka/anchor.h"
 
 #include "base/bytes.h"

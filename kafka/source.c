@@ -334,8 +334,8 @@ static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p
 }
 
 /* Returns true if no seek is needed, because the fetcher has not started and will begin at
- * `offset`. Inside a rebalance callback it is useless to wait for the fetcher, because it may start
- * only after the callback has returned. */
+ * `offset`. Inside a rebalance callback, waiting for the fetcher is useless, because the fetcher
+ * may start only after the callback has returned. */
 static bool begins_there(const struct lw_part *p, int64_t offset, rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__STATE && !p->moved && offset == p->begin &&
            p->next == p->begin;

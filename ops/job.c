@@ -63,7 +63,7 @@ void ops_who(const struct ops *o, char *out, size_t size) {
         lw_who(out, size);
 }
 
-/* Adds an entry to the audit in the first shard, which also has the records of jobs. */
+/* Adds an entry to the audit in the first shard, which also stores the records of jobs. */
 int ops_audit(struct ops *o, const char *did, int64_t n) {
     char user[256], *words = words_of(o);
     ops_who(o, user, sizeof user);
@@ -538,8 +538,8 @@ static void pace(struct ops_job *j) {
     }
 }
 
-/* For each item to which the script answered `letter` (0: for all items), writes the item's line to
- * the backup file. Then waits until the lines are on the disk. */
+/* For each message of the batch for which the script answered `letter` (0: for all messages),
+ * writes the message's line to the backup file. Then waits until the lines are on the disk. */
 static int put_backup(struct ops_job *j, char letter) {
     bool ok = true;
     for (int i = 0; i < j->n; i++)

@@ -41,13 +41,13 @@ struct ops_job {
     int n, batch;
     size_t bytes; /* number of bytes of all envelopes in the batch */
     int64_t taken, begun_ms, renewed_ms, told_ms, problems;
-    /* `count` has, for each letter, the number of messages for which a script answered this
+    /* `count` holds, for each letter, the number of messages for which a script answered this
      * letter. */
     int64_t count[128];
     FILE *backup;
     char backup_name[512];
     bool progress;
-    int lines; /* number of lines printed so far about single messages */
+    int lines; /* number of lines printed so far about individual messages */
 };
 
 /* For --resume: reads from the record of the job the options that the command line does not give.

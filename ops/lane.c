@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads lanes and their waiting messages, with cursors and in pages, while workers continue. */
+/* Reads lanes and their waiting messages while workers continue. Both are read in pages: a page is
+ * the part of a set or of a waiting list that one command or script returns. */
 #include "base/clock.h"
 #include "ops/ops.h"
 
@@ -89,8 +90,8 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step,
                       ops_lane_fn *fn, void *ctx) {
-    /* a page of names is small, because the eight commands per lane take Redis about half a
-     * millisecond per page */
+    /* at most OPS_PAGE lanes are read with one call, because look.lua executes eight commands per
+     * lane, which take Redis about half a millisecond per call */
     struct lw_bytes names[OPS_PAGE];
     size_t n = 0;
     o->names += (int64_t)(page->elements / step);

@@ -19,7 +19,7 @@ struct lw_lane_lock {
     const struct lw_config *c;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
-    /* `ops` is the lock library's table of functions, with another function for acquire. */
+    /* `ops` is the lock library's table of functions, in which only `acquire` is replaced. */
     struct lw_lock_ops ops;
     char tag[LW_SHARD_PREFIX], room[64];
     int shard;
@@ -202,7 +202,7 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, candidate);
     lw_call_text(&c, life.id);
     lw_call_number(&c, l->schema_ttl_ms);
-    lw_call_text(&c, "0"); /* grace_ms of enter.lua: a quarantine needs no extra time */
+    lw_call_text(&c, "0"); /* argument grace_ms of enter.lua: add no time to a quarantine */
     /* argument of enter.lua: this caller knows of no epoch in which the clock jumped */
     lw_call_text(&c, "");
     lw_call_text(&c, host);

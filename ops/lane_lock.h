@@ -9,7 +9,7 @@
  * the quarantine and while the lane is paused.
  *
  * A command has no place in the waiting list, but competes for the free lane: it calls hold.lua
- * every 10 to 100 ms. If workers pass a lane from message to message without a break, the command
+ * every 10 to 100 ms. If workers pass a lane from message to message without a gap, the command
  * may wait until the list is empty or max_run is reached. */
 #ifndef LW_OPS_LANE_LOCK_H
 #define LW_OPS_LANE_LOCK_H
@@ -31,9 +31,9 @@ struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shar
  *
  * A lease of this lock is never longer than the schema's TTL, even if lock.ttl_ms is longer,
  * because a quarantine lasts only as long as the schema's TTL. To hold the lane for a longer time,
- * set RENEW. A renewal extends only the TOKEN:FENCE that was granted, so the renewal fails after a
- * wipe. If an epoch ends but the lock still exists in Redis, the caller keeps the lock, because
- * every worker of the next epoch waits for the end of a lock that it sees. */
+ * set LATCHWORK_FLAG_RENEW. A renewal extends only the TOKEN:FENCE that was granted, so the renewal
+ * fails after a wipe. If an epoch ends but the lock still exists in Redis, the caller keeps the
+ * lock, because every worker of the next epoch waits for the end of a lock that it sees. */
 struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key,
                                        const struct latchwork_lock_options *options,
                                        struct latchwork_error *error);

@@ -89,15 +89,14 @@ struct ops_watch {
      * ended. */
     bool ran_out;
     _Atomic int64_t number; /* number of the job; 0: the job has no number yet */
-    /* `scanned` is the number of rows that were read, and `to_scan` the total number of rows to
-     * read (0: unknown). */
+    /* `scanned` is the number of elements (messages or lanes) that were read, and `to_scan` the
+     * total number of elements to read (0: unknown). */
     _Atomic int64_t scanned, to_scan;
-    /* `taken` is the number of rows that were chosen, `done` the number of these that were changed,
-     * and `problems` the number of these that could not be changed. */
+    /* `taken` is the number of elements that were chosen, `done` the number of these that were
+     * changed, and `problems` the number of these that could not be changed. */
     _Atomic int64_t taken, done, problems;
-    /* If `told` is not NULL, it is called for each row. If it is NULL, individual rows are not
-     * reported. The texts passed to it are valid only during the call. `problem` is true if the row
-     * could not be changed. */
+    /* If `told` is not NULL, it is called with the result for each chosen element. The texts are
+     * valid only during the call. `problem` is true if the element could not be changed. */
     void (*told)(void *ctx, const char *name, const char *result, bool problem);
     void *ctx;
 };
@@ -160,7 +159,7 @@ void ops_script(struct ops *o, const struct lw_script *s, int n_keys);
 /* Appends the shard's prefix, `name` and `rest` to the command as one argument. */
 void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct lw_bytes rest);
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
-/* Works like ops_ask(), but fails if the reply is not of this type. */
+/* Works like ops_ask(), but fails if the reply is not of the given REDIS_REPLY_… type. */
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
 /* Returns the number of elements to request next (2 to OPS_PAGE). `bytes` is the total size of the

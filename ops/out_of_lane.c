@@ -64,7 +64,7 @@ int ops_to_topic(struct ops *o, ops_each_fn *each) {
     int stop = j.dry || s.sink ? each(o, send_one, &s) : -1;
     if (s.sink) {
         lw_sink_wait(s.sink, 0, ACK_MS);
-        /* lw_sink_close() waits up to CLOSE_MS for the outstanding acknowledgements */
+        /* lw_sink_close() waits up to CLOSE_MS for the answers to messages in flight */
         lw_sink_close(s.sink, CLOSE_MS);
     }
     return ops_job_end(&j, stop);

@@ -14,9 +14,9 @@ typedef int ops_each_fn(struct ops *o, ops_message_fn *fn, void *ctx);
  * with `dead drop`. Returns the exit status. */
 int ops_to_topic(struct ops *o, ops_each_fn *each);
 /* Runs the configured handler once for each message, one message after the other, under the lock of
- * its lane, and prints the outcome. Nothing is recorded in Redis, but the effects of the handler
- * are real. The message has the identity of a replay. If another holder keeps the lock of a lane
- * for three seconds, the message is skipped. */
+ * the message's lane, and prints the outcome. Nothing is recorded in Redis, but the effects of the
+ * handler are real. The message has the identity of a replay. If another holder keeps the lock of a
+ * lane for three seconds, the message is skipped. */
 int ops_try(struct ops *o, ops_each_fn *each);
 
 #endif

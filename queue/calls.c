@@ -140,7 +140,8 @@ void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lan
 }
 
 /* Adds the argument that says what happens to messages of a busy lane: "park", or "drop" followed
- * by, for each segment, the first offset of its partition that is new in this epoch. */
+ * by, for each segment, the first offset of its partition that no earlier epoch can have
+ * granted. */
 static void arg_on_busy(const struct lw_call *c, const struct lw_places *p, bool drop) {
     char text[4 + 22 * LW_GROUPS_MAX];
     size_t n = 4;

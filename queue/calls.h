@@ -38,8 +38,8 @@ struct lw_group {
     int64_t segment;
     int lo, hi; /* first and last byte of the states of the call's messages */
     int n;      /* number of the call's messages in the segment */
-    /* for gate with queue.on_busy = drop: first offset of the partition that is new in this epoch;
-     * INT64_MAX if that is unknown */
+    /* for gate with queue.on_busy = drop: first offset of the partition that no earlier epoch can
+     * have granted; INT64_MAX if that is unknown */
     int64_t new_from;
 };
 

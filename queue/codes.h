@@ -13,7 +13,8 @@
 enum {
     /* number of offsets whose states are stored in one Redis string, with two bits each */
     LW_SEGMENT = 16384,
-    /* default maximum size of the data that a call carries, or reads from waiting lists */
+    /* default maximum size, in bytes, of the data that a call carries, or reads from waiting
+     * lists */
     LW_CALL_BYTES = 2097152,
     /* default maximum of the total size, in bytes, of the messages that a call hands over per
      * lane */

@@ -36,8 +36,8 @@ struct lw_slot_map {
     size_t n;
 };
 
-/* Reads the answer of the node at `asked` to CLUSTER SLOTS. An entry without a host names the node
- * that answered. Returns -1 with *err and an empty *out. */
+/* Reads the answer of the node at `asked` to CLUSTER SLOTS. An entry without a host means the
+ * node that answered. Returns -1 with *err and an empty *out. */
 int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, struct lw_slot_map *out,
                      struct lw_err *err);
 /* Returns the range that contains a slot, or NULL if no node owns the slot. */
@@ -52,7 +52,8 @@ struct lw_cluster *lw_cluster_open(const struct lw_redis_url *given, size_t n, s
 void lw_cluster_close(struct lw_cluster *c); /* ignores NULL */
 
 /* lw_cluster_map() and lw_cluster_find() are thread-safe, and take at most timeout_ms, not counting
- * the resolver. They return -1 with *err, which contains the answer of each node. */
+ * the time to resolve host names. They return -1 with *err, which contains the answer of each
+ * node. */
 /* Sets *out to a slot map in which `slot` has an owner, or to any map if `slot` is -1. */
 int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out,
                    struct lw_err *err);

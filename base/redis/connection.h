@@ -28,7 +28,7 @@ struct lw_redis {
     struct lw_stream stream;
     redisReader *reader;
     struct lw_text out; /* bytes that were appended and not sent yet */
-    void *owner;        /* read and written only by the caller */
+    void *owner;        /* any pointer of the caller; the functions below never use it */
     enum lw_redis_error err;
     char why[256]; /* text of the error; "" while err is LW_REDIS_FINE */
 };

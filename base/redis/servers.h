@@ -42,8 +42,8 @@ struct lw_redis_servers {
 
 /* Finds the server of a shard. *out gets a copy, which the caller frees with lw_redis_url_free().
  * With a list the answer is immediate. Sentinels and cluster nodes are asked one after the other,
- * within timeout_ms for all, not counting the resolver. Returns -1 with *err, which contains the
- * answer of each server. */
+ * within timeout_ms for all, not counting the time to resolve host names. Returns -1 with *err,
+ * which contains the answer of each server. */
 int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms,
                           struct lw_redis_url *out, struct lw_err *err);
 /* Makes the next search begin with another Sentinel or node. Call this function if the server that

@@ -21,7 +21,7 @@ struct lw_redis_url {
     char *address;
     int port;              /* port of the server; 6379 if the URL gives none; 0 for unix:// */
     char *path;            /* path of the socket; NULL if the URL is not unix:// */
-    char *user, *password; /* NULL if the URL has none */
+    char *user, *password; /* user and password of the login; NULL if not given */
     int db;
     struct lw_tls tls; /* TLS settings: rediss:// sets `on`, and the caller fills in the rest */
     /* set by the caller: true if the login must check with ROLE that the server is a master */
@@ -44,8 +44,8 @@ void lw_redis_url_free(struct lw_redis_url *u);
  * or the path of the socket. Returns out. */
 const char *lw_redis_url_where(const struct lw_redis_url *u, char *out, size_t size);
 
-/* Returns a copy of any URL with its password as "***", for people, or NULL if an allocation
- * failed. The caller frees it. */
+/* Returns a copy of any URL with "***" in place of its password, for logs and errors, or NULL if an
+ * allocation failed. The caller frees it. */
 char *lw_url_redact(const char *text);
 
 #endif

@@ -54,7 +54,7 @@ struct lw_wire_setup {
     const char *owner;      /* name of the connection in CLIENT LIST; NULL for none */
     int64_t connect_ms;     /* time limit for connecting and login together; 0 means 2 s */
     int64_t answer_ms;      /* time limit for an answer; 0 means 5 s */
-    int64_t backoff_max_ms; /* longest pause between attempts; 0 means 2 s */
+    int64_t backoff_max_ms; /* maximum wait between two attempts to connect; 0 means 2 s */
     void (*up)(void *ctx);
     /* called for each reply, which the wire frees afterwards */
     void (*reply)(void *ctx, const redisReply *reply);

@@ -7,7 +7,7 @@
 --         then the lock of each lane (whose waiting list is wait:<lane>)
 -- ARGV    1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms,
 --         5 'park'; or 'drop' and, for each segment, a blank and the first offset of its partition
---         that is new in this epoch, or '-' if that is unknown,
+--         that no earlier epoch can have granted, or '-' if that is unknown,
 --         6 token, the same for all lanes of the call, 7 '1' if messages carry a business id,
 --         8 number of fences that one lane may need,
 --         9 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their
@@ -51,7 +51,7 @@ end
 -- With 'drop', a message that was granted before is never dropped: its effect may be half done, or
 -- an older message that runs again would become the last effect of the key. `tries` records the
 -- grants of this epoch, but grants of earlier epochs are forgotten. Therefore a message is dropped
--- only if it is new in this epoch.
+-- only if no earlier epoch can have granted it.
 local drop = sub(on_busy, 1, 4) == 'drop'
 local function learn_new_from()
     local names, g = {}, 0
