@@ -181,7 +181,7 @@ class Jobs(ApiCase):
 
     def test_drop_of_many(self):
         """Messages that are dropped must first be written to a backup file, unless the request
-        refuses the backup."""
+        says that it needs no backup."""
         for left in glob.glob("latchwork-dead-drop-*"):
             # Remove the backup of an earlier run that failed.
             os.unlink(left)
@@ -244,8 +244,8 @@ class Jobs(ApiCase):
         self.post("/api/v1/jobs/1/cancel", status=404)
 
     def test_a_job_elsewhere(self):
-        """While a command on another host runs a job, the API must refuse jobs that replay or drop
-        messages."""
+        """While a command on another host runs a job, the API must refuse to start jobs that replay
+        or drop messages."""
         self.kill(1)
         self.call("SET", P + "job", "99 x", "PX", 60000)
         try:
@@ -372,8 +372,8 @@ class Jobs(ApiCase):
     # --- audit, locks, ledger ---------------------------------------------------------------------
 
     def test_audit(self):
-        """The audit must list the newest entry first, and its pages must follow each other without
-        gaps."""
+        """The audit must list the newest entry first. If a client reads the audit in several
+        responses, these must follow each other without gaps."""
         for i in range(7):
             self.post("/api/v1/lanes/t-%d/pause" % i)
         rows, pages = self.pages("/api/v1/audit?limit=3", "audit")
@@ -605,7 +605,8 @@ class Jobs(ApiCase):
 
 
 class Masked(unittest.TestCase):
-    """Tests a supervisor that masks payloads, and another one that hides them."""
+    """Tests a supervisor whose API masks some values of each payload (http.payloads: mask), and
+    another one whose API shows no payload (http.payloads: hide)."""
 
     def look(self, payloads, **more):
         with tempfile.TemporaryDirectory(prefix="lw-api-") as folder:

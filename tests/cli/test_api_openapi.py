@@ -289,8 +289,8 @@ class Openapi(ApiCase):
                 self.assertEqual(self.send(self.fill(path), "get")[0], 405, path)
 
     def has_get(self, path):
-        """Returns True if a GET of the path is valid as another route. For example, lanes/pause is
-        also the lane of the key `pause`."""
+        """Returns True if the path also matches a route that has the method GET. For example,
+        lanes/pause also matches the route of a lane, here of the key `pause`."""
         return any(
             "get" in item and re.fullmatch(re.sub("{.*?}", "[^/]*", p), path)
             for p, item in self.doc["paths"].items()

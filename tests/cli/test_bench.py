@@ -55,7 +55,7 @@ class Figures(unittest.TestCase):
                 row("W2x", "ours", 3, overlaps=0),
             ]
         )
-        # The table of goals must show the figure of the worst round, not the median of the rounds.
+        # The table of goals must show the worst of the repeated measurements, not their median.
         self.assertIn("| W2x, overlaps | 0 | 1 | **no** |", text)
         text = table.goals([row("W1", "ours", 1, redis_us=3.9)])
         self.assertIn("| W1, Redis CPU µs a message | ≤ 4 | 3.90 | yes |", text)

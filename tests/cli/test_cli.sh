@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the exit codes and the output of the program, as people and scripts see them. The test needs
-# no servers. Nothing may listen at the addresses in its configurations.
+# Tests the exit statuses and the output of the program, on which users and scripts rely. The test
+# needs no servers. Nothing may listen at the addresses in its configurations.
 # Usage: tests/cli/test_cli.sh [BUILD_DIR]
 LC_ALL=C.UTF-8
 export LC_ALL

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests `latchwork handler new` and `handler test`. For each language, makes a project, builds it
 and tests it, and then breaks it, which the project's test must notice. Other tests use handlers
-that crash, hang, cannot start, or forget what they did.
+that crash, hang, cannot start, or do not recognize a message that they have already handled.
 Usage: test_handler.py [BUILD]"""
 
 import json

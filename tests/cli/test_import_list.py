@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `queue import --from-list`, which moves the waiting list of another queue system to a
-topic. The messages must keep their order, and no message may be lost if the command is killed or
-Kafka is not reachable.
+"""Tests `queue import --from-list`, which moves the messages of another queue system from a
+list in Redis to a topic. The messages must keep their order, and no message may be lost if the
+command is killed or Kafka is not reachable.
 Usage: test_import_list.py [BUILD]"""
 
 import json

@@ -58,8 +58,8 @@ class Holder:
 
 
 class Locks:
-    """Tests that run both on a cluster and behind Sentinels. `Servers` is the class that starts the
-    servers."""
+    """Tests of which each runs once on a cluster and once behind Sentinels. `Servers` is the class
+    that starts the servers."""
 
     @classmethod
     def setUpClass(cls):
@@ -142,9 +142,9 @@ class OnACluster(Locks, unittest.TestCase):
         self.assertNotIn("key-", run("lock", "ls", *self.url))
 
     def test_the_rights_are_enough(self):
-        """While the slot of a lock moves, a user with the rights that `check --acl --for lock`
-        prints takes the lock, and another process of this user waits for the lock through sharded
-        Pub/Sub channels."""
+        """A Redis user with the rights that `check --acl --for lock` prints must be able to take a
+        lock while the lock's slot moves. Another process that logs in as this user must be able to
+        wait for the lock, which it does through sharded Pub/Sub channels."""
         rules = run("check", "--acl", USER, "--for", "lock").split()[3:]
         for node in self.redis.nodes:
             node.call("ACL", "SETUSER", USER, "reset", ">" + PASSWORD, *rules)

@@ -321,7 +321,7 @@ class Running(unittest.TestCase):
             self.assertEqual(row["waiting"], row["listed"])
         wait_until(lambda: self.w.sum("waiting_age_seconds") > 0, 30, "age of what waits")
         os.unlink(self.w.gate)
-        # The ledger must find no difference while the waiting lists become shorter, either.
+        # The ledger must also find no difference while messages leave the waiting lists.
         while self.w.sum("waiting_messages"):
             status, out, err = self.w.ledger()
             self.assertEqual((status, err), (0, ""), out)

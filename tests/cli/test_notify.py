@@ -118,8 +118,8 @@ class Notify(unittest.TestCase):
         cls.broker.wait(10)
 
     def test_1_not_ready_while_redis_is_away(self):
-        # The watchdog interval is 160 s: 90 s plus the grace period of 10 s, after which a hung
-        # worker is replaced, plus one minute.
+        # A hung worker is replaced after 90 s plus shutdown.grace_ms, which is 10 s here. The
+        # watchdog interval is one minute longer, so it is 160 s.
         self.assertEqual(self.manager.next(), {"WATCHDOG_USEC": "160000000"})
 
         def says_why():
@@ -188,8 +188,8 @@ class Notify(unittest.TestCase):
 
     def test_7_stop(self):
         self.instance.signal(signal.SIGTERM)
-        # The stop may take 25 s: the grace period of 10 s, 5 s until a worker is killed, and
-        # another 10 s.
+        # The stop may take 25 s. A worker that does not end is killed after shutdown.grace_ms
+        # (10 s here) plus 5 s, and the supervisor then has 10 s to end.
         self.assertEqual(
             self.manager.until("STOPPING")[-1],
             {

@@ -206,8 +206,8 @@ def ls_tells_of_lanes(w):
 
 @test
 def ls_of_many_lanes(w):
-    """`queue ls` must list all lanes, even if there are more than one step of the scan returns, and
-    must obey --limit."""
+    """`queue ls` must obey --limit, and must list all lanes even if one step of its scan does not
+    return all of them."""
     for i in range(1000):
         w.park("k%04d" % i, i, first_ms=1700000000000 + i)
     rows = w.rows("queue", "ls", "--limit", "0")
@@ -809,8 +809,8 @@ def a_letter_is_found_by_its_place(w):
 
 @test
 def large_messages_come_in_small_pages(w):
-    """Even if messages are large, no call may read more than Redis can answer quickly, and every
-    message must be listed once and in order."""
+    """Even if messages are large, no call may read more bytes than Redis can send quickly, and
+    every message must be listed once and in order."""
     for i in range(40):
         w.park("a", i, payload=b"x" * 200000)
         w.bury(100 + i, "b", payload=b"y" * 200000)

@@ -369,7 +369,8 @@ class Page(unittest.TestCase):
         self.until(stream, lambda now: now["hot"][0]["waiting"] == 0)
 
     def until(self, stream, wanted, most=60):
-        """Reads the stream until wanted() is true for an event `now`. Returns that event."""
+        """Reads the stream until wanted() is true for an event with the name `now`. Returns that
+        event."""
         for _ in range(most):
             name, now = stream.next()
             if name == "now" and wanted(now):

@@ -26,8 +26,8 @@ class Scaler(unittest.TestCase):
 
     def test_many_keys_get_the_pods_that_they_need(self):
         s = self.seen["many keys"]["wanted"]
-        # 600 messages per second that take 100 ms each keep 60 handlers busy, which are the
-        # handlers of four pods.
+        # 600 messages per second that take 100 ms each keep 60 handlers busy. A pod has 16
+        # handlers, so four pods are needed.
         self.assertGreaterEqual(s["most_pods"], 4)
         self.assertLess(s["cleared_s"], 1860)
 

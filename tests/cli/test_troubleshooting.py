@@ -50,7 +50,7 @@ def calls(text):
 
 
 def message(literal):
-    """Returns the text of a message as people see it, with … in place of each value."""
+    """Returns the text of a message as the log shows it, with … in place of each value."""
     parts = re.findall(r'"((?:[^"\\]|\\.)*)"|(PRI\w+)', literal)
     text = "".join("d" if macro else string for string, macro in parts).replace('\\"', '"')
     return squeeze(re.sub(CONVERSION, "…", text).replace("%%", "%"))

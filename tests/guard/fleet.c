@@ -48,7 +48,7 @@ struct member {
     struct fleet *fleet;
     struct lw_worker *lw;
     struct lw_io io;
-    struct lw_tracer *tracer; /* the worker's tracer; NULL if the shape is not traced */
+    struct lw_tracer *tracer; /* the worker's tracer; NULL if messages are not traced */
     char id[24];
     bool connecting, wants_hints;
     char ready[64], claimed[96];
@@ -65,7 +65,7 @@ struct member {
 struct fleet {
     const struct fleet_shape *shape;
     struct lw_config *config;
-    struct lw_board *board; /* the fleet's board; NULL if this kind of fleet has none */
+    struct lw_board *board; /* the fleet's board; NULL if shape->board is false */
     struct lw_counts counts;
     struct store *store;
     int64_t now_ms;
@@ -207,8 +207,8 @@ static void io_trace(void *ctx, struct lw_job *job, const struct lw_waited *wait
     lw_tracer_begin(((struct member *)ctx)->tracer, job, waited);
 }
 
-/* Writes the span of a job as the worker process does, and removes the span from the ring at once,
- * so that the ring is never full. */
+/* Writes the span of a job as the worker process does, and at once removes the span from the
+ * worker's ring (the buffer of spans in consumer/spans.h), so that the ring is never full. */
 static void trace_end(struct member *me, struct lw_job *job) {
     struct lw_span_ring *ring = &me->fleet->board->spans[0];
     job->took_us = 1;
@@ -345,8 +345,8 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .passed = io_passed,
                                 .stop = io_stop};
 
-/* Returns the configuration of a worker. Settings that the shape does not change have their
- * defaults. */
+/* Returns the configuration of a worker. Settings that `shape`, the description of the fleet, does
+ * not change have their defaults. */
 static struct lw_config *configure(const struct fleet_shape *shape) {
     static const char text[] =
         "{\"name\": \"guard\", \"kafka\": {\"topics\": [\"work\"]}, \"lock\": {\"ttl_ms\": 10000},"

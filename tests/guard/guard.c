@@ -111,7 +111,7 @@ static const struct {
      {0.067, 308, 4.71, 0.427, 12320},
      0.1},
     /* Shape `parked`: every lane is paused, so all messages are parked, and the number of free
-     * handlers does not limit the calls. */
+     * handlers does not limit the number of messages in a call. */
     {{.name = "parked",
       .workers = 1,
       .keys = 2000,

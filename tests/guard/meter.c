@@ -20,8 +20,8 @@ void meter_turn(bool on) {
         CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-/* Begins to collect instructions, just before the worker's code runs. meter_leave() stops the
- * collection just after that code. */
+/* Makes callgrind count instructions from here on, just before the worker's code runs.
+ * meter_leave() stops the count just after that code. */
 void meter_enter(void) {
     assert(!inside);
     inside = true;

@@ -17,7 +17,7 @@ SHARDS = 3
 RATE = 250
 KILLS = 20 if SOAK > 1 else 2
 MOVES = 20 if SOAK > 1 else 3
-KILL_S, MOVE_S = 15, 12  # seconds of load per fault
+KILL_S, MOVE_S = 15, 12  # seconds of load per killed master, and per move of a slot
 # The maximum number of seconds after a fault until messages run again: lock.ttl_ms plus ten
 # seconds.
 BACK_S = 2 + 10
@@ -129,8 +129,8 @@ def slots_moved(t):
 
 @scenario
 def over_tls(t):
-    """The nodes accept only TLS, also from each other. The workers and commands know two nodes from
-    the configuration, and must find the other nodes."""
+    """The nodes accept only TLS, even between each other. The workers and commands know two nodes
+    from the configuration, and must find the other nodes."""
     after_a_switch(t, tls=True)
 
 

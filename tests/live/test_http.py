@@ -136,7 +136,7 @@ def every_answer(t):
     service = begin(t)
     topic = t.topics[0]
     soon = email.utils.formatdate(time.time() + 14, usegmt=True)
-    # Each row: payload, expected outcome, expected attempts, expected reason.
+    # Each element is (payload, expected outcome, expected attempts, expected reason).
     table = [
         (answer(200), "done", [1], ""),
         (answer(204), "done", [1], ""),

@@ -52,7 +52,7 @@ def rebalances(t):
         other.wait_workers(1)
         mine = other.workers()
         time.sleep(random.uniform(0.5, 1.5))
-        # In every second round the member stays until it has run a message, because on a loaded
+        # Every second time, the member stays until it has run a message, because on a loaded
         # machine joining takes longer than a second.
         if n % 2 == 0:
             wait_until(

@@ -4,7 +4,7 @@
 `check --connect` and a running worker's log must name each mistake with its cause. No log, output
 of `check` or command line may contain a secret.
 Usage: test_kafka_secure.py [BUILD [SCENARIO…]]
-The default scenarios are scram_tls and tls_mistakes, or all scenarios if LW_MORE=1."""
+Without arguments, only the scenarios scram_tls and tls_mistakes run. With LW_MORE=1, all run."""
 
 import json
 import os

@@ -264,8 +264,8 @@ def stop_workers(t):
 
 @scenario
 def stop_workers_insert(t):
-    """Fault 4, O3: workers are stopped while they wait for the store, until other workers have
-    taken over their partitions and keys. The late writes of the stopped workers must be refused."""
+    """Fault 4, O3: a worker is stopped while it waits for the store, and continues only when other
+    workers have taken over its partitions and keys. Its late writes must be refused."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")

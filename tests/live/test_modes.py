@@ -168,7 +168,7 @@ def duplicates(ids, keys, first):
 
 
 def by_business_id(t):
-    """Returns {(key, business id): [identity]}."""
+    """Returns the identities of each business id's records: {(key, business id): [identity]}."""
     found = defaultdict(list)
     for name, key, payload in records(t):
         found[key, json.loads(payload)["order"]].append(name)
@@ -217,8 +217,8 @@ DEDUP = {"id": "json:/order", "window_s": 600}
 @scenario
 def dedup(t):
     """Each business id is produced three times with the same key: twice at once, in different
-    partitions, and once later. One message must take effect, and two must be dropped and
-    counted."""
+    partitions, and once later. Of these three messages, one must take effect, and two must be
+    dropped and counted."""
     t.start_redis()
     t.make_topics(1)
     topic, ids = t.topics[0], 500 * SOAK

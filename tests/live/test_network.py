@@ -23,8 +23,8 @@ DELAY_S = 0.2  # seconds that the network adds in each direction
 # The TTL of leases, in ms. An answer takes twice the delay, which must be less than an eighth of
 # the TTL.
 TTL_MS = 5000
-# The number of seconds of silence. It must be longer than the TTL, and longer than a worker waits
-# for an answer.
+# The number of seconds for which connections stay up but carry no bytes. This must be longer than
+# the TTL, and longer than a worker waits for an answer.
 HOLE_S = 8
 # The maximum number of seconds after a fault until runs begin again.
 BACK_S = TTL_MS / 1000 + 10

@@ -67,8 +67,8 @@ def kill_in_the_middle(t, p, until):
 
 
 def job_is_free(t):
-    """Deletes the job of a killed command, so that another command can start at once. Otherwise the
-    job would expire only after up to 30 s."""
+    """Deletes the key `job`, which a killed command left, so that another command can start at
+    once. Otherwise the key would expire only after up to 30 s."""
     t.redis.call("DEL", t.prefix() + b"job")
 
 

@@ -197,7 +197,7 @@ def connections_ended(t):
 @scenario
 def behind_pgbouncer(t):
     """PgBouncer is in transaction mode and has fewer connections than there are threads. The
-    server's connections are ended now and then."""
+    server's connections are ended now and then. Each message must still take effect once."""
     with Postgres() as pg:
         make_table(pg)
         pg.start_bouncer()
@@ -239,8 +239,8 @@ def deadlocks(t):
 
 @scenario
 def stopped_workers_are_stale(t):
-    """Workers are stopped while they wait for the store, until other workers have taken over their
-    partitions and keys. The late writes of the stopped workers must be refused."""
+    """A worker is stopped while it waits for the store, and continues only when other workers have
+    taken over its partitions and keys. Its late writes must be refused."""
     with Postgres() as pg:
         make_table(pg)
         run = under_load(

@@ -92,7 +92,8 @@ def broker_dead_then_back(t):
 
 @scenario
 def broker_frozen(t):
-    """The broker is stopped (SIGSTOP). Its connections stay up, but it answers nothing."""
+    """The broker is stopped (SIGSTOP), so its connections stay up but it answers nothing. /readyz
+    must answer 503 until the broker continues, and /healthz must answer 200."""
     t.start_redis()
     t.make_topics(1)
     run, health = start(t, LONG)

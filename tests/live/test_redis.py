@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests faults of Redis: wiped, killed, frozen, full, scripts deleted, replies lost, a maxmemory
-policy that evicts.
+"""Tests faults of Redis: it is wiped, killed, frozen or full, its scripts are deleted, its replies
+are lost, or its maxmemory policy evicts keys.
 Usage: test_redis.py [BUILD [SCENARIO…]]"""
 
 import re
@@ -125,8 +125,8 @@ def script_flush(t):
 
 @scenario
 def replies_lost(t):
-    """Fault 13: connections are cut repeatedly. Calls whose replies were lost must be sent again
-    and must change nothing more."""
+    """Fault 13: connections are cut repeatedly. Calls whose replies were lost must be sent again,
+    and a call that Redis had already executed must change nothing the second time."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -142,7 +142,8 @@ def replies_lost(t):
 
 @scenario
 def redis_killed_empty(t):
-    """Fault 5: Redis is killed (kill -9) and comes back empty."""
+    """Fault 5: Redis is killed (kill -9) and comes back empty. No worker may end, and no message
+    may be lost."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -351,7 +352,8 @@ def rights_taken(t):
         )
         for name in ("lpush", "setrange", "zadd", "evalsha", "time")
     ]
-    # Deny the keys whose names begin with wait:, state: or epoch, by their first letters.
+    # Deny the keys whose names begin with wait:, state: or epoch. A pattern of an ACL can exclude
+    # only a single character, so deny all names with the same first letter.
     losses += [
         (
             lambda first=first: acl("resetkeys", mine + "[^%s]*" % first),

@@ -53,7 +53,8 @@ def finish(t, run, before, pauses):
     t.wait_finished(240)
     t.judge_idle()
     run.stop()
-    # A replica may lack the last writes of its master.
+    # A replica that becomes the master may lack the last writes of the old master, so judge the run
+    # as if data was lost.
     t.judge(wiped=True)
     ours = max(pause for pause, _ in pauses)
     t.check(ours <= BACK_S, "back at work %.1f s after the Sentinels agreed" % ours)
@@ -92,7 +93,7 @@ def master_switched(t):
     t.redis.wait_ready()
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
-    # Any exit status is right, because check runs the handler without the environment that start()
+    # Allow any exit status, because `check` runs the handler without the environment that start()
     # gives to the handler.
     checked = tool(t, "check", "--connect", status=None)
     t.check(
@@ -130,8 +131,8 @@ def check_lines(t, wanted):
     output."""
 
     def said():
-        # The command check may fail, because it runs the handler without the environment that
-        # start() gives to the handler.
+        # `check` may fail, because it runs the handler without the environment that start() gives
+        # to the handler.
         text = str(tool(t, "check", "--connect", status=None))
         return all(line in text for line in wanted) and text
 

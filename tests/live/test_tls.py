@@ -85,7 +85,7 @@ def finish(t, run):
 @scenario
 def cut_in_pipelines(t):
     """Connections over TLS are repeatedly reset under load. Calls that were not answered must be
-    sent again, and must change nothing more."""
+    sent again, and a call that Redis had already executed must change nothing the second time."""
     run = start(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
     n = 0

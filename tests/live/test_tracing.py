@@ -259,7 +259,8 @@ def processes_killed(t):
 
 @scenario
 def reloaded(t):
-    """Tracing is turned on and off again by a reload, while messages are consumed."""
+    """One reload turns tracing on and a later one turns it off. Only the messages between the two
+    reloads must be traced."""
     receiver = Receiver()
     t.start_redis()
     t.make_topics(1)

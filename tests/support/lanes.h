@@ -65,7 +65,7 @@ struct lt {
     char epoch[64];
     int64_t off_ms; /* offset, in ms, added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
-    /* skip means retry.order: skip, and drop means queue.on_busy: drop. */
+    /* `skip`: retry.order is skip; `drop`: queue.on_busy is drop */
     bool skip, drop;
     /* With queue.on_busy: drop, `new_from` is the first offset that is new in this epoch, the same
      * for every partition. -1 means that this offset is unknown. */
@@ -164,9 +164,9 @@ const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n)
 /* Calls claim for the lane of each message, with the token of the first message. */
 const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
-/* Calls tend, and returns its answer as text: the number of lanes that tend looked at. */
+/* Calls the script `tend`, and returns as text the number of lanes that the script looked at. */
 const char *lt_tend(struct lt *l);
-/* Calls hints, and returns the lanes that the hints name, joined by spaces. */
+/* Calls the script `hints`, and returns the lanes that these hints name, joined by spaces. */
 const char *lt_hints(struct lt *l);
 /* lt_floor() and lt_repair() pass their arguments to the scripts: the partition as topic:partition,
  * the offsets `committed` and `from`, and for repair the ranges of offsets from lo to hi. */
@@ -185,8 +185,8 @@ struct lt_look {
     int64_t segment;
     int first, last;
 };
-/* Calls watch, and returns the floors of the partitions, joined by spaces, or "LOST". A '-' stands
- * for a floor that does not exist. */
+/* Calls the script `watch`, and returns the floors of the partitions, joined by spaces, or "LOST".
+ * A '-' stands for a floor that does not exist. */
 const char *lt_watch(struct lt *l, const struct lt_look *looks, size_t n);
 /* Returns the bytes that lt_watch() has read for looks[i]. */
 struct lw_bytes lt_states(const struct lt *l, int i);
@@ -197,7 +197,7 @@ struct lt_enter {
     uint64_t fence;
     const char *field, *value; /* name and value of one field of the schema */
     int64_t old_ms;
-    /* the node that had the slot before, and that node's history */
+    /* `from` is the node that had the slot before; `from_history` is that node's history */
     const char *from, *from_history;
     bool patient;
 };

@@ -149,9 +149,10 @@ static void begin_item(struct lt *l, int n_messages, int n_named) {
     l->item[l->n_items++].n_named = n_named;
 }
 
-/* Makes the items of a call of gate. Adjacent messages of the same lane become one item. Returns
- * false if every item consists of one message without an envelope, because then the call needs no
- * counts. */
+/* Makes the items of a call of gate. Adjacent messages of the same lane become one item. Fills
+ * `counts` with one byte per item, which gate reads as the item's number of messages and flags.
+ * Returns false if the call may leave out these bytes, because every item has one message and no
+ * flag. */
 static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned char *counts) {
     bool any = false;
     size_t k;

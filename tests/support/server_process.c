@@ -51,7 +51,8 @@ void lw_test_exec(pid_t parent, int sig, const char *program, char *const *argv)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, sig);
-    /* Exit if the parent died before the call of prctl(), because the signal will then not come. */
+    /* Exit if the parent died before the call of prctl(), because the kernel then does not send the
+     * signal `sig`. */
     if (getppid() != parent) _exit(127);
     execvp(program, argv);
     fprintf(stderr, "%s: cannot be run: %s\n", program, strerror(errno));

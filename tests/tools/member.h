@@ -46,7 +46,7 @@ static void problem(const char *fmt, ...) {
 
 /* --- running tools ---------------------------------------------------------------------------- */
 
-static char line[1024]; /* the command that was started last */
+static char line[1024]; /* the shell command that was started last */
 
 __attribute__((format(printf, 1, 0))) static pid_t spawn(const char *fmt, va_list args) {
     vsnprintf(line, sizeof line, fmt, args);
@@ -101,10 +101,11 @@ struct member {
     int n_owned;
     int64_t records;
     int assigns, revokes, revoked_parts, losts, commits_ok, commits_bad, stale;
-    /* seek_every is the number of records between two seeks in the record callback; 0 means no
-     * seeks. seeks counts the seeks so far. */
+    /* `seek_every` is the number of records between two seeks in the record callback; 0 means no
+     * seeks. `seeks` is the number of seeks so far. */
     int64_t seek_every, seeks;
-    /* If true, the member neither checks nor commits records. The test case does so itself. */
+    /* If `bare` is true, the member neither checks nor commits records. The test case does so
+     * itself. */
     bool bare;
     char fatal[1024];
     char topic[64], group[64], reset[16];
@@ -227,7 +228,8 @@ static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};
     snprintf(m->topic, sizeof m->topic, "%s", topic);
     snprintf(m->group, sizeof m->group, "%s", group);
-    /* One topic name per live member, at most eight. The last names are not freed. */
+    /* `topics` has one topic name per live member, at most eight. Names of the last members are not
+     * freed. */
     static char *topics[8];
     static int used;
     char **slot = &topics[used++ % 8];

@@ -3,11 +3,12 @@
  *
  *     spantool CONFIG.json SPANS SECONDS
  *
- * Ends SPANS jobs on each of two workers, so that the spans have every possible shape, and lets
- * lw_tracing_run() send them. The process that sends gets SIGTERM after SECONDS, or sooner if all
- * spans are sent. The tool prints a line of JSON: how many spans were made, were sent, were lost
- * for each reason, and were left in the rings. The first retry comes after 100 ms, and a span that
- * could not be sent for 3 s is given up. */
+ * Ends SPANS jobs on each of two workers. The jobs have every outcome, and some have no parent
+ * span or no payload. lw_tracing_run() sends the spans in a process of its own, which gets SIGTERM
+ * after SECONDS, or sooner if all spans are sent. The tool prints a line of JSON: how many spans
+ * were made, were sent, were lost for each reason, and were left in the workers' rings
+ * (consumer/spans.h). The first retry comes after 100 ms, and a span that could not be sent for 3 s
+ * is given up. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/tracer.h"
@@ -34,8 +35,8 @@ static void set_outcome(struct lw_job *j, int shape) {
     if (j->outcome == LW_DEAD) snprintf(j->reason, sizeof j->reason, "no such customer: \xc3\xa4");
 }
 
-/* Makes and ends job number i. The number decides whether the job has a parent span, a key and a
- * payload, and which outcome it has. */
+/* Makes and ends job number i. The number decides whether the job has a parent span, whether
+ * its key is text, whether it has a payload, and which outcome it has. */
 static void one(struct lw_tracer *t, int64_t i) {
     struct lw_header headers[] = {
         header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),

@@ -138,8 +138,8 @@ def backwards(runs):
 
 
 def lost(ends, runs, others=()):
-    """O2: each produced record must be done, unless its identity is in `others`. These messages
-    end in another way (dead, skipped). `ends` is {(topic, partition): (begin, end)}."""
+    """O2: each produced record must be done, unless its identity is in `others`. The messages in
+    `others` end in another way (dead, skipped). `ends` is {(topic, partition): (begin, end)}."""
     finished = {r.identity for r in runs if r.outcome == "done"} | set(others)
     missing = []
     for (topic, partition), (begin, end) in sorted(ends.items()):

@@ -31,7 +31,7 @@ def scenario(function):
 
 
 def variants(function, **arguments):
-    """Adds a scenario for each NAME=ARGUMENT, which calls function(t, ARGUMENT)."""
+    """Adds, for each NAME=ARGUMENT, a scenario NAME that calls function(t, ARGUMENT)."""
     for name, argument in arguments.items():
 
         def one(t, argument=argument):
