@@ -38,8 +38,8 @@ RULES = dict(
     floor_settle=1,  # settle writes no state below the floor
     floor_repair=1,  # enter writes back the committed offset as the floor
     repair=1,
-    # Repair and rewind keep a done message only if all earlier messages of its key and partition
-    # are finished.
+    # Repair and rewind count a message as done only if all earlier messages of its key and
+    # partition are finished.
     closure=1,
     # A settle in mode keep names the next message of the chain. If that message is finished, the
     # answer is SKIP.
@@ -612,7 +612,7 @@ class Sim:
         else:
             h.chain.extend(ms)
 
-    def ahead(s, w):  # in some of the holds, the handler thread starts the next message
+    def ahead(s, w):  # lets the handler threads of some holds start the next message
         for h in list(w.run.values()):
             if s.r.random() < 0.6:
                 s.go_on(h)
@@ -1194,7 +1194,9 @@ class Sim:
     def again(s, hold, ms):
         return hold.redo + [m for m in ms if hold.kind == 'fast' and s.tracked(hold.w, m)]
 
-    def ready_to_settle(s, hold):  # after the deadline of a hold, no message of the hold starts
+    # If the deadline of a hold has passed and no handler runs, go_on() takes back the messages
+    # that have not started.
+    def ready_to_settle(s, hold):
         if hold.dl <= s.now and not any(r.state == 'run' for r in hold.items):
             s.go_on(hold)
 

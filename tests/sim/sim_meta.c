@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of situations that random runs of the simulation seldom meet: writing back to Redis during
- * a quarantine, another fleet in the consumer group, first runs of a name. The situations are built
- * by hand, with the real worker logic and the real scripts on a fake Redis. In most cases the
- * handler of record 1 (key X) does not end, so that the watermark stands still, and the case checks
- * which record of key K has the last effect.
+ * a quarantine, another fleet in the consumer group, and the first run of an application, for which
+ * neither Redis nor Kafka knows an earlier worker. The situations are built by hand, with the real
+ * worker logic and the real scripts on a fake Redis. In most cases the handler of record 1 (key X)
+ * does not end, so that the watermark stands still, and the case checks which record of key K has
+ * the last effect.
  * usage: sim_meta [CASE…] */
 #include "base/log.h"
 #include "consumer/worker/pipe.h"
@@ -258,7 +259,7 @@ static void rounds(int n) {
 }
 
 static struct lw_config *config_of(void) {
-    static struct lw_config of[2]; /* two workers with different TTLs can exist at once */
+    static struct lw_config of[2]; /* one for each TTL: workers with two TTLs can exist at once */
     struct lw_config *c = &of[s.ttl_ms > 10000];
     c->name = "t";
     c->redis.shards = 1;
@@ -316,7 +317,8 @@ static void arrive(uint32_t gen, int from, int to) {
     for (int i = from; i < to; i++) arrive_one(gen, i, keys[i]);
 }
 
-/* QUARANTINE is a number of rounds, 2 ms each, that together last longer than a quarantine. */
+/* QUARANTINE is a number of calls of round_of_all(), each of which advances the clock by 2 ms.
+ * Together they last longer than a quarantine. */
 enum { QUARANTINE = 5200 };
 
 /* Runs a worker until records 0, 2, 3 and 4 are done, while record 1 is still with its handler. */
@@ -874,9 +876,9 @@ static bool a_chain_that_was_cut_is_linked_again(void) {
     return over && n == 4;
 }
 
-/* Twenty messages of key K end within one turn. They used the same place of the window one after
- * the other, so the window must stay at its minimum, twice the number of handlers. A wider window
- * would take locks of other keys, and K would wait behind their messages. */
+/* Twenty messages of key K end within one turn. They ran one after the other, so they show no need
+ * for a wider window: it must stay at its minimum, twice the number of handlers. In a wider window
+ * the worker would take locks of other keys, and K would wait behind their messages. */
 static bool a_long_chain_leaves_the_window_as_it_is(void) {
     s.k_lingers = true;
     begin_worker("a-1");

@@ -52,8 +52,8 @@ void store_resync(struct store *s, const struct store *master);
  * master_replid becomes its master_replid2, its scripts are gone, and its count of replicated bytes
  * is above 0. */
 void store_promote(struct store *s);
-/* Restarts the server, which gets a new run_id and a new master_replid and loses its scripts. With
- * keep_data the server loads its data again, as if from an RDB file. */
+/* Restarts the server, which gets a new run_id and a new master_replid and loses its scripts. If
+ * keep_data is true, the server loads its data again, as if from an RDB file. */
 void store_restart(struct store *s, bool keep_data);
 void store_forget_scripts(struct store *s);
 

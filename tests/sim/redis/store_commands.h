@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands of the fake Redis, each as X(name, arity, flags). A letter stands for the flags of
- * COMMAND INFO: R is a command that only reads, W writes, G writes and may need more memory
- * (denyoom), and N is not allowed in scripts (noscript). */
+/* The commands of the fake Redis, each as X(name, arity, flags). A letter stands for flags of
+ * COMMAND INFO: a command with R only reads, one with W writes, one with G writes and may need more
+ * memory (denyoom), and one with N is not allowed in scripts (noscript). */
 #ifndef LW_SIM_STORE_COMMANDS_H
 #define LW_SIM_STORE_COMMANDS_H
 

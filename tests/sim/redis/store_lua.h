@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that store_lua.c and store_lua_lib.c share, the script engine of the fake Redis. */
+/* Declarations that store_lua.c and store_lua_lib.c share. These two files run the scripts of the
+ * fake Redis. */
 #ifndef LW_SIM_STORE_LUA_H
 #define LW_SIM_STORE_LUA_H
 

@@ -190,7 +190,8 @@ void zset_set(struct zset *z, struct slice name, double score) {
         unsort(z, m);
     else
         m = member_add(&z->dict, name);
-    /* Adding 0.0 turns -0.0 into 0.0, because Redis keeps no negative zero in a small zset. */
+    /* Redis keeps no negative zero in a small zset. Adding 0.0 turns -0.0 into 0.0, so the fake
+     * keeps none either. */
     m->score = score + 0.0;
     sort_in(z, m);
 }

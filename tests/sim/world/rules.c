@@ -148,7 +148,7 @@ static int64_t number(const char *p, size_t n) {
 }
 
 struct place {
-    int part, index; /* index is -1 for a replay */
+    int part, index; /* `index` is -1 for a replay */
     char tp[40];
 };
 
@@ -332,8 +332,8 @@ static bool same_id(const struct world *w, int part, int index, int p, int i) {
            record(w, p, i)->dedup == record(w, part, index)->dedup;
 }
 
-/* Returns true if another message with the same business id has had its effect. If shard is not
- * negative, Redis must also have recorded that effect. */
+/* Returns true if another message with the same business id has had its effect. If `shard` is
+ * not negative, Redis must also have recorded that effect. */
 static bool has_twin(const struct world *w, int part, int index, int shard) {
     char tp[20];
     for (int p = 0; p < PARTS; p++)

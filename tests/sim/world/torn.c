@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks a shard after a script failed in the middle. The checks must hold at once, because the
- * call may never be sent again. Each waiting list must be named in `lanes`; otherwise its lane
- * would never be looked at again. Each message that is marked as waiting must be in its list;
- * otherwise it would never run. No mode of the simulation combines scripts that fail with waiting
- * lists that vanish. */
+ * call may never be sent again. The lane of each waiting list must be in the Redis zset `lanes`;
+ * otherwise the lane would never be looked at again. Each message that is marked as waiting must be
+ * in the waiting list of its lane; otherwise the message would never run. No mode of the simulation
+ * combines scripts that fail with waiting lists that vanish. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>

@@ -218,7 +218,7 @@ struct pipe *wire_open(struct world *w, int worker, int shard) {
  * executed later, or never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
-    /* While a pipeline is busy, step_deliver() is delivering one of its answers. Afterwards
+    /* While `busy` is true, step_deliver() is delivering one of the pipeline's answers. Afterwards
      * step_deliver() removes the pipeline. */
     if (p->busy) return;
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);

@@ -38,8 +38,8 @@ struct faults {
     /* Rate at which a lane loses only its waiting list, while the states still say that its
      * messages wait. */
     double unlist;
-    /* attach is the rate at which a replica is attached to a server, which is harmless. failback is
-     * the rate of failovers to a replica and back. */
+    /* `attach` is the rate at which replicas are attached to servers, which does no harm.
+     * `failback` is the rate of failovers to a replica and back. */
     double attach, failback;
     bool back; /* the clock of a server may also jump back */
     int split_ms;
@@ -98,7 +98,8 @@ struct faults {
     /* Rate at which slots of a cluster move between nodes (cluster.c). If it is 0, there is no
      * cluster. */
     double move;
-    /* A slot moves at most once per TTL. If there are no other faults, no epoch may end. */
+    /* If `planned` is true, each slot moves at most once per TTL, as in a planned migration. Then
+     * no epoch may end. */
     bool planned;
     double restart;  /* rate at which nodes of a cluster restart with less data than they had */
     double disaster; /* rate at which most workers die and most shards are wiped at once */
@@ -107,7 +108,7 @@ struct faults {
 struct options {
     int records; /* number of records per partition */
     int steps;
-    bool skip_order; /* true if retry.order is skip, with which no order is promised */
+    bool skip_order; /* true if retry.order is skip, which promises no order */
     bool dead_topic;
     bool trace;
 };
@@ -149,7 +150,7 @@ struct server {
 
 struct slot { /* the slot of a shard in a cluster */
     struct server *node[NODES];
-    int at, to; /* index of the slot's owner, and of the node to which the slot moves */
+    int at, to; /* `at`: index of the slot's owner; `to`: index of the node to which it moves */
     bool moving;
     int64_t came_ms;
 };
@@ -167,7 +168,7 @@ struct errors { /* how the servers of a shard answer in a period of errors (erro
     const char *text;
 };
 
-struct revoke { /* a worker gives up partitions and waits for running handlers */
+struct revoke { /* a worker that gives up partitions and waits for its running handlers */
     bool on, part[PARTS];
     int worker, idle_steps;
 };
@@ -192,7 +193,7 @@ struct sim_worker {
     char id[40];
     int64_t dead_until_ms;
     bool joined;
-    int conn[SHARDS]; /* number of the worker's connection to each shard; 0: none */
+    int conn[SHARDS]; /* identifies the worker's connection to each shard; 0: none */
     struct server *srv[SHARDS];
     bool connecting[SHARDS], want[SHARDS];
     char ready[SHARDS][80], claimed[SHARDS][160];
@@ -232,7 +233,8 @@ struct world {
     const struct faults *f;
     const struct options *o;
     const struct mutation *mutation;
-    /* longer is the configuration of worker 1 if its TTL differs from that of the other workers. */
+    /* `longer` is the configuration of worker 1 in runs in which the TTL of worker 1 is longer than
+     * that of the other workers. */
     struct lw_config config, longer;
     struct lw_counts counts;
     struct sim_worker w[WORKERS];

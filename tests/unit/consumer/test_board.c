@@ -262,8 +262,8 @@ static void test_owed(void **state) {
     assert_false(lw_board_owed(b, 77, &dead));
     for (uint64_t i = 0; i < LW_UNSURE; i++) {
         atomic_store(&b->workers[1].unsure[0][i], lw_owed_id(1000 + (i << 8), i % 2));
-        /* the row for another shard has the same messages, but each message must be owed only
-         * once */
+        /* the entries for shard 63 name the same messages as those for shard 0, but each message
+         * must be owed only once */
         atomic_store(&b->workers[1].unsure[63][i], lw_owed_id(1000 + (i << 8), i % 2));
     }
     atomic_store(&b->workers[1].unsure[0][3], LW_UNSURE_COUNTED);

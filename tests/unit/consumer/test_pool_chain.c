@@ -213,8 +213,8 @@ static void note_batch(struct lw_handler *h, int slot, struct lw_job **jobs, siz
     b->first[b->n++] = jobs[0]->offset;
 }
 
-/* The queue holds six chains, and single jobs behind them. Each batch of eight jobs must consist
- * of the next job of each chain and two single jobs. */
+/* The queue holds six chains, and behind them jobs without a chain. Each batch of eight jobs must
+ * consist of the next job of each chain and two jobs without a chain. */
 static void test_followers_come_first_in_the_next_batch(void **state) {
     (void)state;
     struct fx x;

@@ -239,8 +239,9 @@ static void test_killed_after_a_second_signal_is_no_failure(void **state) {
     assert_false(sup->failed);
 }
 
-/* Asks a worker to stop, and then reports the event `end` for it. `fenced` is what the worker has
- * reported before. Returns true if the whole run then counts as failed. */
+/* Makes the supervisor stop a worker, writes `fenced` to the board as the worker would, and then
+ * reports the event `end` of this worker to the supervisor. Returns true if the whole run then
+ * counts as failed. */
 static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event end) {
     open_sup(state);
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
@@ -302,8 +303,8 @@ static void test_hung_handler(void **state) {
         lw_seat_take(seat, "t/0/1", lw_bytes_of("k"), true, i);
         assert_false(lw_sup_stands_still(sup, w));
     }
-    /* A handler counts as hung after twice its timeout of 1 s plus 5 s. The supervisor notices one
-     * tick later. */
+    /* A handler with a timeout of 1 s counts as hung after 7 s: twice its timeout, plus 5 s. The
+     * supervisor notices this one tick later. */
     assert_int_equal(ticks_until_hung(w, true), 8);
     assert_non_null(strstr(w->why, "handler that hung"));
     lw_sup_step(sup, w, LW_SUP_HUNG);

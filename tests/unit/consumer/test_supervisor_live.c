@@ -280,7 +280,7 @@ static void test_second_signal_ends_at_once(void **state) {
     kill(child.pid, SIGTERM);
     wait_until(&shared->terms, WORKERS);
     kill(child.pid, SIGINT);
-    /* the grace period is a minute, so only the second signal can have ended the workers */
+    /* shutdown.grace_ms is a minute, so only the second signal can have ended the workers */
     assert_int_equal(end_status(), 0);
     assert_int_equal(shared->quick_seen, 1);
 }

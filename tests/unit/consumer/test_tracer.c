@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the spans of a worker: which messages are sampled, what a handler sees, which spans reach
- * the ring, and what happens if the ring is full. */
+/* Tests the spans of a worker: which messages are sampled, what a handler sees, which spans are
+ * written to the worker's ring on the board, and what happens if the ring is full. */
 #include "base/hex.h"
 #include "consumer/process/tracer.h"
 #include "handlers/span.h"

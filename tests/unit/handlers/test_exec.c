@@ -318,8 +318,8 @@ static void test_command_that_dies_at_its_start(void **state) {
 }
 
 /* A process reads its request and dies. As long as no process of the command has answered, the
- * command is at fault. Later the message is at fault, until too many processes have died in a
- * row. */
+ * command is at fault. Once a process has answered, the message is at fault, until too many
+ * processes have died in a row. */
 static void test_whose_fault_a_death_is(void **state) {
     (void)state;
     struct fx x;

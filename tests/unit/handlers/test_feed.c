@@ -68,8 +68,8 @@ static void test_startable_until_the_margin(void **state) {
     lw_feed_close(x.feed);
 }
 
-/* When lw_job_gather() collects a batch, it closes all jobs but the last. Each job must be
- * closed exactly once. */
+/* A closed job gets no follower any more. When lw_job_gather() collects a batch, it closes all jobs
+ * but the last. When a job is given back, it must be closed only if it is not closed yet. */
 static void test_give_back_closes_a_job_once(void **state) {
     (void)state;
     struct fx x;

@@ -439,16 +439,18 @@ static void trials(void **state) {
     struct breaker b = made(50, 10);
     int64_t now = 0, pause = BREAKER_PAUSE_MS;
     for (int i = 0; i < 3; i++) fails(&b, BREAKER_REFUSED_CONNECTION, false, now, "refused");
-    for (int i = 0; i < 12; i++) { /* each failed trial doubles the pause, up to its maximum */
+    /* each failed trial doubles the time for which the breaker stays open, up to a maximum */
+    for (int i = 0; i < 12; i++) {
         assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
         now += pause;
         assert_int_equal(breaker_state(&b, now), LW_HTTP_HALF_OPEN);
         assert_true(fails(&b, BREAKER_FAILED, true, now, "503"));
         pause = 2 * pause < BREAKER_PAUSE_MAX_MS ? 2 * pause : BREAKER_PAUSE_MAX_MS;
     }
-    /* the failure of a request that was sent before the pause must not extend the pause */
+    /* if a request that was sent before the breaker opened fails, the breaker must not stay open
+     * for longer */
     assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503"));
-    /* a response to a request that was sent before the pause must not close the breaker */
+    /* a response to a request that was sent before the breaker opened must not close the breaker */
     answers(&b, false, now + 5);
     assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
     now += pause;

@@ -282,7 +282,7 @@ static void test_outcomes(void **state) {
     assert_int_equal(play(&x, &j, "back"), LW_BACK);
     assert_int_equal(play(&x, &j, "odd"), LW_RETRY);
     assert_contains(j.job.reason, "unknown outcome 77");
-    /* the plugin hangs until its handler is cancelled, because its time is over */
+    /* the plugin hangs until the handler's timeout cancels the run */
     struct lw_job *job = fx_job(&j, 1, "k", "hang");
     job->give_up_ms = lw_boot_ms() + 50;
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_RETRY);

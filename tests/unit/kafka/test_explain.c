@@ -88,7 +88,7 @@ static void test_tls(void **state) {
     lw_kafka_explain(&config, RD_KAFKA_RESP_ERR__TRANSPORT,
                      "alert bad certificate: SSL alert number 42", "READ", NULL, out);
     assert_non_null(strstr(out, "does not accept this client's certificate"));
-    /* in this test no certificate was checked, so the explanation must not add a reason */
+    /* in this test no certificate was checked, so the explanation cannot say why one was refused */
     said(RD_KAFKA_RESP_ERR__SSL, "certificate verify failed", NULL, "certificate verify failed");
 }
 

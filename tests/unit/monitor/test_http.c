@@ -26,7 +26,7 @@ struct world {
     struct lw_http *h;
     atomic_bool gate;         /* while true, slow responses that are not lengthy wait */
     atomic_bool lengthy_gate; /* while true, lengthy responses wait */
-    atomic_int begun, slow;   /* slow responses: number begun, number ended */
+    atomic_int begun, slow;   /* numbers of slow responses: `begun` have begun, `slow` have ended */
 };
 
 static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
@@ -76,7 +76,7 @@ static int connect_to(const struct world *w) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct timeval limit = {WAIT_MS / 1000, 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    /* the limit for sending also limits the time of connect() */
+    /* SO_SNDTIMEO, the time limit for sending, also limits the time of connect() */
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;
