@@ -74,7 +74,7 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
         /* The metadata of a commit might list too much as finished as long as some states of the
-         * partition have not been read. So the partition is left out until then. */
+         * partition have not been read. So the partition is left out until they have been read. */
         if (!all && p->watch.n_fresh < w->n_shards) continue;
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};

@@ -52,7 +52,8 @@ void floors_open(struct lw_worker *w, struct part *p);
 void floors_assigned(struct lw_worker *w, struct part *p);
 /* Forgets which floors were sent to a shard whose epoch is lost. */
 void floor_unknown(struct lw_worker *w, const struct shard *sh);
-/* Notes a floor that watch has read. If `again` is true, the floor is sent once more. */
+/* Notes a floor that watch has read from a shard. If `again` is true, the partition's floor is sent
+ * to that shard once more. */
 void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool again);
 /* Empties the list of floors to send, when a new pipeline begins. */
 void floor_begin(struct shard *sh);

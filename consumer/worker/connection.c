@@ -19,10 +19,10 @@
 #include <stdlib.h>
 
 enum {
-    /* SLOW_TRIPS is the number of slow replies in a row after which the network counts as the
-     * cause, and not a pause of this machine */
+    /* SLOW_TRIPS is the number of late replies to TIME in a row after which the network counts as
+     * the cause of the delay, and no longer a pause of this machine */
     SLOW_TRIPS = 3,
-    SLOW_TRIPS_A_WARNING = 64, /* number of slow replies from one warning to the next */
+    SLOW_TRIPS_A_WARNING = 64, /* number of late replies from one warning to the next */
 };
 
 void connection_check(struct shard *sh) {

@@ -49,7 +49,8 @@ void first_committed(struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) w->shards[s].first.lift_ms = 0;
 }
 
-/* Asks Kafka for all commits of the group, as soon as every shard has joined its epoch. */
+/* Asks Kafka for all commits of the group, as soon as this worker has joined the epoch of every
+ * shard. */
 void first_look(struct lw_worker *w) {
     check_worker(w);
     bool wanted = false;

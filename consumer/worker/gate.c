@@ -163,7 +163,8 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
         struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
             if (l->head && l->not_before_ms > now) {
-                /* a lane that rests is listed again, so that gate is asked when the rest is over */
+                /* a lane that must wait until not_before_ms is listed again, so that it asks gate
+                 * then */
                 l->listed = true;
                 l->gate_next = NULL;
                 *again_tail = l;

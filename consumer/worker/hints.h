@@ -18,7 +18,7 @@ struct hints {             /* the list of lanes that hints name */
     size_t head, n, cap;
     size_t taken; /* number of hints that were taken and not yet reported to Redis */
     bool on;      /* true: the blocking pop should run */
-    bool more;    /* true: the list `ready` may have more hints */
+    bool more;    /* true: the list `ready` may hold more hints */
 };
 
 bool hints_known(const struct shard *sh); /* returns true if the list has a hint */

@@ -44,7 +44,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
         w->free_holds = h->next;
     else
         h = lw_alloc(sizeof *h);
-    /* the lease is not reset, because a renewal under way may still read it
+    /* the memory of the lease is not cleared, because a renewal under way may still read it
      * (consumer/worker/lease.h) */
     h->lane = l;
     h->kind = kind;
@@ -225,8 +225,8 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* Stops settling a hold whose lease belongs to another holder. If a later message were recorded as
- * done and an earlier one were not, the earlier one would run again after it. */
+/* Stops settling a hold whose lease no longer belongs to this worker. If a later message were
+ * recorded as done and an earlier one were not, the earlier one would run again after it. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(!h->lost);

@@ -36,8 +36,8 @@ struct hold {
     int n_in_call;  /* number of runs at the front of the list that the unanswered settle reports */
     /* true: the outcome of the last finished run was not LW_DONE, so no further run starts */
     bool failed;
-    /* `stale` is true if another holder has the lease (settle has answered S). Then nothing more is
-     * recorded, and the lane waits until the last run has ended. */
+    /* `stale` is true if the lease no longer belongs to this worker (settle has answered S). Then
+     * nothing more is recorded, and the lane waits until the last run has ended. */
     bool stale;
     bool lost;       /* true: the epoch of the hold's shard was lost */
     bool listed;     /* true: the hold is in its shard's list of holds to settle */

@@ -27,7 +27,7 @@ enum {
     /* PAUSE_MS is the pause after the first refused call; each further refusal doubles the pause */
     PAUSE_MS = 5,
     PAUSE_MAX_MS = 80, /* longest pause after a refused call */
-    ASK_AGAIN_MS = 50, /* time after which a worker that cannot vouch asks again */
+    ASK_AGAIN_MS = 50, /* time until a worker that cannot vouch sends enter again */
     /* UPTIME_SLACK_S is the possible error of an uptime that is computed from INFO, because INFO
      * gives times in whole seconds */
     UPTIME_SLACK_S = 2,
@@ -131,8 +131,8 @@ bool move_joins(const struct shard *sh) {
            strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;
 }
 
-/* Returns true if the node was already a master when the old owner last had all keys of the slot.
- * If so, the node was not a replica of the old owner. */
+/* Returns true if the node that owns the slot now was already a master when the old owner last had
+ * all keys of the slot. If so, this node was not a replica of the old owner. */
 static bool was_master(const struct move *m) {
     return m->whole_ms && lw_nodes_master(m->seen.p, m->node.id);
 }

@@ -29,8 +29,8 @@ struct move {     /* only move.c changes this struct */
     struct lw_buf seen;
     int64_t whole_ms; /* time at which `seen` was requested; 0: `seen` is not usable */
     int64_t owned_ms; /* time at which `owner` was last known to own the slot */
-    /* `started_ms` is the time at which the process that last answered INFO is known to have been
-     * running */
+    /* `started_ms` is a time at which the process that last answered INFO was certainly running
+     * already, computed from its uptime */
     int64_t started_ms;
     int64_t rest_ms;  /* time before which nothing is sent */
     int64_t pause_ms; /* length of the last pause after a refused call; 0: there was none */

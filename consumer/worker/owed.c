@@ -34,7 +34,8 @@ static void put(_Atomic uint64_t *at, uint64_t id) {
     atomic_store_explicit(at, id, memory_order_relaxed);
 }
 
-/* Writes the runs to the board whose outcome is final (done or dead) and not counted yet. */
+/* Writes to the board the outcomes of those runs that ended as done or dead and are not counted
+ * yet. */
 static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it) {
     assert(n >= 0 && n <= LW_UNSURE);
     assert(it->n_runs <= it->hold->n_finished);

@@ -47,8 +47,8 @@ struct part {
     /* `leaving` is true if the partition is being revoked, so no more of its messages start, and it
      * is not rewound */
     bool leaving;
-    /* `meta` has the ranges above the committed offset that commit metadata lists as finished; they
-     * count only if Redis agrees */
+    /* `meta` holds the ranges above the committed offset that commit metadata lists as finished;
+     * they count only if Redis agrees that these messages are finished */
     struct lw_range *meta;
     size_t n_meta;
     /* `claims` is true if the group's metadata may list messages as finished that will run again on
@@ -57,14 +57,15 @@ struct part {
     struct part_watch watch;
     int64_t *floor_sent; /* array: the floor that was sent to each shard (commit.c) */
     bool held;
-    /* a record that was known to be finished before the last rewind; repair writes it back to
-     * Redis */
+    /* `kept` is an array of the records that were known to be finished before the last rewind;
+     * repair writes them back to Redis */
     struct kept {
         int64_t offset;
         uint32_t tag;
     } * kept;
     size_t n_kept, cap_kept;
-    /* array: for each shard, the lanes whose waiting lists have vanished (vanished.c) */
+    /* `missing` is an array: for each shard, the lanes whose waiting lists have vanished
+     * (vanished.c) */
     struct missing *missing;
     /* `full_ms` is the time of the last log line that says that the partition tracks too many
      * records; 0: never */
@@ -84,7 +85,7 @@ struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t 
 /* Adds a partition of replays to the list of partitions to free, because its last message was
  * freed. */
 void part_idle(struct lw_worker *w, struct part *p);
-void parts_sweep(struct lw_worker *w); /* frees partitions that are still idle */
+void parts_sweep(struct lw_worker *w); /* frees the listed partitions that are still unused */
 void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
@@ -101,7 +102,7 @@ void part_pause(struct lw_worker *w, struct part *p);
 void parts_pause(struct lw_worker *w); /* pauses or resumes every assigned partition */
 /* Returns the maximum number of tracked records per partition. */
 size_t part_records_max(const struct lw_worker *w);
-/* Returns true if the epochs of all shards are joined. */
+/* Returns true if this worker has joined the epochs of all shards. */
 bool all_joined(const struct lw_worker *w);
 bool part_closed(const struct part *p, const struct msg *m);
 /* Checks whether commit metadata lists an arriving record as finished. If so, the record may be

@@ -72,7 +72,8 @@ static inline void count_n(_Atomic uint64_t *c, uint64_t n) {
     atomic_fetch_add_explicit(c, n, memory_order_relaxed);
 }
 static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
-/* Counts a lane as granted or busy, according to the letters in the answer of gate or claim. */
+/* Counts a lane in `locks_granted` or `locks_busy` (board.h), according to its letters in the
+ * answer of gate or claim. */
 static inline void count_acquire(struct lw_worker *w, const char *letters, int n) {
     for (int k = 0; k < n; k++) {
         if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO ||
@@ -93,8 +94,8 @@ static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, int64_t 
 }
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 
-/* Returns the upper limit of the window. The limit grows with the number of messages that the
- * handlers run at once, which may be more than two batches. */
+/* Returns the maximum of the window: two batches, or one batch more than the number of messages
+ * that the handlers can run at once, whichever is more. */
 static inline size_t window_most(const struct lw_worker *w) {
     size_t most = (size_t)lw_config_at_once(w->c) + BATCH;
     return most > 2 * BATCH ? most : 2 * BATCH;

@@ -31,13 +31,13 @@ struct repair { /* only repair.c changes this struct */
     /* `part` and `at` are the position of the repair after enter: index of the partition, and index
      * in its list of kept records */
     size_t part, at;
-    /* `floors_sent` is true when the floors are written. `over` is true when everything is written.
-     * Then gate and claim may be sent. */
+    /* `floors_sent` is true when a call with the floors has been sent. `over` is true when Redis
+     * has answered the last call; then gate and claim may be sent. */
     bool floors_sent, over;
     /* `n_late` is the number of runs of lost holds that ended as done and may still be written
      * back */
     size_t n_late;
-    /* `meta` has the messages that commit metadata lists as finished; they are written back while
+    /* `meta` holds the messages that commit metadata lists as finished; they are written back while
      * the quarantine lasts */
     struct repair_item *meta;
     size_t n_meta, cap_meta;

@@ -17,8 +17,8 @@ struct looked { /* only rival.c changes this struct */
     int64_t offset;
 };
 
-/* Describes another fleet in this fleet's consumer group whose commits advance. The struct has the
- * number of times that this was seen, and the first and the last time. */
+/* Describes another fleet in this fleet's consumer group whose commits advance. The struct holds
+ * how many times this was seen, and when for the first and the last time. */
 struct rival {
     /* `fleet` is the name of the other fleet, and `part` is the partition in which its last commit
      * was seen */
@@ -27,7 +27,7 @@ struct rival {
     int64_t first_ms, last_ms, said_ms;
 };
 
-/* Makes the fleet's name from the id of the epoch, when shard 0 has joined it. */
+/* Makes the fleet's name from the id of shard 0's epoch, when this worker has joined that epoch. */
 void rival_epoch(struct lw_worker *w, const char *epoch);
 
 #endif

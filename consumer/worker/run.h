@@ -52,11 +52,14 @@ struct run {
 
 struct runs {         /* only run.c changes this struct */
     size_t in_flight; /* number of runs that have started and are not finished */
-    /* Number of runs that finished since the last turn, to which the window adapts. Runs of one hold
-     * that finished one right after the other, as those of a batch do, count once. */
+    /* `finished_since` is the number of runs that finished since the last turn; the window adapts
+     * to it. Runs of one hold that ended as done one right after the other, as those of a batch do,
+     * count once. */
     size_t finished_since;
-    const struct hold *last_finished; /* hold of the run that finished last; only compared */
-    struct lw_job **start;            /* jobs that the handlers get at the end of this step */
+    /* `last_finished` is the hold of the run that finished last. The pointer is only compared,
+     * because the hold may have been freed. */
+    const struct hold *last_finished;
+    struct lw_job **start; /* jobs that the handlers get at the end of this step */
     size_t n_start, cap_start;
     size_t in_handler; /* number of runs that were given to the handlers and have not come back */
     /* `waiting` lists the runs that are held up because a suspect must run alone: the suspect, and
@@ -81,7 +84,7 @@ void runs_open(struct lw_worker *w);
 /* Forgets the runs that are held up behind a suspect, so that they never start. */
 void runs_forget(struct lw_worker *w);
 /* Returns how many runs finished since the last call of this function, and starts to count anew.
- * Runs of one hold that finished as a batch count once. */
+ * Runs of one hold that ended as done in one batch count once. */
 size_t runs_finished(struct lw_worker *w);
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 /* Starts a run. No earlier run of its hold may be running. */

@@ -51,7 +51,7 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)),
         lw_arg_text(c, w->set.id);
     /* CALL_ALIVE is made of two commands. The second one removes workers that have been silent for
-     * a long time. */
+     * a long time from the list of live workers. */
     pipe_call(sh, CALL_ALIVE);
     lw_cmd(c, "ZREMRANGEBYSCORE"), lw_arg_text(c, sh->key_workers), lw_arg_text(c, "-inf");
     lw_arg_i64(c, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);

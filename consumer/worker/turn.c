@@ -46,7 +46,7 @@
 
 #include <assert.h>
 
-/* minimum gap between non-urgent pipelines, so that each carries a larger batch */
+/* PACE_MS is the minimum gap between non-urgent pipelines, so that each carries a larger batch. */
 enum { PACE_MS = 2 };
 
 /* Returns the number of finished runs that this turn does not settle. Each turn settles at most
@@ -155,8 +155,9 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     int64_t now = now_ms(w);
     bool grants = !shard_quiet(w, sh, now) && !w->stopping,
          admits = grants && !refusal_holds(sh, now);
-    /* `wanted` is set before gate takes its share of the budget. Otherwise new messages could keep
-     * waiting messages out again and again. */
+    /* `wanted` (whether to fetch more hints) is computed before gate takes its share of the budget.
+     * Otherwise new messages could use up the budget in each turn, no hints would be fetched, and
+     * waiting messages would never run. */
     bool wanted = *most > 0;
     pipe_begin(w, sh);
     lift_build(w, sh, now);

@@ -32,7 +32,7 @@ struct vanished { /* only vanished.c changes this struct */
     struct unparking {
         struct part *part;
         uint32_t gen, serial;
-        int64_t to; /* the call covers messages below this offset */
+        int64_t to; /* the unanswered unpark call covers messages below this offset */
     } unpark;
     int64_t unpark_ms;
     struct stream_id said;
