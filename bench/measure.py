@@ -410,8 +410,8 @@ class Measure:
             c(command, name, *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys))))
 
     def waiting_figures(self, c, prefix, data, used):
-        """Returns the bytes per waiting message: all memory of Redis, and the envelope alone. The
-        figures whose names end with "beyond" exclude the payload."""
+        """Returns the bytes per waiting message: `used`, by which Redis' memory has grown, and the
+        envelope alone. The figures whose names end with "beyond" exclude the payload."""
         sizes = []
         for k in range(0, data.keys, max(1, data.keys // 200)):
             element = c("LINDEX", prefix + f"wait:{data.prefix}{k}", 0)

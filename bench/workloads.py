@@ -70,7 +70,7 @@ class Workload:
     # true if the handler writes one line per message, which bench/judge reads
     journal: bool = False
     waiting: int = 0  # for kind waiting: number of messages that wait behind held locks beforehand
-    shards: int = 1  # each shard has a Redis process of its own
+    shards: int = 1  # number of shards; each has a Redis process of its own
     # For kind latency, the number of messages offered per second. A negative number is a share of
     # our own median rate in W1; for example, -0.5 means half of the rate.
     rate: float = 0

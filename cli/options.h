@@ -73,7 +73,8 @@ struct cli_option {
     size_t at, count;
     /* `initial` is the value of a number or a duration if the option is not given */
     int64_t initial;
-    /* smallest and largest allowed value; if max is 0, there is no largest value */
+    /* `min` and `max` are the smallest and the largest allowed number or duration; if max is 0,
+     * there is no largest. For CLI_LIST, `max` is the maximum number of values. */
     int64_t min, max;
     /* `aliases`, for CLI_WORD, has additional words for the option's values, ended by a row without
      * a word; NULL: there are none */

@@ -58,8 +58,8 @@ static void *serve(void *arg) {
     return NULL;
 }
 
-/* Makes a new message in place of a message that has ended. Its key is drawn from the same number
- * of keys as in the benchmark's topic. */
+/* Makes a new message in place of a message that has ended. The new messages take 100,000 keys in
+ * turn, as many as the benchmark's topic m300000-k100000 has. */
 static void begin(struct post *p, struct lw_job *job) {
     static char keys[AT_ONCE_MAX * 2][24];
     char *key = keys[job - p->jobs];

@@ -139,9 +139,9 @@ static int put_waiting(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Exports one lane. The last response may have ended at a message that has left the lane since
- * then. In this case the whole lane is exported, because all messages that are still in the lane
- * stood after that message. */
+/* Exports one lane or, if the last response ended within this lane, the messages after the last
+ * exported one. If that message has left the lane since then, the whole lane is exported, because
+ * all messages that are still in the lane stood after that message. */
 static int put_lane(struct lanes *ls, struct lw_bytes lane) {
     struct ops *o = ls->e.k->o;
     struct lw_bytes from = lw_bytes(ls->lane.p, ls->lane.n);

@@ -115,8 +115,10 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return api_full(rs);
 }
 
-/* Lists the newest dead letters of this key from the key's shard. An edit may have moved a dead
- * letter to another key, so each letter read is compared with the key. */
+/* Lists the newest dead letters of this key from the key's shard. Each letter read is compared with
+ * the key, because the shard has the letters of many keys. An edited letter may have got a key of
+ * another shard but stays in its shard, so the list lacks a letter that came to this key in this
+ * way. */
 static int find_dead(struct one_key *one, json_t **list, bool *complete) {
     struct ops *o = one->k->o;
     struct api_rows rs = {.k = one->k, .limit = DEAD_MAX, .list = *list = json_array()};

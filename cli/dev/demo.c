@@ -17,8 +17,8 @@ static int victim(const struct dev_view *v) {
     return -1;
 }
 
-/* Kills a worker when half of the messages are done. At that moment a burst is being processed, so
- * that the dead worker leaves leases, parked messages and unsettled messages behind. */
+/* Kills a worker when half of the messages are done. At that moment the worker
+ * still has messages of a burst, so it leaves leases and unsettled messages behind. */
 static void strike(struct dev_demo *d, struct dev_view *v) {
     int64_t done = (int64_t)atomic_load(&v->shared->done);
     int i = victim(v);

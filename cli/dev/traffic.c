@@ -26,8 +26,8 @@ enum {
     CUSTOMERS = 300,
     QUEUE_FULL_MS = 100
 };
-/* With --faults, every ODD_EVERY-th order is one that the service refuses, until DEV_ODD_ORDERS
- * such orders were produced. */
+/* With --faults, every ODD_EVERY-th message contains an order that the service refuses, until
+ * DEV_ODD_ORDERS such orders were produced. */
 enum { FAULTS_CUSTOMERS = 60, ODD_EVERY = 50 };
 
 struct traffic {

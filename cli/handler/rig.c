@@ -58,7 +58,7 @@ struct rig {
     struct run *runs; /* array with one element per message of the round */
     size_t left;      /* number of runs that are under way */
     enum handler_round round;
-    int64_t progress_ms; /* time at which a delivery ended most recently */
+    int64_t progress_ms; /* start of the wait, or the most recent end of a delivery */
     size_t held;
     /* `answered` is true if the handler has answered any message. `on_trial` is true while one
      * message is used to test the command. */

@@ -106,7 +106,7 @@ static int compare_names(const void *a, const void *b) {
     return c ? c : x->n < y->n ? -1 : x->n > y->n;
 }
 
-/* Removes names that occur twice, because SCAN may return a key more than once. */
+/* Keeps one copy of each name, because SCAN may return a key more than once. */
 static void once(struct names *x) {
     size_t n = 0;
     if (x->n) qsort(x->a, x->n, sizeof *x->a, compare_names);

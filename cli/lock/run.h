@@ -35,14 +35,14 @@ struct lock_signals {
     int stop;
     bool watching;
     struct latchwork_client *client;
-    _Atomic int ended_by; /* the signal that ended the wait */
+    _Atomic int ended_by; /* the signal that ended the wait for the lock; 0: none */
 };
 
 /* Takes over the handling of the process's signals. Returns false with errno on failure. */
 bool lock_signals_begin(struct lock_signals *s);
 void lock_signals_end(struct lock_signals *s);
 /* After this call and until lock_wait_end(), a signal that would end the program only interrupts
- * the wait for the lock. */
+ * the wait for the lock. Returns false if the thread that watches for signals cannot be started. */
 bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
 int lock_wait_end(struct lock_signals *s); /* returns the signal that ended the wait, or 0 */
 /* A callback for options.lost of the lock library. `ctx` points to a struct lock_signals. */

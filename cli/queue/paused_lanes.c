@@ -42,7 +42,8 @@ static int connect_to(struct look *l, const struct lw_config *c, int shard) {
     return l->redis ? 0 : lw_fail(l->err, "%s can't connect: %s", l->tag, why.text);
 }
 
-/* Adds the name of a lane. Keys may hold any bytes, so control characters are shown as '?'. */
+/* Counts a paused lane, and adds its name to the text unless the text already has
+ * LW_PAUSED_NAMES_MAX names. Keys may hold any bytes, so control characters are shown as '?'. */
 static void add_name(struct look *l, const char *key, size_t n) {
     l->found++;
     if (l->found > LW_PAUSED_NAMES_MAX) return;
@@ -85,7 +86,8 @@ static int look_at_locks(struct look *l, const redisReply *page) {
     return 0;
 }
 
-/* Reads with a cursor to its end, or until `may_move` is set because a message may still move. */
+/* Runs `command`, which is SCAN or ZSCAN, and calls `fn` with each page of names, up to the last
+ * page or until `may_move` is set because a message may still move. */
 static int walk(struct look *l, const char *command, const char *pattern,
                 int (*fn)(struct look *l, const redisReply *page)) {
     char cursor[32] = "0";
