@@ -144,8 +144,8 @@ static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took,
     if (!lw_wait_join(w->waking, &w->waiter, lw_one_wait_name(t->lock)))
         return lw_lock_no_memory(error);
     bool fatal = took == LW_FAILED && !after_failure(w, error);
-    /* A waiter of a fair or read/write lock makes its first attempt without sleeping, because that
-     * attempt gets its ticket. */
+    /* The first attempt of a waiter for a fair or read/write lock is made without sleeping, because
+     * it gets the waiter's ticket from Redis. */
     bool enqueue = queues && !fatal;
     while (!fatal && took != LW_TAKEN &&
            (enqueue || lw_wait_sleep(w->waking, &w->waiter, w->deadline_ms, &t->more))) {

@@ -135,7 +135,8 @@ void lw_call_number(struct lw_call *call, int64_t n);
 redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call,
                            struct latchwork_error *error);
 
-/* Borrows a connection to the owner of `slot` from the pool, for several commands in a row. */
+/* Borrows a connection to the owner of `slot` from the pool, for several commands that the caller
+ * sends one after the other. */
 struct lw_redis *lw_client_get(struct latchwork_client *c, int slot, struct latchwork_error *error);
 /* Borrows a connection to a peer from the peer's pool. */
 struct lw_redis *lw_client_get_at(struct latchwork_client *c, uint64_t peer,

@@ -266,8 +266,8 @@ static void end_sub_holds(struct taking *t) {
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
         if (strcmp(h->token, t->hold->token)) {
-            /* A row has a different token from the hold if its first grant came after its lease had
-             * ended, so it must be released separately. */
+            /* This row has a different token from the hold, because the row's first grant came
+             * after its lease had ended. So the row must be released separately. */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
         }
@@ -431,8 +431,8 @@ static const struct lw_lock_ops few_ops = {.acquire = acquire,
                                            .show = show,
                                            .end = end,
                                            .give_ttl = give_ttl};
-/* The functions for locks with more rows than one call can renew. The table has no keep_call, so
- * the keeper calls `keep`. */
+/* The functions for locks with more rows than one call can renew. The pointer `keep_call` is NULL,
+ * so the keeper calls the function `keep`. */
 static const struct lw_lock_ops many_ops = {.acquire = acquire,
                                             .release = release,
                                             .keep = keep,

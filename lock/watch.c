@@ -136,8 +136,8 @@ static void command_wait(struct batch *b, struct lw_take *t) {
     command_expire(b, wait, 60000);
 }
 
-/* Writes the commands that take the lock. Before that, the lock must be free, or the caller must
- * already hold it because an earlier answer was lost. */
+/* Writes the commands that take the lock. The caller must have checked that the lock is free, or
+ * that this attempt already holds it because an earlier answer was lost. */
 static void take_it(struct batch *b, struct lw_take *t, const char *fence) {
     const struct latchwork_lock *l = t->lock;
     char value[LW_LOCK_VALUE_MAX + 1];

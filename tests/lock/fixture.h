@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers for the tests of the lock library: a private Redis server, clients of it, and its
- * counters. */
+/* Helpers for the tests of the lock library: a private Redis server, an administrator's connection
+ * to it, and functions that open clients and locks. */
 #ifndef LW_TEST_LOCK_FIXTURE_H
 #define LW_TEST_LOCK_FIXTURE_H
 

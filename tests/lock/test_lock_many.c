@@ -157,7 +157,7 @@ static void semaphore(void **state) { (void)state, everybody(LATCHWORK_KIND_SEMA
 /* --- kill -9 of holders ----------------------------------------------------------------------- */
 
 /* Takes the lock again and again until this process is killed. inside[0] is the pid of the holder.
- * If the holder dies, inside[0] keeps its pid until the next holder writes its own. */
+ * If the holder dies, its pid stays in inside[0] until the next holder writes another pid. */
 static void victim(enum latchwork_kind kind) {
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = 300,

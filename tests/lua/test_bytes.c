@@ -117,7 +117,8 @@ static void claim_all(struct lt *l) {
     l->want = 64, l->reserve = 64;
     lt_claim(l, m, LANES);
     assert_non_null(strchr(l->answers, 'N'));
-    /* Lanes that exceed the limits of the call are answered with 'B' and get a new hint. */
+    /* The call reaches its limits before it has found the heads of all lanes. The remaining lanes
+     * are answered with 'B' and get a new hint. */
     assert_non_null(strchr(l->answers, 'B'));
     assert_true(lt_int(l, "LLEN " LT_TAG "ready") > 0);
 }

@@ -304,7 +304,7 @@ static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt_entered a = entered(l, e);
     assert_quarantine(&a, 5 * LT_TTL_MS);
     assert_int_equal(a.ttl_ms, LT_TTL_MS);
-    /* A caller that joins an epoch never shortens its quarantine. */
+    /* A caller that joins an epoch never shortens the quarantine of the epoch. */
     assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms);
     lt_text(l, "FLUSHALL");
     struct lt_entered c = entered(l, caller("c"));

@@ -148,8 +148,8 @@ static void without_envelopes_the_first_asks_for_them(void **state) {
     assert_string_equal(lt_waiting(l, again[0]), "0/2 0/6");
 }
 
-/* Makes the most frequent kind of call: one message per lane, without envelopes and without
- * counts. */
+/* Makes the most frequent kind of call: one message per lane, without envelopes. In such a call the
+ * argument with the number of messages per lane is empty. */
 static void one_each_without_envelopes(void **state) {
     struct lt *l = *state;
     busy(l, "k");

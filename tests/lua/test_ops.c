@@ -129,8 +129,8 @@ static void jobs_are_numbered_and_run_alone(void **state) {
     assert_string_equal(lt_text(l, "HGET " LT_TAG "job:1 state"), "end");
     assert_string_equal(begin(l, "b", "1", ""), "2");
     go_on(l, "end", "b", "2");
-    /* The caller names 9 as the lowest number, because of the jobs in other shards. Number 9 is
-     * free in this shard, so the new job gets it. */
+    /* The caller names 9 as the lowest number for the new job, because of the jobs in other shards.
+     * Number 9 is free in this shard, so the new job gets it. */
     assert_string_equal(begin(l, "c", "9", ""), "9");
     assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
     /* The audit has six entries, because jobs began four times and ended twice. */
@@ -180,7 +180,7 @@ static void a_record_goes_before_the_marks(void **state) {
     go_on(l, "renew", "a", "1");
     go_on(l, "end", "a", "1");
     begin(l, "a", "1", "1");
-    /* The TTL of the job's record still counts from the first beginning of the job. */
+    /* The TTL of the job's record still counts from the time at which the job first began. */
     assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100);
 }
 

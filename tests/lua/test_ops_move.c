@@ -15,7 +15,9 @@
 struct put {
     const char *lane;
     int64_t offset, replay;
-    const char *original, *entry; /* two optional arguments of the script; NULL: empty */
+    /* Two optional arguments of the script; NULL: empty. `original` is the original's partition if
+     * the message was read from Kafka again. `entry` is the id of the dead letter to remove. */
+    const char *original, *entry;
     /* The text that is sent instead of an envelope. NULL: a valid envelope is sent. */
     const char *text;
 };

@@ -117,7 +117,7 @@ static void told_while_wanted(void **state) {
     assert_string_equal(s.text[1], "b");
     assert_int_equal(ask(&s, "LLEN " CLAIMED), 2);
     until_popping(&s);
-    /* The list `claimed` has a TTL, because no one would delete the list if the worker died now. */
+    /* The list `claimed` has a TTL, so that Redis deletes the list if the worker dies now. */
     assert_true(ask(&s, "PTTL " CLAIMED) > 0);
     lw_hints_want(s.hints, READY, CLAIMED, false);
     ask(&s, "LPUSH " READY " c d");

@@ -24,7 +24,7 @@ struct seen {
     char why[256];
     size_t n, errors; /* number of all replies, and number of error replies */
     char text[KEEP][TEXT];
-    /* Size of each large reply. Each large reply must also contain its own number. */
+    /* Size, in bytes, of each large reply. Each large reply must also contain its own number. */
     size_t big_size;
     bool wrong;
 };
@@ -262,7 +262,7 @@ static void logs_in_before_anything_else(void **state) {
     close_wire(&s);
     open_to(&s, r, "bob:p@ss/word@", "", 0);
     UNTIL(&s, s.ups == 1);
-    /* The key `here` was moved from database 3 to database 0. */
+    /* The key `here` was moved from database 3 to database 0, which this connection uses. */
     SEND(&s, "GET", "here", "", "ACL", "WHOAMI");
     UNTIL(&s, s.n == 2);
     assert_string_equal(s.text[0], "1");
