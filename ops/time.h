@@ -12,7 +12,8 @@ int64_t ops_duration_ms(const char *text);
  * out. */
 enum { OPS_DURATION_TEXT = 32 };
 const char *ops_duration_text(int64_t ms, char out[OPS_DURATION_TEXT]);
-/* Parses wall time: "2026-11-21T12:00:00Z" (UTC, also without the Z), "2026-11-21", ms since 1970,
+/* Parses a point in time: a date ("2026-11-21") with or without a time of day
+ * ("2026-11-21T12:00:00Z"; UTC even without the Z), a number of at least 12 digits (ms since 1970),
  * or a duration before now_ms ("1h"). Returns ms since 1970, or -1 for any other text. */
 int64_t ops_time_ms(const char *text, int64_t now_ms);
 

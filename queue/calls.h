@@ -115,8 +115,8 @@ void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const stru
 struct lw_settle_item {
     int value; /* index of the value of the lane's lock among the values of the call */
     int n_done;
-    /* outcome of the last of the n_done messages, all others of which are done; LW_DONE if n_done
-     * is 0 */
+    /* outcome of the last of the n_done messages; the outcome of the others is LW_DONE. If n_done
+     * is 0, this field is LW_DONE. */
     enum lw_outcome outcome;
     enum lw_go go;
     int n_named;

@@ -72,7 +72,8 @@ enum lw_go {
     LW_GO_DROP = '-', /* release the lock */
     /* LW_GO_NAMED and LW_GO_HEADS are for a lease under which a message still runs. */
     LW_GO_NAMED = 'm', /* grant further messages of the local chain, which the item names */
-    /* hand over further heads, which follow the named message in the waiting list */
+    /* hand over further heads: those that follow, in the waiting list, the message that the item
+     * names */
     LW_GO_HEADS = 'h',
 };
 

@@ -6,7 +6,7 @@
 -- Result: Redis' time in ms, then seven values per lane:
 --      1 number of elements in the lane's list, including finished messages, which the next claim
 --        or settle of the lane removes; -1 if the list's name holds another type
---      2 first line of the oldest envelope, '' if the list is empty
+--      2 first line of the oldest unfinished envelope, '' if none was found
 --      3 value of the lock, '' if there is no lock
 --      4 ms until the lock ends, -1: never
 --      5 '1' if the lane is paused
@@ -28,7 +28,8 @@ end
 local BYTES_MAX = 131072
 local out, read = {text(now)}, 0
 
--- Returns the oldest unfinished message. A few finished messages may still stand in front of it.
+-- Returns the oldest unfinished message, or nil if it is not among the first messages of the list
+-- that the limits below allow to read. Finished messages may still stand in front of it.
 -- Messages are read one at a time, because payloads may be large.
 local function oldest(wait, n)
     local enough = read + 8 * BYTES_MAX
