@@ -301,7 +301,7 @@ static void go_on_connecting(struct lw_wire *w) {
 /* --- reading ---------------------------------------------------------------------------------- */
 
 /* If the reply says that the server no longer serves the shard, closes the connection and returns
- * true. */
+ * true. Returns false for any other reply, and for an error that set.hands_on_moved lets pass. */
 static bool deposed(struct lw_wire *w, const redisReply *r) {
     const char *says =
         w->at->only_master && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;

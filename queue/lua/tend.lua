@@ -5,8 +5,9 @@
 -- owners of the messages that waited in it.
 -- KEYS    1 epoch, 2 lanes, 3 ready
 -- ARGV    1 epoch id, 2 maximum number of lanes, 3 ttl_ms, 4 handoff_ms
--- Result: 'LOST', 'QUARANTINE', or the number of lanes examined. If this number is less than the
---         maximum, no further call is needed now.
+-- Result: 'LOST', 'QUARANTINE', or the number of lanes examined; 0 if the list `ready` is so long
+--         that no further hint was added. If this number is less than the maximum, no further call
+--         is needed now.
 -- @locks @lanes @hints
 local READY_MAX, VANISHED_A_CALL = 1024, 64
 local id, most, ttl, handoff = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

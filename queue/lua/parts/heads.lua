@@ -134,9 +134,9 @@ local function first_unfinished(lane)
 end
 
 -- Returns the head to run now. With retry.order skip, heads that are not due yet are rotated to the
--- left end of the list. If no head is due, returns 'UNDUE' and the earliest due time. If the call
--- reaches its limit of bytes before it has examined all heads, that time is at most LOOK_ON_MS from
--- now, so that the lane is examined again then.
+-- left end of the list. If none of the examined heads (at most 256) is due, returns 'UNDUE' and the
+-- earliest of their due times. If the call reaches its limit of bytes before it has examined all
+-- of them, that time is at most LOOK_ON_MS from now, so that the lane is examined again then.
 local LOOK_ON_MS = 100
 local function runnable_head(lane, skip)
     local head, tp, offset = first_unfinished(lane)
