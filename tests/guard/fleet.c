@@ -424,8 +424,8 @@ static void leave(struct fleet *f) {
     lw_config_free(f->config);
 }
 
-/* Runs one round. During the quarantine of a fresh Redis nothing can run, so no records are
- * delivered, and the clock advances faster. */
+/* Runs one round, in which each worker is served once. During the quarantine of a fresh Redis
+ * nothing can run, so no records are delivered, and the clock advances faster. */
 static void one_round(struct fleet *f) {
     bool quiet = f->now_ms < START_MS + 2 * TTL_MS;
     for (int i = 0; i < f->shape->workers; i++) {
@@ -491,7 +491,7 @@ static void rounds_until(struct fleet *f, uint64_t n) {
 
 /* Runs rounds until all records of the other partitions are done, and the worker holds back
  * partition 0, because one record of it stays unfinished. Then the worker must have taken as many
- * records of partition 0 as it may remember, or at most one round's records more. */
+ * records of partition 0 as it may remember, or more by at most the records of one round. */
 static void until_full(struct fleet *f) {
     uint64_t most = (uint64_t)f->shape->part_records,
              others = (uint64_t)(f->shape->records - f->log[0].n);

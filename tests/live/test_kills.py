@@ -52,7 +52,8 @@ def check_blame(t, run, again):
             earlier.pid in run.deaths,
             "ran again though nobody was killed: %r, then %r" % (earlier, later),
         )
-    # The handlers of a killed worker must end soon after the worker, long before the lease ends.
+    # The handlers of a killed worker must write nothing later than one TTL after its death, because
+    # all leases of the worker have then ended.
     for r in t.runs():
         t.check(
             r.last_us < run.deaths.get(r.pid, 1 << 62) + run.settings["lock"]["ttl_ms"] * 1000,

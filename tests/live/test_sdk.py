@@ -56,8 +56,8 @@ def most_at_once(runs):
 
 
 def many_at_once(t, handler_of):
-    """A process must have many messages in flight, but only one message per key at a time, and the
-    messages of a key in order."""
+    """A process must have many messages in flight, but only one message per key at a time. It must
+    get the messages of each key in order."""
     t.start_redis()
     t.make_topics()
     for topic in t.topics:

@@ -19,7 +19,8 @@
 #     server, lua, lock: the tests of that name in tests/run.sh
 #     live [SCENARIO…]: the scenarios of tests/matrix/live.py; this part comes last
 # The output has a line "versions: …", which lists the versions that were used.
-# exit: 0 all passed, 1 something failed, 2 wrong usage, or the cell can't be set up
+# exit: 0 all passed, 1 something failed, 2 wrong usage, or something that the
+#   tests need (the server, librdkafka, Kafka, the build) is not available
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 5 ] || { sed -n '4,5s/^# //p' "$0" >&2; exit 2; }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the live scenarios of one cell of the matrix on one broker: a run without faults that ends
-with a drain, killed workers, a wiped Redis, a killed Redis, rebalances, and operators' commands.
-The scenarios are those of tests/live and check the same promises.
+"""Runs the live scenarios of one cell, which is a combination of distribution, server, librdkafka
+and Kafka (matrix.py), on one broker: a run without faults that ends with a drain, killed
+workers, a wiped Redis, a killed Redis, rebalances, and operators' commands. The scenarios are those
+of tests/live and check the same promises.
 usage: tests/matrix/live.py [BUILD [SCENARIO…]]"""
 
 import os

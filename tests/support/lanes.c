@@ -81,8 +81,8 @@ static void config_maxmemory(struct lt *l, const char *bytes) {
     lt_text(l, "CONFIG SET maxmemory %s", bytes);
 }
 
-/* Sends the call once. In the variant at maxmemory, only gate gets enough memory, because Redis
- * would otherwise refuse the call of gate. test_gate tests that refusal. */
+/* Sends the call once. In the variant LT_FULL, every call except that of gate is sent at maxmemory.
+ * Redis would refuse the call of gate, which test_gate tests. */
 static redisReply *send_once(struct lt *l) {
     char sha[41];
     load(l, l->script, sha);
@@ -273,8 +273,7 @@ static void assert_same_heads(const struct lt *l, const redisReply *first) {
 }
 
 /* Sends the same call again, as a worker does after a lost reply. The test then sees the letters of
- * the first answer and the fences of the second answer, because the locks now have the fences of
- * the second answer. */
+ * the first answer. It sees the fences of the second answer, because the locks now contain them. */
 static void twice(struct lt *l) {
     static char first[sizeof l->answers], named[sizeof l->named];
     memcpy(first, l->answers, sizeof first);
@@ -301,7 +300,7 @@ static void twice(struct lt *l) {
 
 const char *lt_run(struct lt *l) {
     send_and_take(l);
-    /* The script floor answers 0 when it has more to do. The second call then continues the work,
+    /* The script `floor` answers 0 if it has more to do. The second call then continues the work,
      * so it is not a repetition. */
     bool more = l->script == &lw_script_floor && !strcmp(l->answers, "0");
     /* The script `hints` removes the hints that it returns, so a repeated call would remove

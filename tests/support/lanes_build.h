@@ -5,7 +5,7 @@
 
 #include "tests/support/lanes.h"
 
-/* Begins a call that has no keys and arguments yet. */
+/* Begins a call of the script. The call has no keys and no arguments yet. */
 void lt_begin(struct lt *l, const struct lw_script *script);
 void lt_add(struct lt_args *a, const void *p, size_t n);
 void lt_add_text(struct lt_args *a, const char *s);
