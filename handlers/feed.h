@@ -35,7 +35,8 @@ struct lw_job_queue;
 
 enum {
     LW_FEED_LOOK_MS = 20, /* time between a handler's checks of leases and timeouts */
-    /* when a chain of followers has run for this long, waiting jobs run before its next follower */
+    /* LW_FEED_CHAIN_MS: when a chain of followers has run for this long, waiting jobs run before
+     * the chain's next follower */
     LW_FEED_CHAIN_MS = 20,
 };
 

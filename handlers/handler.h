@@ -28,7 +28,8 @@
 
 /* The lease of a job. Any thread may read it. */
 struct lw_job_lease {
-    /* time when the lease ends, which a renewal of the lease makes later; boot clock */
+    /* `deadline_ms` is the time at which the lease ends. Each renewal of the lease makes it
+     * later. Boot clock. */
     _Atomic int64_t deadline_ms;
     /* `cancelled` becomes true when the handler must stop, because the lease is lost or about to be
      * lost. */
@@ -77,8 +78,8 @@ struct lw_job {
     int64_t took_us;
     /* `run` sets the fields from `outcome` on. */
     enum lw_outcome outcome; /* outcome of the job; never LW_DEAD_SENT */
-    /* wait in ms before the next run, for the outcomes RETRY and BACK; 0, the value before the run,
-     * lets the worker decide */
+    /* `wait_ms` is the wait in ms before the next run, for the outcomes RETRY and BACK. It is 0
+     * before the run. If it stays 0, the worker chooses the wait. */
     int64_t wait_ms;
     char reason[LW_REASON_MAX]; /* reason of RETRY and DEAD; otherwise "" */
 };

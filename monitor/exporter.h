@@ -14,7 +14,8 @@
  * which may be slow, so they run in two separate threads, one of them for lengthy requests
  * (http.h). */
 struct lw_exporter_api {
-    /* `open` is called once. `c` stays valid until the process ends. */
+    /* The process of the exporter calls `open` once, and passes the result as `self`. `c` stays
+     * valid until the process ends. */
     void *(*open)(const struct lw_config *c);
     /* `lengthy` returns true if the response to this request may take seconds. It does not ask
      * Redis. */

@@ -24,12 +24,14 @@ struct lw_hot;
 
 struct lw_hot *lw_hot_open(void);
 void lw_hot_close(struct lw_hot *h);
-/* Returns the keys with the most outcomes before `wall_ms`, as [{"key","outcomes","waiting"}], a
- * new reference. "waiting" is null if Redis has not answered within LW_HOT_FRESH_MS before now_ms
- * (boot clock), or cannot be asked because only the beginning of the key is known. */
+/* Returns the keys with the most outcomes in the minute before `wall_ms`, as
+ * [{"key","outcomes","waiting"}], a new reference. "waiting" is null if Redis has not answered
+ * within LW_HOT_FRESH_MS before now_ms (boot clock), or cannot be asked because only the
+ * beginning of the key is known. */
 json_t *lw_hot_list(struct lw_hot *h, const struct lw_board *b, int64_t wall_ms, int64_t now_ms);
-/* Asks Redis how many messages wait for each key of the last list. May block for LW_LOOK_TIMEOUT_MS
- * per shard. lookers[S] must be the looker of shard S. */
+/* Asks Redis how many messages wait for each key of the last list. May block for
+ * LW_LOOK_TIMEOUT_MS per shard. lookers[S] must be the connection to shard S
+ * (monitor/shard_look.h). */
 void lw_hot_ask(struct lw_hot *h, const struct lw_config *c, struct lw_shard_looker **lookers,
                 int64_t now_ms);
 

@@ -155,7 +155,8 @@ json_t *lw_outcomes_list(const struct lw_board *b, const struct lw_outcome_query
     return l.rows;
 }
 
-/* Returns the wall time since which every ring still has all its records. */
+/* Returns the wall time since which no outcome is missing in the rings. *lost becomes true if a
+ * ring has already overwritten older outcomes. */
 static int64_t complete_since(const struct lw_board *b, const struct lw_outcome_query *q,
                               bool *lost) {
     struct walk k = open_walk(b, q);

@@ -11,7 +11,7 @@
 
 struct lw_outcome_query {
     struct lw_bytes key; /* the key whose outcomes are wanted; p is NULL: any key */
-    unsigned ends;       /* bit mask of the accepted enum lw_end; 0: all */
+    unsigned ends;       /* bit mask of the wanted values of enum lw_end; 0: all */
     int64_t after_ms;    /* only outcomes after this wall time are wanted */
     size_t limit;
 };

@@ -93,8 +93,8 @@ static bool take_number(struct lw_shard_looker *k, int64_t *out, struct lw_err *
     return true;
 }
 
-/* Returns when a message first arrived. The time is the sixth word of the first line of the
- * envelope (queue/envelope.h): 1 TOPIC PARTITION OFFSET REPLAY FIRST_MS … */
+/* Returns the time at which a message first arrived, from the first line of its envelope
+ * (queue/envelope.h), whose sixth word it is: 1 TOPIC PARTITION OFFSET REPLAY FIRST_MS … */
 static int64_t first_of(const redisReply *line) {
     long long first = 0;
     if (line->type != REDIS_REPLY_STRING ||

@@ -28,16 +28,17 @@ struct lw_shard_look {
 /* A connection to a shard, with a position in the round through the shard's lanes. */
 struct lw_shard_looker;
 
-/* Opens a looker, which borrows the configuration until the looker is closed. */
+/* Makes a connection object for a shard, without connecting yet. It borrows the configuration
+ * until it is closed. */
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);
 void lw_shard_looker_close(struct lw_shard_looker *k);
 /* Asks the shard for its figures, and connects first if necessary. After a failure `up` is false
  * and all other fields keep their old values. Of several failures in a row, only the first is
  * logged. */
 void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out);
-/* Asks in one pipeline how many messages wait in these lanes of the shard (at most LW_LOOK_WAITING
- * lanes). waiting[i] becomes -1 if the key of the waiting list has another type. Returns false if
- * the shard does not answer, or did not answer the last look. */
+/* Asks in one pipeline how many messages wait in these lanes of the shard (at most
+ * LW_LOOK_WAITING lanes). waiting[i] becomes -1 if the Redis key of the waiting list is not a
+ * list. Returns false if the shard does not answer, or did not answer the last lw_shard_look(). */
 enum { LW_LOOK_WAITING = 16 };
 bool lw_shard_waiting(struct lw_shard_looker *k, const struct lw_bytes *lanes, size_t n,
                       int64_t *waiting);

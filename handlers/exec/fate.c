@@ -77,8 +77,9 @@ void exec_time_over(struct request *r) {
     proc_end(p, 0);
 }
 
-/* Returns when to kill a process that does not end in time. The result is never later than the end
- * of a lease that the process needs. */
+/* Returns the time at which the group of a process that is ending is to be killed. The time is
+ * never later than the one by which a message of the process must be over because its lease
+ * ends. */
 static int64_t end_by(const struct proc *p) {
     int64_t until = p->h->now_ms + LAST_WORDS_MS;
     for (const struct request *r = p->first; r; r = r->next) {

@@ -365,7 +365,7 @@ static void on_stdout(struct proc *p) {
 static void on_side(struct proc *p) {
     if (exec_hear(p, CH_SIDE) != HEARD_END) return;
     if (p->hello) exec_died(p);
-    /* a process that closes its descriptor 4 before a hello answers on stdout */
+    /* no hello can come after descriptor 4 is closed, so this process answers on its stdout */
     else
         epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.side, NULL);
 }

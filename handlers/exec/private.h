@@ -15,11 +15,12 @@ struct lw_feed;
 
 struct lw_handler {
     char **argv, **envp;
-    /* how long before the end of a lease a process group must be killed, so that it is gone when
-     * the lease ends */
+    /* `margin_ms` is how long before the end of a lease a process group must be killed, so that
+     * the group is gone when the lease ends */
     int64_t margin_ms;
     int64_t timeout_ms;
-    int in_flight, batch; /* maximum number of requests per process, and of messages per request */
+    /* maximum number of requests per process (in_flight), and of messages per request (batch) */
+    int in_flight, batch;
     struct lw_warden warden;
     struct lw_stderr_log *log;
     struct trouble trouble;
@@ -47,8 +48,8 @@ struct lw_handler {
     struct request *free;
     struct lw_exec_said heard;
     int held; /* number of messages that processes have been given and have not answered yet */
-    int64_t now_us, now_ms; /* time of this turn of the loop; boot clock */
-    int64_t look_ms;        /* next check of leases and timeouts; boot clock */
+    int64_t now_us, now_ms; /* time of this turn of the loop, in µs and in ms; boot clock */
+    int64_t look_ms;        /* time of the next check of leases and timeouts; boot clock */
     /* time when `line` and `apart` were last searched for jobs that can no longer start; boot
      * clock */
     int64_t sweep_ms;

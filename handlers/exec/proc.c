@@ -159,7 +159,8 @@ uint64_t proc_has_read(const struct proc *p) {
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* Returns a power of two that is at least twice in_flight. */
+/* Returns the number of buckets of the hash table of requests: a power of two that is at least
+ * twice in_flight. */
 size_t request_buckets(const struct lw_handler *h) {
     size_t size = 2;
     while (size < 2 * (size_t)h->in_flight) size *= 2;

@@ -27,7 +27,8 @@ struct request {
      * requests */
     struct request *next, *prev;
     struct request *same; /* next request in the same bucket of proc.table */
-    /* time when the first message of this chain of followers started; boot clock */
+    /* `chain_ms` is the time at which the first message of this chain of followers started; boot
+     * clock */
     int64_t chain_ms;
     int64_t begun_us; /* start of the message at jobs[at]; boot clock, µs */
     /* If the process was asked to cancel the message at jobs[at], `grace_ms` is the time (boot
@@ -36,7 +37,9 @@ struct request {
     /* `late` is true if the message at jobs[at] has timed out. If a message was cancelled and is
      * not late, its lease was lost or about to be lost. */
     bool late;
-    uint64_t place; /* position of this line in the bytes sent to the process since its start */
+    /* `place` is where the current line begins: its position in all bytes sent to the process
+     * since the start of the process */
+    uint64_t place;
     /* `n` is the number of jobs, `at` the index of the job to be answered next, and `upto` the
      * index after the last job in the line */
     int n, at, upto;

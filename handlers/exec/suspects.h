@@ -21,8 +21,8 @@ struct suspects {
 
 enum { ANY_COMPANY = 1 << 30 };
 
-/* Returns how many messages a process may have while it has this message, including this message;
- * ANY_COMPANY: the message is no suspect. */
+/* Returns how many messages a process may have at most if this message is one of them. Returns
+ * ANY_COMPANY if the message is no suspect. */
 int suspects_limit(const struct suspects *s, const char *identity);
 /* Makes a message a suspect after its process has died. `company` is the number of messages of the
  * process that may be at fault. */

@@ -15,14 +15,14 @@
 #include <pthread.h>
 
 struct trouble {
-    /* number of processes in a row that ended without an answer, or at least UNPROVEN (trouble.c)
-     * while the command has not been seen to work */
+    /* `doubt` is the number of processes in a row that ended without an answer. While the
+     * command has not been seen to work, it is at least UNPROVEN (trouble.c). */
     int doubt;
-    /* number of processes in a row whose end without an answer is blamed on a message; further ends
-     * are blamed on the command */
+    /* `doubt_max` is the number of processes in a row whose end without an answer is blamed on a
+     * message. The ends of further processes are blamed on the command. */
     int doubt_max;
-    /* `unable` is true from when the command is found at fault until a process answers. All changes
-     * of `unable` and of the fields below it need the mutex. */
+    /* `unable` becomes true when the command is found to be at fault, and false when a process
+     * answers. All changes of `unable` and of the fields below it need the mutex. */
     atomic_bool unable;
     _Atomic int64_t until_ms;
     pthread_mutex_t lock;

@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Closes every descriptor but one, so that the warden holds none of the worker's sockets open. */
+/* Closes every descriptor but `keep`, so that the warden holds none of the worker's sockets
+ * open. */
 static void close_all_but(int keep) {
     if (keep > 0) close_range(0, (unsigned)keep - 1, 0);
     close_range((unsigned)keep + 1, ~0U, 0);

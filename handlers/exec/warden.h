@@ -19,8 +19,9 @@
 
 struct lw_warden {
     pid_t pid;
-    int pipe;              /* the worker's end of the pipe on which the warden waits */
-    _Atomic pid_t *groups; /* shared memory, one group per handler process; 0: none */
+    int pipe; /* the worker's end of the pipe on which the warden waits */
+    /* array in shared memory: the number of each handler process's group; 0: none */
+    _Atomic pid_t *groups;
     int n;
 };
 

@@ -37,14 +37,15 @@ enum {
 };
 
 struct breaker {
-    /* percentage of failed requests that opens the breaker; 0: the percentage does not matter */
+    /* `percent` is the percentage of failed requests that opens the breaker; 0: the percentage
+     * does not matter */
     int percent;
     int row_max;     /* number of failed requests in a row that opens the breaker */
     int refused_max; /* number of failed connections in a row that opens the breaker */
     const char *service;
     /* counts of the http handler, to which openings of the breaker are added; NULL: not counted */
     struct lw_http_counts *counts;
-    /* number of connections, and number of requests, that have failed in a row */
+    /* number of connections (`refused`) and of requests (`row`) that have failed in a row */
     int refused, row;
     int64_t failed_ms; /* time of the last failure counted in `row`; boot clock */
     struct breaker_second {

@@ -191,7 +191,8 @@ static enum call_end kind_of(const struct call *c, CURLcode code) {
     }
 }
 
-/* Writes to `why` how the transfer ended. `detail` is the cause. */
+/* Writes to `why` how the transfer ended. `detail` is the cause as libcurl or the system
+ * describes it. */
 static void tell_why(enum call_end end, const struct http_settings *s, const char *detail,
                      char *why, size_t size) {
     static const char *const what[] = {[CALL_UNREACHED] = "cannot connect to",

@@ -33,7 +33,8 @@ struct call {
     bool singly;
     char error[CURL_ERROR_SIZE];
     int64_t begun_us; /* time when the request was sent; boot clock, µs */
-    /* time when the first message of this chain of followers started; boot clock */
+    /* `chain_ms` is the time at which the first message of this chain of followers started; boot
+     * clock */
     int64_t chain_ms;
     /* `n` is the number of jobs, `at` the index of the first job in the request, and `upto` the
      * index after the last job in it */

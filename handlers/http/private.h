@@ -20,7 +20,8 @@ struct lw_handler {
     struct http_settings set;
     int64_t margin_ms; /* how long before the end of a lease a request is aborted */
     int64_t timeout_ms;
-    int in_flight, batch; /* maximum number of requests under way, and of messages per request */
+    /* maximum number of requests under way (in_flight), and of messages per request (batch) */
+    int in_flight, batch;
     struct breaker breaker;
 
     /* The fields below belong to the thread that runs serve(). */
@@ -42,9 +43,9 @@ struct lw_handler {
      * request */
     int n_shared;
     int n_calls;            /* number of calls under way */
-    int64_t now_us, now_ms; /* time of this turn of the loop; boot clock */
+    int64_t now_us, now_ms; /* time of this turn of the loop, in µs and in ms; boot clock */
     int64_t wall_ms;        /* time of this turn of the loop, ms since 1970 */
-    int64_t look_ms;        /* next check of leases and timeouts; boot clock */
+    int64_t look_ms;        /* time of the next check of leases and timeouts; boot clock */
 };
 
 /* The next functions are defined in loop.c, the event loop of serve(). */

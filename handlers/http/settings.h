@@ -25,7 +25,8 @@ struct http_settings {
     /* the first line of a request without TLS, and the header Host; NULL: libcurl sends the
      * requests */
     char *opening;
-    bool names_agent, names_types; /* whether `fixed` has the headers User-Agent and Accept */
+    /* whether `fixed` has a header User-Agent (names_agent) or Accept (names_types) */
+    bool names_agent, names_types;
     enum http_mode mode;
     char *content_type;
     struct event_fixed fixed; /* headers; the lines belong to this structure */

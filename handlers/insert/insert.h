@@ -138,11 +138,12 @@ bool lw_insert_ended(const struct lw_job *job, int64_t now_ms);
 /* Returns the time at which the job's lease or timeout ends, whichever ends first, if the lease is
  * not renewed. Boot clock, ms. */
 int64_t lw_insert_end_ms(const struct lw_job *job);
-/* Returns the fence of a message granted age_s seconds ago. It can be computed, because fences are
- * the time of Redis in µs. */
+/* Returns roughly the fence of a message granted age_s seconds ago, computed from this machine's
+ * clock. That is possible because fences follow the time of Redis in µs. */
 int64_t lw_insert_fence_before(int64_t age_s);
 
-/* ages, in seconds, at which fences and identities of replays are deleted */
+/* The cleaner deletes fences older than LW_FENCE_AGE_S, and identities of replays older than
+ * LW_REPLAY_AGE_S. Both are in seconds. */
 enum { LW_FENCE_AGE_S = 24 * 3600, LW_REPLAY_AGE_S = 7 * 24 * 3600 };
 
 /* Counts of this process since its start. `inserted`, `updated` and `ignored` are also in the table

@@ -55,7 +55,7 @@ static void on_term(int sig) {
     stopping = 1;
 }
 
-/* Waits until this time (boot clock), or until a moment after SIGTERM. */
+/* Waits until this time (boot clock). Returns earlier, within LOOK_MS, after SIGTERM. */
 static void pause_until(int64_t until_ms) {
     while (!stopping && lw_boot_ms() < until_ms)
         lw_sleep_ms(lw_earlier(LOOK_MS, until_ms - lw_boot_ms() + 1));

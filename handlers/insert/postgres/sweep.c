@@ -17,7 +17,7 @@ enum {
     WAIT_MS = 5000,
     CLOSING_WAIT_MS = 1000, /* replaces WAIT_MS in the last round, before the worker ends */
     OLD_ROUNDS = 10,        /* number of rounds between two slices of old fences */
-    REPLAY_ROUNDS = 60,     /* number of rounds between two searches for old replays */
+    REPLAY_ROUNDS = 60, /* number of rounds between two searches for old identities of replays */
 };
 
 struct lw_sweeper {

@@ -11,8 +11,9 @@
 
 enum { OPEN_BUSY_MS = 10000 };
 
-/* The schema of Latchwork's own tables. In latchwork_replayed, `fence` shows the age of an
- * identity, because no watermark ever passes the identity of a replay. */
+/* The schema of Latchwork's own tables. The column `fence` of latchwork_replayed shows how old
+ * an identity is. The cleaner deletes identities of replays by their age, because no watermark
+ * ever passes them. */
 static const char tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_seen(app TEXT NOT NULL, topic TEXT NOT NULL, partition "
     "INTEGER NOT NULL,"
@@ -64,8 +65,8 @@ int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err)
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, on_busy, s);
     if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
-    /* With synchronous=FULL, SQLite waits for the disk at each commit, because a row must survive a
-     * power cut once Redis has recorded its message as done. A checkpoint costs two more fsyncs and
+    /* synchronous=FULL makes SQLite wait for the disk at each commit: once Redis has recorded a
+     * message as done, its row must survive a power cut. A checkpoint costs two more fsyncs and
      * writes each page that has changed since the last checkpoint, so fewer checkpoints write
      * less. */
     static const char setup[] = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000";
@@ -154,7 +155,7 @@ static bool table_exists(struct lw_sqlite *s, const char *table) {
                            "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = "
                            "? COLLATE NOCASE",
                            -1, &st, NULL))
-        return true; /* if the statement cannot be prepared, the next statement reports the error */
+        return true; /* if this cannot be prepared, the caller's next statement reports the error */
     sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
     bool there = sqlite3_step(st) != SQLITE_DONE;
     sqlite3_finalize(st);

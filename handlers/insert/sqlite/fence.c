@@ -20,7 +20,8 @@
 enum {
     MERGE_EVERY = 64,    /* number of transactions between two merges */
     FENCES_FIRST = 1024, /* initial number of slots of the table in memory */
-    /* maximum number of slots (8 MiB); before half of them are used, the table is emptied */
+    /* FENCES_MOST is the maximum number of slots (8 MiB). The table is emptied before half of
+     * this number is used. */
     FENCES_MOST = 1 << 19,
     FENCE_BYTES = 16,
 };

@@ -32,8 +32,8 @@ static int load(struct lw_sqlite *s, struct lw_segment *g) {
     return e != SQLITE_OK ? e : SQLITE_DONE;
 }
 
-/* Returns the row of latchwork_seen with a job's offset. Returns NULL with *r if the database
- * fails. */
+/* Returns the row of latchwork_seen that contains a job's offset. If the database fails, returns
+ * NULL, and *r is SQLite's result code. */
 static struct lw_segment *segment(struct lw_sqlite *s, const struct lw_job *job, int *r) {
     struct lw_seen *seen = &s->seen;
     int64_t number = job->offset / LW_SEEN_OFFSETS;

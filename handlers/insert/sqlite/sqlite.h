@@ -115,18 +115,22 @@ enum lw_known {
 };
 int lw_seen_get(struct lw_sqlite *s, const struct lw_job *job, enum lw_known *known);
 int lw_seen_set(struct lw_sqlite *s, const struct lw_job *job);
-int lw_seen_write(struct lw_sqlite *s);    /* must be called at the end of a transaction */
-void lw_seen_forget(struct lw_seen *seen); /* must be called before the next transaction */
+/* Writes the changed rows of latchwork_seen. Must be called at the end of a transaction. */
+int lw_seen_write(struct lw_sqlite *s);
+/* Forgets the rows that were read. Must be called before the next transaction. */
+void lw_seen_forget(struct lw_seen *seen);
 void lw_seen_free(struct lw_seen *seen);
 
-/* lw_fences_catch_up() must be called at the beginning of a transaction. */
+/* Reads the fences that other connections have written. Must be called at the beginning of a
+ * transaction. */
 int lw_fences_catch_up(struct lw_sqlite *s);
 /* Sets *fence to the largest known fence of the key, or to 0 if no fence is known. */
 int lw_fences_get(struct lw_sqlite *s, uint64_t key, uint64_t *fence);
 void lw_fences_set(struct lw_sqlite *s, uint64_t key, uint64_t fence);
-int lw_fences_write(struct lw_sqlite *s); /* must be called at the end of a transaction */
-/* lw_fences_forget() must be called after a rollback, because the fences in memory then include
- * fences that were not written. */
+/* Writes the fences of this transaction. Must be called at the end of the transaction. */
+int lw_fences_write(struct lw_sqlite *s);
+/* Empties the table of fences in memory. Must be called after a rollback, because the table then
+ * includes fences that were not written. */
 void lw_fences_forget(struct lw_fences *f);
 void lw_fences_free(struct lw_fences *f);
 

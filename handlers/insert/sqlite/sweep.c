@@ -15,7 +15,7 @@ enum {
      * cannot write while the cleaner waits */
     BUSY_MS = 250,
     CLOSING_BUSY_MS = 1000, /* replaces BUSY_MS in the last round, before the worker ends */
-    REPLAY_ROUNDS = 60,     /* number of rounds between two searches for old replays */
+    REPLAY_ROUNDS = 60, /* number of rounds between two searches for old identities of replays */
 };
 
 struct lw_sweeper {
