@@ -124,10 +124,10 @@ struct lw_board_worker {
      * a handler */
     atomic_bool returned;
     struct lw_counts counts;
-    /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker
-     * writes them. If the worker dies, it is unknown whether Redis recorded these outcomes. So each
-     * of them is counted by the worker that next finds its message finished (lw_board_owe). A free
-     * element is 0. */
+    /* `unsure` holds the outcomes that were sent to Redis and not answered yet, one row per shard.
+     * Only the worker writes them. If the worker dies, it is unknown whether Redis recorded these
+     * outcomes. So each of them is counted by the worker that next finds the outcome's message
+     * finished (lw_board_owe). A free element is 0. */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
     /* `outcomes` holds the rings of the worker's last outcomes; the process that replaces the

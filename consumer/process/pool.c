@@ -73,7 +73,7 @@ struct lw_pool {
     /* The mutex guards `queue`, `chains`, `idle`, `watchers`, `running`, and writes to `stop`. */
     pthread_mutex_t lock;
     pthread_cond_t work, ended;
-    /* `chains` has the jobs that came with followers, if each batch has jobs of one key only.
+    /* `chains` holds the jobs that came with followers, if each batch has jobs of one key only.
      * Otherwise it is empty. */
     struct lw_job_queue queue, chains;
     /* `chain_next` is true if the next job comes from `chains` when both `queue` and `chains` have

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker process opens everything, turns the loop, and ends in order:
+/* The worker process opens everything, runs its main loop, and ends in order:
  *
  *     open:  handler, pool → Redis connections → logic → renewer → Kafka
  *     loop:  wait → signals, Redis, handlers → Kafka → turn → heartbeat

@@ -34,7 +34,8 @@ struct hold {
     int n_finished; /* number of runs at the front of the list that are FINISHED */
     int n_open;     /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */
     int n_in_call;  /* number of runs at the front of the list that the unanswered settle reports */
-    /* true: the outcome of the last finished run was not LW_DONE, so no further run starts */
+    /* `failed` is true if the outcome of the last finished run was not LW_DONE, so no further run
+     * starts */
     bool failed;
     /* `stale` is true if the lease no longer belongs to this worker (settle has answered S). Then
      * nothing more is recorded, and the lane waits until the last run has ended. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps counts that a crash would lose. If a worker dies after Redis executed a settle and before
  * the worker read the reply, the outcomes of that settle are recorded but not counted. So the board
- * has the outcomes of each settle until it is answered (up to LW_UNSURE per shard). When a worker
+ * holds the outcomes of each settle until it is answered (up to LW_UNSURE per shard). When a worker
  * dies, the supervisor marks these outcomes as owed (board.h). An owed outcome is counted once, by
  * the worker that settles the message or finds it finished. */
 #include "consumer/worker/owed.h"

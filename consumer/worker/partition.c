@@ -117,8 +117,9 @@ size_t part_records_max(const struct lw_worker *w) {
     return share < PART_RECORDS_MIN ? PART_RECORDS_MIN : share;
 }
 
-/* Returns true if the partition tracks too many records. Reading must then pause. One unfinished
- * record keeps every record behind it in memory, so their number needs this limit. */
+/* Returns true if the partition tracks too many records, so that nothing more of it may be read.
+ * One unfinished record keeps every record behind it in memory, so their number needs this
+ * limit. */
 static bool is_full(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);
@@ -226,7 +227,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
         w->assigned = lw_realloc(w->assigned, w->cap_assigned * sizeof(struct part *));
     }
     w->assigned[w->n_assigned++] = p;
-    part_pause(w, p); /* the partition pauses until its states have been read */
+    part_pause(w, p); /* nothing is read from the partition until its states have been read */
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
     lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
     check_part(p);

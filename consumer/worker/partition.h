@@ -99,7 +99,7 @@ void parts_rewind(struct lw_worker *w, bool keep);
 /* Rewinds the partition to its watermark. Messages known to be done stay known. */
 void part_again(struct lw_worker *w, struct part *p);
 void part_pause(struct lw_worker *w, struct part *p);
-void parts_pause(struct lw_worker *w); /* pauses or resumes every assigned partition */
+void parts_pause(struct lw_worker *w); /* holds back or resumes each assigned partition */
 /* Returns the maximum number of tracked records per partition. */
 size_t part_records_max(const struct lw_worker *w);
 /* Returns true if this worker has joined the epochs of all shards. */

@@ -260,13 +260,14 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
     assert(c && sh->phase != DOWN);
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;
     if (strcmp(r->str, "LOST") == 0) {
-        /* the call did nothing, but the lanes and messages that it names must still be released */
+        /* LOST: the call did nothing, but the lanes and messages that it names must still be
+         * released */
         c->again = true;
         shard_lost(w, sh, "another epoch began");
         return true;
     }
     if (strcmp(r->str, "JUMP") == 0) {
-        /* the call did nothing, and the clocks are compared before it is sent again */
+        /* JUMP: the call did nothing, and the clocks are compared before it is sent again */
         c->again = true;
         connection_check(sh);
         return true;

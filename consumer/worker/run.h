@@ -30,7 +30,8 @@ struct run {
      * time */
     bool linked;
     bool submitted; /* true: the job was given to the handlers */
-    /* true: the run's outcome was added to the worker's counts, so it must not be added again */
+    /* `accounted` is true if the run's outcome was added to the worker's counts, so it must not be
+     * added again */
     bool accounted;
     /* `late` is true if the run was done only after its epoch was lost. Then it blocks its lane
      * until repair has written it back or it is too late for that. */

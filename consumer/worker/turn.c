@@ -17,7 +17,7 @@
  *                     late     writes back messages whose handlers ended after their epoch did
  *                     unpark   takes back the states of messages whose waiting lists were deleted
  *                     floor    reports the commits that Kafka has accepted
- *     pause       holds back the partitions that have too many waiting messages
+ *     pause       holds back the partitions of which nothing more may be read now
  *     commit      commits the watermarks, as far as the answers before this turn have raised them
  *
  * Arrival is not a step of a turn: records from Kafka (arrive.c) and answers from Redis (pipe.c)

@@ -30,13 +30,14 @@ struct look_item {
 struct watch { /* only watch.c changes this struct */
     struct look_item item[LOOK_BATCH];
     int n;
-    int64_t at_ms; /* time at which the next round of reading states begins */
+    int64_t at_ms; /* time at which states are read next */
     size_t from;   /* counter that decides with which partition the next call begins */
 };
 
 /* Holds what this worker has read of a partition's states. */
 struct part_watch { /* only watch.c changes this struct */
-    /* array: for each shard, 1 if its floor and segments were read for this assignment */
+    /* `fresh` is an array: for each shard, 1 if its floor and segments were read for this
+     * assignment */
     uint8_t *fresh;
     int n_fresh; /* number of shards whose states were read for this assignment */
     /* `recheck_ms` is the time at which the group's offset is read again, because it did not fit

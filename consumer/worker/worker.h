@@ -25,7 +25,7 @@ struct lw_worker;
 struct lw_dead_letter {
     const char *topic;
     struct lw_bytes key, payload;
-    /* `headers` has the message's headers, then its origin, reason and attempts */
+    /* `headers` holds the message's headers, then its origin, reason and attempts */
     const struct lw_header *headers;
     size_t n_headers;
     void *run; /* value that is passed back to lw_worker_sent() */
