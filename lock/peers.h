@@ -43,7 +43,7 @@ struct lw_slot_table {
 
 /* What a refusal says about the node that serves a slot. */
 struct lw_turn {
-    uint64_t ask; /* id of the peer that gets this one call after ASKING; 0: none */
+    uint64_t ask; /* id of the peer to which only this call is sent, after ASKING; 0: none */
     /* True if the client must pause before the next try, because no node serves the slot now, or
      * its keys are on two nodes. */
     bool wait;

@@ -313,7 +313,8 @@ static void a_lease_extended_by_hand_is_not_shortened(void **state) {
         enum latchwork_result result = latchwork_hold_renew(h, 8000, &error);
         int64_t spent_ms = lw_boot_ms() - before_ms;
         if (result == LATCHWORK_LOCK_LOST && lw_boot_ms() - taken_ms > 600) {
-            /* If this process got no CPU for the whole TTL, its lease may end. */
+            /* If this process got no CPU for the whole TTL, the lease may have ended before it was
+             * renewed. */
             stalled++;
             latchwork_hold_release(h, &error);
             continue;

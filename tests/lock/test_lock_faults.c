@@ -251,7 +251,7 @@ static void wakings_are_cut(void **state) {
 
 /* --- a holder frozen past its lease ----------------------------------------------------------- */
 
-/* A store that refuses a write if its fence is smaller than the largest fence seen so far. */
+/* A store that refuses a write whose fence is smaller than the largest fence seen so far. */
 struct store {
     _Atomic uint64_t fence;
     atomic_int refused, writes, stage;

@@ -208,8 +208,8 @@ static void segments_meet_at_their_borders(void **state) {
     assert_string_equal(lt_waiting(l, m[7]), "0/1099511644159");
 }
 
-/* gate reads the states from the lowest to the highest offset of a batch at once. The messages may
- * come in any order. */
+/* gate reads all states from the lowest to the highest offset of a batch with one command. The
+ * messages of the batch may come in any order. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
     const struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"),

@@ -23,7 +23,8 @@
 enum { KEYS_MAX = 64, BY_CHANCE = 8, OK_TRIES = 400, NODE_ID = 41 };
 
 struct nodes {
-    /* Access to the source node of the migration, which owns all slots at first. */
+    /* The test support's access to the source node of the migration, which owns all slots at
+     * first. */
     struct lt *l;
     struct lw_test_redis *target;
     redisContext *to;
@@ -181,8 +182,8 @@ static char *expected(struct nodes *n, const struct scene *s, char **after, size
 }
 
 static bool is_of_the_cluster(const char *text) {
-    /* The last two texts are errors of scripts: the first is that of Redis, the second is that of
-     * Valkey. */
+    /* The last two of these texts are part of the errors with which a script ends: the first is
+     * that of Redis, the second is that of Valkey. */
     return !strncmp(text, "TRYAGAIN ", 9) || !strncmp(text, "ASK ", 4) ||
            strstr(text, "access a non local key") ||
            strstr(text, "undeclared keys were accessed during rehashing of the slot");

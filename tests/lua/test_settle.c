@@ -81,14 +81,16 @@ static void done_forgets_the_tries(void **state) {
     lt_claim(l, &again, 1);
     assert_string_equal(settle1(l, again), "L");
     assert_idle(l);
-    /* The tries of a message are removed even if its lease was lost before it was done. */
+    /* The recorded number of a message's attempts is removed even if the lease was lost before the
+     * message was done. */
     struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next");
     run1(l, late);
     settle1(l, late);
     lt_free_lock(l, late);
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
-    /* Store tries of a message that is done already, as if another worker had finished it. */
+    /* Store a number of attempts for a message that is done already, as if another worker had
+     * finished the message. settle must remove this number. */
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0");
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
@@ -172,8 +174,8 @@ static void back_counts_no_try(void **state) {
     assert_int_equal(n_hints(l), 1);
 }
 
-/* If a handler gives its message back under a live lease, the lane rests. This is also true with
- * retry.order skip, which lets later messages pass only if a message has failed. */
+/* If a handler gives its message back under a live lease, the lane rests. This is also true if
+ * retry.order is `skip`, which lets later messages pass only if a message has failed. */
 static void back_may_wait(void **state) {
     struct lt *l = *state;
     for (int skip = 0; skip < 2; skip++) {
@@ -319,8 +321,8 @@ static void the_first_id_stays(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:id-1"), "orders:0:2");
 }
 
-/* settle reads the states from the lowest to the highest offset of a batch at once. The messages
- * may come in any order. */
+/* settle reads all states from the lowest to the highest offset of a batch with one command. The
+ * messages of the batch may come in any order. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"),
