@@ -79,8 +79,8 @@ RULES = dict(
     # If a settle is answered STALE, the messages whose done was not counted are sent to gate again,
     # before the message that was still running.
     redo_first=1,
-    # A gate that is sent again also grants messages that were parked in the meantime. If 0, such a
-    # message waits in Redis, and the messages behind it stay in the chain.
+    # A call of gate that is sent again also grants messages that were parked in the meantime. If 0,
+    # such a message waits in Redis, and later messages of its key stay in the chain.
     gate_mine=1,
     # After the first outcome that is not done, granted messages that have not started are taken
     # back.

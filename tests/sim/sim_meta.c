@@ -750,7 +750,7 @@ static bool a_list_vanishes_while_records_are_read_again(void) {
     begin_worker("a-1");
     command("SADD", "lw:{t.0}:paused", "P");
     command("SADD", "lw:{t.0}:paused", "Q");
-    /* The log of the partition is still empty. */
+    /* At the assignment both partitions are empty (log_end is 0), and the group has no commit. */
     lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .gen = 1, .committed = -1});
     lw_worker_assign(
         s.lw, &(struct lw_assigned){.topic = "t", .partition = 1, .gen = OTHER, .committed = -1});

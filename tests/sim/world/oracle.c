@@ -139,8 +139,9 @@ static void check_order(struct world *w) {
         }
 }
 
-/* Checks that the last effects of the messages of a key stand in order. If a message takes effect
- * again after a later message did, the later message must take effect once more, too. */
+/* Checks for each key and partition that the last effects of the messages happened in the order of
+ * offsets. If a message takes effect again after a later message, the later message must take
+ * effect once more. */
 static void check_convergence(struct world *w) {
     for (int part = 0; part < PARTS; part++)
         for (int key = 0; key < KEYS; key++) {

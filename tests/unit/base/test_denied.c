@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that the missing right is found in error replies of Redis 7.0 and 8.0. The replies were
- * copied from real servers. */
+/* Tests that the right which a Redis user lacks is found in the error replies of Redis 7.0 and 8.0.
+ * The replies were copied from real servers. */
 #include "base/redis/denied.h"
 
 #include <setjmp.h>

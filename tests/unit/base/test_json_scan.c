@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the JSON scanner, which reads the values of several pointers in one pass, with
- * jansson: which texts are JSON, which pointers lead to a value, and the values. */
+/* Compares the JSON scanner, which reads the values of several JSON pointers in one pass, with the
+ * library jansson: which texts are JSON, which pointers lead to a value, and the values. */
 #include "base/json_scan.h"
 
 #include <jansson.h>

@@ -362,7 +362,8 @@ static void test_nearest(void **state) {
 
 /* --- Redis URLs ------------------------------------------------------------------------------- */
 
-/* Writes the commands of a login as one text: "AUTH u p;SELECT 3;". */
+/* Writes the commands by which a client logs in to Redis to `out`, as one text such as
+ * "AUTH u p;SELECT 3;". */
 static void login_text(const char *url, const char *name, char *out) {
     struct lw_redis_url u;
     struct lw_redis_login login;

@@ -461,7 +461,7 @@ static void test_drain_ends_with_a_summary(void **state) {
         launch_drain(json);
         wait_for_starts(1 + json);
         lw_sleep_ms(50);
-        /* the run continues, because one partition is not committed yet */
+        /* the run continues, because one partition is not committed up to its end yet */
         assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0);
         atomic_store(&shared->go, 1);
         assert_int_equal(end_status(), 0);

@@ -35,7 +35,7 @@ static void test_margin(void **state) {
     (void)state;
     assert_int_equal(lw_feed_margin_ms(10000), 1000);
     assert_int_equal(lw_feed_margin_ms(501), 50);
-    /* a tenth of this lease would be too little time to kill a process, hence 50 ms */
+    /* a tenth of this lease is too little time to kill a process, so the margin is 50 ms */
     assert_int_equal(lw_feed_margin_ms(100), 50);
 }
 

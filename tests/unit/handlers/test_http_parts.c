@@ -406,8 +406,8 @@ static void failures_together_are_one(void **state) {
     breaker_close(&b);
 }
 
-/* Every second request fails. The circuit breaker must open as soon as the window contains enough
- * requests. */
+/* Every second request fails. The circuit breaker must open as soon as it has counted the minimum
+ * number of requests (BREAKER_REQUESTS_MIN) within its time window. */
 static void a_rate_opens_it(void **state) {
     (void)state;
     struct breaker b = made(50, 1000);
@@ -427,8 +427,8 @@ static void a_rate_opens_it(void **state) {
 static void old_requests_do_not_count(void **state) {
     (void)state;
     struct breaker b = made(50, 1000);
-    /* With one request per 600 ms, half of which fail, a window of 10 s never contains the required
-     * 20 requests. */
+    /* Half of the requests fail, but at one request per 600 ms the breaker's time window of 10 s
+     * never contains the required 20 requests. */
     for (int i = 0; i < 40; i++)
         assert_false(i % 2 && fails(&b, BREAKER_FAILED, false, (int64_t)i * 600, "500"));
     breaker_close(&b);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests plugins that are built as their authors build them: with the header installed in a separate
- * folder, which pkg-config finds. The test must be started in the source folder. */
+/* Tests plugins that are built as their authors build them: the header is installed in a separate
+ * folder, and pkg-config finds this folder. The test must be started in the source folder. */
 #include "tests/support/handler_fixture.h"
 
 #include <signal.h>

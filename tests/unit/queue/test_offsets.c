@@ -233,7 +233,7 @@ static void test_random_against_model(void **state) {
 }
 
 /* Finishes records in random orders. At each step the watermark must be the lowest unfinished
- * offset. After the last record, it must be the end of the span. */
+ * offset. When all records are finished, it must be the offset after the last record. */
 static void test_random_orders(void **state) {
     (void)state;
     enum { N = 5000 };
