@@ -12,7 +12,7 @@ import subprocess
 
 TTL_MS = 5000
 AT_A_TIME = 100  # number of coroutines per process
-HTTP_AT_A_TIME = 128  # number of HTTP requests at once: two workers with 64 each
+HTTP_AT_A_TIME = 128  # number of HTTP requests in flight: 64 in each of two workers
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = os.path.join(HERE, "python")
 SDKS = os.path.join(HERE, "../sdk")

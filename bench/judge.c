@@ -75,7 +75,8 @@ static void *grow(void *p, size_t n, size_t *cap, size_t size) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Reads the number at *text, which must end at the separator, and moves *text past it. */
+/* Reads the number at *text, and moves *text past the separator after the number. Returns false if
+ * there is no number, or if another character than the separator follows it. */
 static bool take(char **text, char separator, int64_t *out) {
     char *end;
     errno = 0;
@@ -231,7 +232,7 @@ static bool again(const struct handling *a, const struct handling *b) {
 }
 
 /* Keeps only the first handling of each message, because repeated handlings do not count for the
- * order. */
+ * order. Returns the number of handlings that were removed. */
 static size_t keep_firsts(void) {
     qsort(all.p, all.n, sizeof *all.p, by_identity);
     size_t n = 0;

@@ -169,8 +169,8 @@ static int pairs(const char *path, int n) {
 /* --- hand-over -------------------------------------------------------------------------------- */
 
 struct shared {
-    /* held is the last round in which the first process took the lock. has_it is the last round in
-     * which the other process took the lock. */
+    /* `held` is the number of the last round in which the first process has acquired the lock, and
+     * `has_it` the number of the last round that the other process has completed. */
     _Atomic int held, has_it;
     _Atomic int64_t released_ns;
 };

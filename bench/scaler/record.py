@@ -99,8 +99,8 @@ class Arrivals(threading.Thread):
 
 
 def metrics(port):
-    """Returns the metrics of the supervisor as {name: sum over all series}. The names lack the
-    prefix latchwork_."""
+    """Returns the metrics of the supervisor as {name: value}, without the prefix latchwork_. A name
+    with labels gives the value of one series, a name without labels the sum over all series."""
     with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as r:
         lines = [line for line in r.read().decode().splitlines() if line.startswith("latchwork_")]
     seen = {}

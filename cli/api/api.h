@@ -18,7 +18,8 @@
 
 extern const struct lw_exporter_api lw_api;
 
-/* Runs lw_exporter_main() and adds the HTTP API to its paths. */
+/* Runs lw_exporter_main(), the main function of the process that serves the metrics, in such a way
+ * that the process also serves the HTTP API. */
 int lw_api_exporter_main(const struct lw_config *c, const struct lw_board *board);
 
 #endif

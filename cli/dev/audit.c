@@ -194,8 +194,8 @@ static bool same_message(const struct run *a, const struct run *b) {
     return a->offset == b->offset && !strcmp(a->partition, b->partition);
 }
 
-/* Moves each message's first run that ended as done to the front of the array; returns the
- * number of these runs. */
+/* Moves each message's first run that ended as done to the front of the array, and returns the
+ * number of these runs. Also counts the reruns. */
 static size_t first_dones(struct dev_audit *a, struct journal *j) {
     qsort(j->sorted, j->n, sizeof *j->sorted, by_identity);
     size_t n = 0;

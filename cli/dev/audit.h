@@ -8,8 +8,8 @@
  *     overlap    a run of a key begins before another run of that key has ended. A run that was
  *                given back (its lease ended; it wrote nothing) does not count. A run that the
  *                killed process left open ends at the kill
- *     misorder   the messages of one (topic, partition, key) were not first done in the order of
- *                their offsets
+ *     misorder   of two messages of one (topic, partition, key), the one with the larger offset
+ *                was done first
  *     unfinished an offset below the end of its partition without a run that ended as done
  *     open       a start line without an end line, although its process was not killed */
 #ifndef LW_CLI_DEV_AUDIT_H

@@ -213,7 +213,7 @@ static int check_names(const struct reader *r, const json_t *line) {
 }
 
 /* Returns the offset for the next message of a partition if the file gives none: one more than the
- * offset of the message that was read last for this partition. */
+ * offset of the message that was read last for this partition, or 0 if there is none. */
 static int64_t next_offset(const struct handler_messages *all, const char *topic,
                            int32_t partition) {
     for (size_t i = all->n; i > 0; i--) {
