@@ -10,8 +10,8 @@
  * partition. The command line names records either by their identities after the verb, or by
  * --topic, --partition and the range --from to --to (each limit is a time or @OFFSET; default:
  * everything). Filters apply as for waiting messages. The message that fn gets has the record's
- * lane, whose p is NULL if the record has no key. Returns 1 if fn stopped the reading; -1 on
- * failure, or if an offset is no longer in the log. */
+ * lane, whose p is NULL if the record has no key. An identity whose record is outside of the log is
+ * reported on stderr and skipped. Returns 1 if fn stopped the reading, -1 on failure. */
 int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* Adds up the end offsets of all partitions of the application's topics. The difference between the

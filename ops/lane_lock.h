@@ -6,7 +6,7 @@
  * holds TOKEN:FENCE as a worker writes it, the fence comes from the shard's counter, and the
  * release leaves a hint if messages wait. Only the acquire function differs from the library's: it
  * joins the shard's epoch as a worker does, and takes the lane with hold.lua, which refuses during
- * the quarantine and while the lane is paused.
+ * the quarantine and, unless lw_lane_lock_take_paused() was called, while the lane is paused.
  *
  * A command has no place in the waiting list, but competes for the free lane: it calls hold.lua
  * every 10 to 100 ms. If workers pass a lane from message to message without a gap, the command

@@ -125,7 +125,8 @@ static bool is_turned_away(const struct ops *o, const redisReply *r) {
 
 /* Waits until the slot of the shard has an owner that executes the command, and returns its reply.
  * The function follows no ASK redirection, because the scripts of a shard need all keys of the
- * shard on one node. If the wait takes too long, returns NULL with the error. */
+ * shard on one node. Returns the last error reply if the wait takes too long, or if the slot has
+ * moved while a cursor of its old owner is in use. Returns NULL if the connection fails. */
 static redisReply *wait_for_owner(struct ops *o, struct ops_shard *sh, redisReply *r) {
     int64_t until_ms = lw_boot_ms() + MOVE_MS;
     if (o->deadline_ms && o->deadline_ms < until_ms) until_ms = o->deadline_ms;
