@@ -349,8 +349,8 @@ class Messages(Case):
 
 class Trouble(Case):
     def test_a_plugin_that_crashes(self):
-        """Several threads run messages, and one message crashes the plugin. Only that message may
-        be reported as failed, and all other messages must still be tested."""
+        """Several threads run messages, of which one crashes the plugin and one ends its process.
+        Only these two may be reported as failed, and all other messages must still be tested."""
         self.plugin(
             """
             usleep(m->offset == 7 ? 5000 : 50000);

@@ -379,7 +379,7 @@ class Page(unittest.TestCase):
 
     def test_what_waits_behind_hot_keys(self):
         """The events must contain the number of waiting messages of each of the ten hottest keys.
-        Even if many pages are open, the supervisor may ask Redis only once per event."""
+        Even if many pages are open, the supervisor may ask Redis only once for all of them."""
         self.addCleanup(self.forget_totals)
         self.w.produce("--messages", 60, "--keys", 12, "--prefix", "warm-", "--seed", 5)
         streams = [self.open() for _ in range(5)]

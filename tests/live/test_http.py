@@ -310,7 +310,7 @@ def service_down(t):
     runs, _ = t.judge()
     t.same(t.dead_letters(), [], "dead letters")
     charged = {r.identity for r in runs if r.attempt > 1}
-    # When the service dies, an attempt must be counted for each request that got no response, and
+    # When the service dies, an attempt may be counted only for requests that got no response, and
     # for the first requests whose connection is refused.
     t.check(
         len(charged) <= 2 * 2 * (16 + 3), "attempts were counted for %d messages" % len(charged)

@@ -214,9 +214,9 @@ def foreign_metadata(t):
 
 
 def made_anew(t, topic, old, new, late):
-    """Recreates a topic with `new` records, after its `old` records were done. If `late` is true,
-    some of the old records still run at that time. The run must end as refused, and so must the
-    next run, because a restart must not hide the fault."""
+    """Recreates a topic with `new` records when its `old` records are done, or, if `late` is true,
+    when only half of them are done. The run must end as refused, and so must the next run, because
+    a restart must not hide the fault."""
     t.topics = [topic]
     t.kafka.create(topic, 1)
     before = t.ends_so_far()
