@@ -8,8 +8,9 @@
  * owns. The supervisor adds `suspects`, which workers clear, and fills `drain`, in which workers,
  * and the process that follows the group's commits, raise the committed offsets. The supervisor and
  * the workers write `owed`. The process that sends spans counts them in `spans_sent` and
- * `spans_lost`. The supervisor writes all other fields. Each field is a lock-free atomic, or is
- * guarded by the order "text first, then the atomic flag". */
+ * `spans_lost`. The supervisor writes all other fields. A field that one process writes while
+ * others may read it is a lock-free atomic, or is guarded by the order "text first, then the atomic
+ * flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 

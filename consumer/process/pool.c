@@ -482,7 +482,7 @@ size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
     while (n < max) {
         if (!p->reaping) {
             /* the flag `signalled` is cleared before the list is read, so that a job that finishes
-             * after the read signals again */
+             * after that writes to the eventfd again */
             atomic_store(&p->signalled, false);
             p->reaping = reversed(atomic_exchange(&p->finished, NULL));
             if (!p->reaping) break;

@@ -87,7 +87,7 @@ void process_end(struct process *p, int status, const char *reason);
 void process_serve(struct process *p, int64_t max_ms, bool kafka);
 
 /* Checks whether this worker is ready, at most every 500 ms. If it is not, writes the reason to the
- * board and the log. Call this function in each pass of the main loop. Defined in state.c. */
+ * board and the log. Call this function in each turn of the main loop. Defined in state.c. */
 void process_look(struct process *p);
 /* Limits new grants as long as the handler is not healthy. Defined in state.c. */
 void process_limit(struct process *p);

@@ -11,14 +11,14 @@
 struct lw_worker;
 struct shard;
 
-/* Holds what a shard knows about the first run. Only first.c changes this struct. */
+/* Holds what the worker knows of a shard about the first run. Only first.c changes this struct. */
 struct first {
     /* `waits` is true if no commit of the group is known yet, so handlers are given nothing */
     bool waits;
     /* `look` is the state of the query for the group's commits in this epoch */
     enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look;
-    /* `lift_ms` is the time at which the worker asks again whether another worker has ended the
-     * quarantine */
+    /* `lift_ms` is the time at which the worker next asks Redis whether another worker has ended
+     * the quarantine */
     int64_t lift_ms;
 };
 

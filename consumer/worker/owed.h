@@ -15,7 +15,7 @@ void unsure_write(struct lw_worker *w, struct shard *sh);
 /* Marks the outcome of a run on the board as counted. Call this function just before the outcome is
  * counted. */
 void unsure_counted(struct lw_worker *w, struct run *r);
-/* Clears the outcomes of a settle on the board when it is answered. */
+/* Clears the outcomes of a settle on the board when the settle is answered. */
 void unsure_clear(struct lw_worker *w, struct shard *sh);
 /* Marks as owed the outcomes of a settle that will never be answered. */
 void unsure_owe(struct lw_worker *w, const struct shard *sh);

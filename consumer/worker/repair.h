@@ -14,7 +14,8 @@ struct part;
 struct run;
 struct shard;
 
-/* A call of repair has at most REPAIR_BATCH ranges, with at most REPAIR_OFFSETS offsets in all. */
+/* A call of repair carries at most REPAIR_BATCH ranges, with at most REPAIR_OFFSETS offsets in
+ * all. */
 enum { REPAIR_BATCH = 1024, REPAIR_OFFSETS = 4096 };
 
 struct repair_item {

@@ -31,8 +31,8 @@ void rival_epoch(struct lw_worker *w, const char *epoch) {
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
     if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
-    /* A fleet's name is the first LW_META_FLEET digits of the epoch's id. An id with fewer digits
-     * was not made by a worker, and cannot identify the fleet. */
+    /* A fleet's name is the first LW_META_FLEET digits of the id of shard 0's epoch. An id with
+     * fewer digits was not made by a worker, and cannot identify the fleet. */
     if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0;
     w->rival = (struct rival){.n = 0};
 }

@@ -60,8 +60,8 @@ struct lw_io {
      * nothing is traced. */
     void (*trace)(void *ctx, struct lw_job *job, const struct lw_waited *waited);
     /* Sends a dead letter to its topic. lw_worker_sent() reports the result. If the producer does
-     * not accept the letter, err says why, and the function returns -1 if it may accept the letter
-     * later, and 1 if it never will. */
+     * not accept the letter, *err says why, and the function returns -1 if the producer may accept
+     * the letter later, and 1 if it never will. */
     int (*letter)(void *ctx, const struct lw_dead_letter *l, struct lw_err *err);
     /* The following functions call Kafka, as described in kafka/source.h. */
     void (*hold)(void *ctx, uint32_t gen, bool hold);
