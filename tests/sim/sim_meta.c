@@ -73,7 +73,7 @@ static bool is_repair_of_ranges(const struct lw_commands *k, int i) {
     const char *const *a = k->argv + k->cmd[i].first;
     return !strcmp(a[0], "EVALSHA") && !strncmp(a[1], script_sha(&lw_script_repair), 40) &&
            k->cmd[i].argc > 7 &&
-           *a[6] == '0'; /* a repair without floors carries finished offsets */
+           *a[6] == '0'; /* number of floors; a call without floors carries finished offsets */
 }
 
 static int count_repairs(const struct lw_commands *k) {

@@ -189,7 +189,7 @@ bool kafka_commit_busy(void *ctx) { return ((struct sim_worker *)ctx)->n_commit 
 int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok,
                       struct lw_err *err) {
     struct sim_worker *me = ctx;
-    /* The broker answers a worker's earlier commits before a synchronous commit. */
+    /* The broker answers a worker's earlier commits before the worker's synchronous commit. */
     step_commits(me->world, me);
     bool took;
     if (trouble_commit(me->world, &took)) {

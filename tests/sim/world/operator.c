@@ -294,8 +294,8 @@ static void drop(struct world *w) {
     if (!n) return;
     script(w, shard, lw_op_drop.text, n, names);
     for (int i = 0; i < n; i++) name_arg(w, shard, "lock:", key);
-    /* Maximum number of messages that a lane's holder may have been granted. drop.lua does not drop
-     * them. */
+    /* Maximum number of heads that a lane's holder may have been granted. drop.lua does not drop
+     * these heads. */
     lw_arg_i64(&op->cmd, w->config.lock.run_ahead), lw_arg_text(&op->cmd, "");
     for (int i = 0; i < n; i++) {
         int len = snprintf(tp, sizeof tp, "t:%d", it[i].part);

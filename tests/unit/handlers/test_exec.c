@@ -224,7 +224,7 @@ static void test_bad_answers_retry_and_replace(void **state) {
     };
     struct fx x;
     open_fx(&x, 20000);
-    /* after the command has answered once, failures count against messages */
+    /* after the command has answered once, each failure counts an attempt of its message */
     assert_int_equal(play(&x, "ok"), LW_DONE);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(play(&x, cases[i].payload), LW_RETRY);

@@ -74,7 +74,7 @@ static void close_fx(struct fx *x) {
 }
 
 static void warm_up(struct fx *x) {
-    /* after a process has answered once, failures count against messages */
+    /* after a process has answered once, each failure counts an attempt of its message */
     submit(x, 0, "ok");
     await(x, 1);
     assert_int_equal(outcome(x, 0), LW_DONE);
