@@ -295,7 +295,7 @@ static void test_fences_of_others_are_seen(void **state) {
     close_handler(&y);
     close_handler(&x);
     open_at(&x, "");
-    /* A new process must read the fences of all keys. */
+    /* A handler that is opened again must know the fences that the database has. */
     struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}");
     job->fence = recent(1390);
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
