@@ -23,7 +23,8 @@ struct lw_feed {
     bool asleep;    /* the handler waits for `wake` */
     bool signalled; /* notify_fd was written, and no reap has emptied `ended` since then */
     enum lw_feed_stop stop;
-    /* jobs that have ended and are not published yet; used only by the handler's thread */
+    /* `mine` holds the jobs that have ended and are not published yet; only the handler's thread
+     * uses it */
     struct lw_job_queue mine;
 };
 

@@ -48,7 +48,8 @@ struct lw_feed_setup {
     void (*started)(void *ctx, const struct lw_job *job);
     void (*ended)(void *ctx, const struct lw_job *job);
     void *ctx;
-    /* counts of the http handler (handlers/http/counts.h); NULL: not counted */
+    /* `http` holds the counts of the http handler (handlers/http/counts.h); NULL: nothing is
+     * counted */
     struct lw_http_counts *http;
 };
 

@@ -50,11 +50,12 @@ struct lw_job {
     size_t n_headers;
     int attempt; /* number of this attempt; the first is 1 */
     bool alone;  /* the message is a suspect: no other job of this worker may run beside it */
-    /* fencing token, which grows with every message of a key, even under the same lease */
+    /* `fence` is the fencing token, which grows with every message of a key, even under the same
+     * lease */
     uint64_t fence;
     struct lw_job_lease *lease;
-    /* time when the job must stop, handler.timeout_ms after its start; boot clock, set by the pool
-     * or the feed; INT64_MAX: no limit */
+    /* `give_up_ms` is the time at which the job must stop, handler.timeout_ms after its start;
+     * boot clock, set by the pool or the feed; INT64_MAX: no limit */
     int64_t give_up_ms;
     struct lw_job *next;      /* next job in a list of the pool, between submit and reap */
     struct lw_job_span *span; /* trace of this job (handlers/span.h); NULL: not traced */
@@ -73,8 +74,8 @@ struct lw_job {
      * A job is always reported before its follower. A suspect (`alone`) has no follower and is no
      * follower. */
     _Atomic(struct lw_job *) then;
-    /* time that the job spent in the handler, in µs, set by the pool or the feed; each job of a
-     * batch gets its share; 0: the job was not run */
+    /* `took_us` is the time that the job spent in the handler, in µs. The pool or the feed sets
+     * it. The time of a batch is divided among its jobs. 0: the job was not run. */
     int64_t took_us;
     /* `run` sets the fields from `outcome` on. */
     enum lw_outcome outcome; /* outcome of the job; never LW_DEAD_SENT */

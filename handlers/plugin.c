@@ -36,7 +36,7 @@ struct lw_handler {
     void *self;
     bool inited;
     const json_t *config; /* borrowed from the configuration; may be NULL */
-    /* list of the numbers that host_setting() has returned as text, guarded by `lock` */
+    /* `settings` lists the numbers that host_setting() has returned as text; guarded by `lock` */
     struct setting *settings;
     pthread_mutex_t lock;
     size_t batch_max;

@@ -11,13 +11,14 @@
 struct lw_job_span {
     struct lw_trace_context context; /* trace id, id of this span, and flags */
     uint8_t parent_id[LW_SPAN_ID];   /* all zero if the span has no parent */
-    /* start and end of the run, boot clock, set when the job has run; 0: the job has not run */
+    /* `begun_us` and `ended_us` are the start and the end of the run, boot clock, set when the
+     * job has run; 0: the job has not run */
     int64_t begun_us, ended_us;
     int64_t arrived_ms; /* when the message first came to a worker; wall clock */
     int64_t replay;     /* number of the replay; 0: the record itself */
     bool parked;        /* the message has waited in Redis */
     char traceparent[LW_TRACEPARENT + 1];
-    /* the message's headers as the handler gets them, with this span as the parent */
+    /* `headers` are the message's headers as the handler gets them, with this span as the parent */
     struct lw_header headers[];
 };
 

@@ -23,8 +23,8 @@ struct lw_shard_looker {
     const struct lw_config *config;
     int shard;
     struct lw_redis *redis;
-    /* `rank` is the index of the lane at which the next look begins; a round of looks visits all
-     * lanes */
+    /* `rank` is the index of the lane at which the next look begins. Each look visits a limited
+     * number of lanes. After the last lane, the first lane is next. */
     int64_t rank;
     struct old old[LW_LOOK_OLD];
     int n_old;

@@ -22,7 +22,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* maximum wait for a process to end after it has closed the pipe of its answers */
+/* LAST_WORDS_MS is the maximum wait for a process to end after it has closed the pipe of its
+ * answers */
 enum { LAST_WORDS_MS = 200 };
 
 /* --- the end of a message --------------------------------------------------------------------- */

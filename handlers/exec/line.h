@@ -25,7 +25,8 @@ struct lw_exec_said {
     int hello; /* the version in {"hello":1}; 0: the line is an answer */
     struct lw_exec_answer *answers;
     size_t n, cap;
-    /* id of the message that a malformed line answers; if p is NULL, the id could not be read */
+    /* `id` names the message that a malformed line answers; if p is NULL, the id could not be
+     * read */
     struct lw_bytes id;
     json_t *document;
 };

@@ -36,22 +36,22 @@ struct lw_handler {
     struct channel ch_feed, ch_errands;
     struct lw_feed *feed;
     struct lw_job_queue line; /* jobs that wait for a process */
-    /* suspects that wait for a process with few messages */
+    /* `apart` holds the suspects that wait for a process with few messages */
     struct lw_job_queue apart;
-    /* requests whose jobs[0] is a follower, which is sent to the same process if that process has
-     * room */
+    /* `followers` lists requests whose jobs[0] is a follower. The follower goes to the process
+     * that ran the job before it, if that process has room. */
     struct request *followers, **followers_end;
-    /* the process that is reserved for suspects; NULL: none */
+    /* `reserved` is the process that is reserved for suspects; NULL: none */
     struct proc *reserved;
-    /* list of the processes to which bytes must be sent */
+    /* `dirty` lists the processes to which bytes must be sent */
     struct proc *dirty;
     struct request *free;
     struct lw_exec_said heard;
     int held; /* number of messages that processes have been given and have not answered yet */
     int64_t now_us, now_ms; /* time of this turn of the loop, in µs and in ms; boot clock */
     int64_t look_ms;        /* time of the next check of leases and timeouts; boot clock */
-    /* time when `line` and `apart` were last searched for jobs that can no longer start; boot
-     * clock */
+    /* `sweep_ms` is the time at which `line` and `apart` were last searched for jobs that can no
+     * longer start; boot clock */
     int64_t sweep_ms;
     char *chunk; /* buffer for reading from processes */
 };

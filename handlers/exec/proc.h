@@ -23,8 +23,8 @@ struct proc;
 /* A request: the messages that are sent to a process in one or more lines, one line at a time. */
 struct request {
     struct proc *p;
-    /* neighbours in the process's list of requests, oldest first; `next` also links unused
-     * requests */
+    /* `next` and `prev` are the neighbours in the process's list of requests, oldest first;
+     * `next` also links unused requests */
     struct request *next, *prev;
     struct request *same; /* next request in the same bucket of proc.table */
     /* `chain_ms` is the time at which the first message of this chain of followers started; boot
@@ -73,7 +73,7 @@ struct proc {
     int index;
     enum proc_state state;
     struct lw_child child;
-    /* last stderr line of the process; NULL: no process has been started yet */
+    /* `words` holds the last stderr line of the process; NULL: no process has been started yet */
     struct lw_last_words *words;
     struct lw_last_words *out_words;
     struct channel channels[3];
@@ -93,18 +93,20 @@ struct proc {
     uint64_t sent; /* number of bytes sent to the process since it started */
     struct proc *next_dirty;
 
-    /* the process's requests: a list, oldest first, and a hash table by identity */
+    /* the process's requests: a list from `first` (the oldest) to `last`, and the hash table
+     * `table` by identity */
     struct request *first, *last, **table;
     int n_requests, n_messages;
-    /* maximum number of messages that the process may have now; small if one of its messages is a
-     * suspect */
+    /* `limit` is the maximum number of messages that the process may have now. It becomes
+     * smaller when the process gets a suspect, and is reset when the process has no messages
+     * left. */
     int limit;
     _Atomic uint32_t load; /* copy of n_requests, for other threads */
 
     enum proc_end why;
     struct request *blamed; /* the request that is at fault; NULL: unknown */
     bool innocent;          /* the command is at fault, not a message */
-    /* number of bytes of requests that the process had read when it was ended */
+    /* `has_read` is the number of bytes of requests that the process had read when it was ended */
     uint64_t has_read;
     /* If `why` is END_DIED, `itself` is true if the process has exited, and false if the process
      * has only closed the pipe of its answers. */

@@ -28,7 +28,8 @@ bool trouble_innocent(struct trouble *t, bool has_read) {
     return t->doubt++ >= t->doubt_max;
 }
 
-/* Starts a pause. Processes that fail during a pause do not extend it. */
+/* Starts a pause, in which the handler gets no messages. Processes that fail during the pause do
+ * not extend it. */
 void trouble_unable(struct trouble *t, const char *why) {
     int64_t now = lw_boot_ms();
     pthread_mutex_lock(&t->lock);

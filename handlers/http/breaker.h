@@ -43,7 +43,8 @@ struct breaker {
     int row_max;     /* number of failed requests in a row that opens the breaker */
     int refused_max; /* number of failed connections in a row that opens the breaker */
     const char *service;
-    /* counts of the http handler, to which openings of the breaker are added; NULL: not counted */
+    /* `counts` holds the counts of the http handler, among them how often the breaker has opened;
+     * NULL: nothing is counted */
     struct lw_http_counts *counts;
     /* number of connections (`refused`) and of requests (`row`) that have failed in a row */
     int refused, row;

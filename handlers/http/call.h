@@ -16,13 +16,14 @@ struct http_conn;
 struct call {
     struct lw_handler *h;
     CURL *easy;
-    /* neighbours in the list of calls under way; `next` also links unused calls */
+    /* `next` and `prev` are the neighbours in the list of calls under way; `next` also links
+     * unused calls */
     struct call *next, *prev;
     struct http_head head;
     struct lw_buf body; /* body of the request, unless the payload itself is the body */
     struct http_received received;
-    /* the connection that carries the request; NULL: libcurl transfers it, or no connection is made
-     * yet */
+    /* `conn` is the connection that carries the request; NULL: libcurl transfers it, or no
+     * connection is made yet */
     struct http_conn *conn;
     struct http_reader reader; /* parser of the response that arrives on `conn` */
     struct lw_bytes content;   /* body of the request, borrowed from the job or from `body` */

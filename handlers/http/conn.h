@@ -33,8 +33,8 @@ struct http_conn {
      * the request can be sent. */
     bool full;
     int64_t idle_ms; /* time when the connection became idle; boot clock */
-    /* next entry in the list of idle connections (latest first), or in the list of unused
-     * entries */
+    /* `next` is the next entry in the list of idle connections (latest first), or in the list of
+     * unused entries */
     struct http_conn *next;
 };
 

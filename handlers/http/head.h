@@ -12,7 +12,8 @@ enum { HEAD_MAX = 32 << 10 }; /* maximum total size of the headers in bytes */
 
 /* The headers of one request. The caller initializes the structure with {0}, or with `raw` set. */
 struct http_head {
-    /* the lines of the headers; each ends with a NUL, as libcurl needs it, unless `raw` is true */
+    /* `text` holds the lines of the headers; each ends with a NUL, as libcurl needs it, unless
+     * `raw` is true */
     struct lw_buf text;
     /* `raw` is true if each line ends with CR LF, as in HTTP/1.1; head_list() must then not be
      * called */

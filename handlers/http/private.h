@@ -27,11 +27,12 @@ struct lw_handler {
     /* The fields below belong to the thread that runs serve(). */
     CURLM *multi;
     int epoll;
-    /* time when libcurl wants to be called again, boot clock; INT64_MAX: libcurl has no timer */
+    /* `timer_ms` is the time at which libcurl wants to be called again, boot clock; INT64_MAX:
+     * libcurl has no timer */
     int64_t timer_ms;
     struct lw_feed *feed;
     struct lw_http_counts *counts; /* counts of this worker; NULL: not counted */
-    /* jobs that wait because the maximum number of requests is in flight */
+    /* `line` holds the jobs that wait because the maximum number of requests is in flight */
     struct lw_job_queue line;
     struct call *first, *last; /* calls under way, oldest first */
     struct call *free;
@@ -39,8 +40,8 @@ struct lw_handler {
     /* `idle` lists the idle connections, latest first; `closed` lists the unused entries of
      * `conns` */
     struct http_conn *idle, *closed;
-    /* number of TLS requests sent since a connection was last marked to be closed after its
-     * request */
+    /* `n_shared` is the number of TLS requests sent since a connection was last marked to be
+     * closed after its request */
     int n_shared;
     int n_calls;            /* number of calls under way */
     int64_t now_us, now_ms; /* time of this turn of the loop, in µs and in ms; boot clock */

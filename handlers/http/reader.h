@@ -63,7 +63,7 @@ struct http_reader {
      * stays open. */
     bool framing;
     int status; /* status of the response; 0: not read yet */
-    /* number of bytes of the body, or of the current chunk, that have not arrived */
+    /* `left` is the number of bytes of the body, or of the current chunk, that have not arrived */
     int64_t left;
     struct lw_buf line;  /* the beginning of a line that has no end yet */
     const char *problem; /* in the state BROKEN: what is wrong */

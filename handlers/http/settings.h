@@ -16,14 +16,17 @@ struct http_settings {
     char *service; /* scheme, host and port, as the log names the service */
     char *host;    /* host of the URL, without the brackets of an IPv6 address */
     char *port;
-    /* the URL for libcurl, in which tls.server_name, if it is set, replaces the host */
+    /* `target_url` is the URL for libcurl, in which tls.server_name, if it is set, replaces the
+     * host */
     char *target_url;
-    /* the host to which libcurl connects, in libcurl's format; NULL: tls.server_name is not set */
+    /* `connect_to` is the host to which libcurl connects, in libcurl's format; NULL:
+     * tls.server_name is not set */
     struct curl_slist *connect_to;
-    /* the header Host for handler.url; NULL: the header that libcurl makes is right */
+    /* `host_line` is the header Host for handler.url; NULL: the header that libcurl makes is
+     * right */
     char *host_line;
-    /* the first line of a request without TLS, and the header Host; NULL: libcurl sends the
-     * requests */
+    /* `opening` is the first line of a request without TLS, and the header Host; NULL: libcurl
+     * sends the requests */
     char *opening;
     /* whether `fixed` has a header User-Agent (names_agent) or Accept (names_types) */
     bool names_agent, names_types;

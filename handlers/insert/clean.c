@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner keeps Latchwork's own tables small. It runs short transactions on its own thread and
- * its own connection. */
+/* The cleaner keeps Latchwork's own tables small. It runs short transactions on its own thread
+ * and its own connection, in rounds with a wait of ROUND_MS between them. */
 #include "handlers/insert/insert.h"
 
 #include "base/cond.h"
@@ -14,8 +14,8 @@
 
 enum {
     ROUND_MS = 1000,
-    /* maximum number of slices per round, so that the cleaner does not delay other writers for
-     * long */
+    /* SLICES_A_ROUND is the maximum number of slices per round. It is limited so that the
+     * cleaner does not delay other writers for long. */
     SLICES_A_ROUND = 50,
 };
 

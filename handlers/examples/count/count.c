@@ -13,8 +13,9 @@ enum { SLOTS = 1 << 18 };
 struct count {
     const struct latchwork_host *host;
     atomic_ullong messages;
-    /* number of messages in each slot of the table. Keys whose hashes choose the same slot are
-     * counted as one key, so the number of used slots is a lower bound of the number of keys. */
+    /* `per_slot` is the number of messages in each slot of the table. Keys whose hashes choose
+     * the same slot are counted as one key, so the number of used slots is a lower bound of the
+     * number of keys. */
     atomic_uint per_slot[SLOTS];
 };
 

@@ -135,7 +135,7 @@ struct lw_pg_column {
 
 /* The user's table as slots and cleaner see it; constant after open. */
 struct lw_pg_table {
-    /* quoted name of the table, with its schema if configured; owned */
+    /* `name` is the quoted name of the table, with its schema if configured; owned */
     char *name;
     struct lw_pg_column *columns; /* one element per configured column; owned */
     char *sql;                    /* the text of the statement; owned */
@@ -173,8 +173,8 @@ enum lw_pg_fate {
     LW_PG_KNOWN = 'k', /* an earlier transaction has done the message */
     LW_PG_STALE = 's', /* the key was written with a larger fence */
     LW_PG_BAD = 'b',   /* the message is neither known nor stale, and has no valid row */
-    /* the message is neither known nor stale, but the table already has its primary key
-     * (on_conflict "dead") */
+    /* LW_PG_DUPLICATE: the message is neither known nor stale, but the table already has its
+     * primary key (on_conflict "dead") */
     LW_PG_DUPLICATE = 'd',
     LW_PG_WRITTEN = 'w',
 };

@@ -17,9 +17,11 @@
 #include <unistd.h>
 
 enum {
-    /* maximum total size in bytes of the payloads of a statement; a larger message runs alone */
+    /* SET_BYTES is the maximum total size in bytes of the payloads of a statement; a larger
+     * message runs alone */
     SET_BYTES = 8 << 20,
-    /* maximum number of repetitions after a deadlock or a serialization failure */
+    /* AGAIN_TIMES is the maximum number of repetitions after a deadlock or a serialization
+     * failure */
     AGAIN_TIMES = 10,
     /* The pause before the n-th repetition of a statement is n times AGAIN_MS. */
     AGAIN_MS = 5,
@@ -29,8 +31,8 @@ enum {
 
 struct item {
     struct lw_job *job;
-    /* an earlier job of the batch for the same message, whose outcome this job shares; NULL:
-     * none */
+    /* `twin` is an earlier job of the batch for the same message, whose outcome this job shares;
+     * NULL: none */
     const struct item *twin;
     const struct lw_json_value *row; /* the row: an array of n_columns values */
     char *bad; /* why the payload makes no valid row; owned; NULL: it makes one */

@@ -71,12 +71,13 @@ struct lw_fence {
 
 /* The fences known in memory, and the fences of the current transaction. */
 struct lw_fences {
-    /* hash table with open addressing; key 0 marks an empty slot; fence 0 means that the key has no
-     * fence */
+    /* `slots` is a hash table with open addressing. Key 0 marks an empty slot, and fence 0 means
+     * that the key has no fence. */
     struct lw_fence *slots;
     size_t n, size;
     int64_t seen; /* id of the last row read from latchwork_recent */
-    /* content of the row that the current transaction will append to latchwork_recent */
+    /* `written` is the content of the row that the current transaction will append to
+     * latchwork_recent */
     struct lw_buf written;
 };
 
@@ -87,7 +88,7 @@ struct lw_sqlite {
     struct lw_seen seen;
     struct lw_fences fences;
     struct lw_reader reader;
-    /* jobs of the current transaction, with room for LW_INSERT_BATCH */
+    /* `items` holds the jobs of the current transaction, with room for LW_INSERT_BATCH */
     struct lw_item *items;
     struct lw_json_value *values; /* values of the rows of these jobs */
     int64_t busy_until_ms;        /* until when a statement waits for other writers; boot clock */

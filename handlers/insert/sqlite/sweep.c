@@ -11,8 +11,8 @@
 
 enum {
     SLICE = 1000, /* maximum number of rows per transaction */
-    /* maximum wait for writers in other processes, in ms; short, because the slots of this process
-     * cannot write while the cleaner waits */
+    /* BUSY_MS is the maximum wait for writers in other processes. It is short, because the slots
+     * of this process cannot write while the cleaner waits. */
     BUSY_MS = 250,
     CLOSING_BUSY_MS = 1000, /* replaces BUSY_MS in the last round, before the worker ends */
     REPLAY_ROUNDS = 60, /* number of rounds between two searches for old identities of replays */
