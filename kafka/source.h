@@ -63,8 +63,8 @@ struct lw_source_events {
     /* Called with the answer to a commit. `ok` is true if the broker accepted the commit. `stale`
      * is true if the broker refused it because this worker is no longer a member or the owner. */
     void (*committed)(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale);
-    /* Called for each partition whose commit has metadata, after a request by lw_source_look(). May
-     * be NULL. */
+    /* Called for each partition whose commit has metadata, after a request by
+     * lw_source_look(s, false). May be NULL. */
     void (*looked)(void *ctx, const struct lw_group_offset *o);
     /* Called after a request by lw_source_look(s, true), with the number of the group's commits.
      * `known` is false if the number is not known. May be NULL. */
@@ -123,9 +123,9 @@ struct lw_commit {
 int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err);
 bool lw_source_commit_busy(const struct lw_source *s);
 /* Commits and waits at most timeout_ms for the answer. `ok` may be NULL; otherwise ok[i] says
- * whether commit i was accepted. The callback `committed` gets the answers as well. Returns 0, even
- * if the coordinator refused a commit because this worker no longer owns the partition. Returns -1
- * if the result is unknown or another attempt may help. */
+ * whether commit i was accepted. The callback `committed` gets the answers as well. Returns 0
+ * if all commits were accepted. Returns -1 with *err if the coordinator refused a commit or if the
+ * answer did not come in time. */
 int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok,
                           int64_t timeout_ms, struct lw_err *err);
 /* Asks the coordinator for the group's commit of a partition, regardless of its owner. *offset is
@@ -145,8 +145,8 @@ bool lw_source_fenced(const struct lw_source *s);
 bool lw_source_refused(const struct lw_source *s);
 /* Requests the commits of the group without waiting: those for the configured topics or, if `all`
  * is true, for all topics of the cluster. Later lw_source_poll() passes each commit that has
- * metadata to the callback `looked` and, if `all` is true, the number of commits to the callback
- * `listed`. Returns false if the previous request is still in flight. */
+ * metadata to the callback `looked` or, if `all` is true, only the number of commits to the
+ * callback `listed`. Returns false if the previous request is still in flight. */
 bool lw_source_look(struct lw_source *s, bool all);
 /* Revokes all partitions (with callbacks) and leaves the group, within timeout_ms. The limit is
  * needed because closing a consumer can hang in librdkafka 2.0.2. */

@@ -80,7 +80,7 @@ enum lw_go {
 /* The answers of settle about the lane of an item. */
 enum lw_settled {
     LW_SETTLED_STALE = 'S',    /* the lease is no longer the caller's */
-    LW_SETTLED_RELEASED = 'L', /* the lock was released */
+    LW_SETTLED_RELEASED = 'L', /* the lock was released, or turned into a backoff */
     LW_SETTLED_KEPT = 'K',     /* the lease continues */
     LW_SETTLED_NEXT = 'N',     /* the lease continues, and heads were handed over */
     /* the lock was released, but the message could not be put back, because the Redis key of the

@@ -147,7 +147,8 @@ local function record(i, o)
     local is_held, first_place, s, index = holds(held[i], mine), at, nil, nil
     for k = 1, count do
         s, index = take_place()
-        -- record the effect, because it has happened, no matter who holds the lease now
+        -- The first effect is recorded no matter who holds the lease now, because it has happened.
+        -- The others are recorded only under the lease; the next holder runs them again, in order.
         if (k < count or outcome == LW_DONE) and (is_held or k == 1) then
             if s.base + index >= s.floor then put_state(s, index, LW_STATE_DONE) end
             forget_later(s, index)
