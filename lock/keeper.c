@@ -15,11 +15,12 @@ enum {
     SLEEP_MAX_MS = 60000,
     /* maximum number of cluster nodes to which the keeper has connections at the same time */
     LINKS_MAX = 64,
-    /* The share of one node in a cluster: the keeper waits for one node for at most 1/SHARE of the
-     * time until it must give up the next hold. */
+    /* The share of one node in a cluster, if the locks of the holds are in several slots: the
+     * keeper waits for one node for at most 1/SHARE of the time until it must give up the next
+     * hold. */
     SHARE = 4,
-    /* The pause for a node that did not answer: REST times as long as the keeper has waited for the
-     * node. */
+    /* REST: if a node did not answer, and the locks of the holds are in several slots, the keeper
+     * sends the node nothing for REST times as long as the keeper has waited for it. */
     REST = 1,
 };
 
@@ -150,8 +151,8 @@ static int64_t until_next_loss(struct lw_keeper *k) {
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Returns how long the keeper may wait for a server: limit_ms, or less if a hold must be given up
- * earlier. In a cluster one node gets only a part of that time, so that enough is left for the
- * other nodes. */
+ * earlier. If the locks of the holds are in several slots of a cluster, one node gets only a part
+ * of that time, so that enough is left for the other nodes. */
 static int64_t patience_ms(struct lw_keeper *k, int64_t limit_ms) {
     int64_t left = until_next_loss(k);
     if (k->client->table && !k->alone)
@@ -178,8 +179,9 @@ static struct link *link_to(struct lw_keeper *k, uint64_t peer) {
     return link;
 }
 
-/* Closes the link to a server that has not answered since since_ms (boot clock). In a cluster, the
- * keeper then sends nothing to that server for a while. */
+/* Closes the link to a server that has not answered since since_ms (boot clock). If the locks of
+ * the holds are in several slots of a cluster, the keeper then sends nothing to that server for a
+ * while. */
 static void give_rest(struct lw_keeper *k, struct link *link, int64_t since_ms) {
     int64_t now = lw_boot_ms();
     hang_up(link);

@@ -10,8 +10,8 @@
  * the lock's keys. When the slot moves to another node, the old node ends the subscription, and the
  * line then uses an ear at the new owner. If CLIENT begins with the letter 's', the scripts publish
  * with SPUBLISH. If the servers have no sharded channels, or the user has no right to use them, the
- * client subscribes to lwl:wake:CLIENT at every node, as it does at a single server. While a line
- * has no subscription, its first waiter tries to take the lock every 10 to 100 ms. */
+ * client subscribes to lwl:wake:CLIENT at every node, as it does if it has only one server. While a
+ * line has no subscription, its first waiter tries to take the lock every 10 to 100 ms. */
 #ifndef LW_LOCK_LISTEN_H
 #define LW_LOCK_LISTEN_H
 

@@ -26,7 +26,8 @@ enum {
      * wait for the same lock again. */
     LINGER_MS = 1000,
     RETRY_MS = 100, /* pause, in ms, after a node has refused a subscription */
-    REST_MS = 50,   /* minimum (REST_MS) and maximum pause, in ms, after a connection broke */
+    /* REST_MS and REST_MAX_MS: minimum and maximum pause, in ms, after a connection broke. */
+    REST_MS = 50,
     REST_MAX_MS = 2000,
     TURN_MAX_MS = 60000,
 };

@@ -208,8 +208,8 @@ static void segments_meet_at_their_borders(void **state) {
     assert_string_equal(lt_waiting(l, m[7]), "0/1099511644159");
 }
 
-/* gate reads all states from the lowest to the highest offset of a batch with one command. The
- * messages of the batch may come in any order. */
+/* gate reads the states of a segment with one command, from the lowest to the highest offset that
+ * the batch has in this segment. The messages of the batch may come in any order. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
     const struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"),
@@ -358,7 +358,7 @@ int main(void) {
     /* This test does not run in the variant in which each call is sent twice, because the second
      * call would report the vanished list again. */
     const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)};
-    /* These tests do not run in the variant at maxmemory, because Redis then refuses gate. The test
-     * maxmemory_refuses_all_of_it checks that. */
+    /* These tests do not run in the variant in which Redis has reached maxmemory, because Redis
+     * then refuses gate. The test maxmemory_refuses_all_of_it checks that. */
     return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE) + LT_RUN(once, LT_PLAIN | LT_FLUSHED);
 }

@@ -381,8 +381,8 @@ int main(void) {
         T(the_audit_says_who_and_what),
         T(the_audit_is_bounded_and_never_in_the_way),
     };
-    /* The tests of the script `hold` do not run in the variant at maxmemory, because Redis then
-     * refuses the script. Another test checks that. */
+    /* The tests of the script `hold` do not run in the variant in which Redis has reached
+     * maxmemory, because Redis then refuses the script. Another test checks that. */
     int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE);
     return failed + LT_RUN(of_break, LT_ALL);
 }

@@ -321,8 +321,8 @@ static void the_first_id_stays(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:id-1"), "orders:0:2");
 }
 
-/* settle reads all states from the lowest to the highest offset of a batch with one command. The
- * messages of the batch may come in any order. */
+/* settle reads the states of a segment with one command, from the lowest to the highest offset that
+ * the batch has in this segment. The messages of the batch may come in any order. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"),

@@ -281,7 +281,8 @@ int main(void) {
         LT(unpark_goes_on_in_the_quarantine),
     };
     const struct CMUnitTest of_operators[] = {
-        /* These tests do not run in the variant at maxmemory, because Redis then refuses `put`. */
+        /* These tests do not run in the variant in which Redis has reached maxmemory, because Redis
+         * then refuses the script `put`. */
         LT(put_beside_a_deleted_list_is_told),
         LT(puts_into_a_lane_that_is_drained_are_not_told),
     };
