@@ -22,7 +22,7 @@ RULES = dict(
     gate_idem=1,
     claim_idem=1,  # if claim finds its caller's token in the lock, it hands the head over again
     # `resend` says how a settle is sent again after a lost reply. With 'more', a settle of a hold
-    # that has other messages is sent in mode more and asks for no further messages. Any other
+    # that has other messages is sent in mode `more` and asks for no further messages. Any other
     # settle is sent in mode drop.
     resend='more',
     # The other values of `resend`: 'drop' always uses mode drop, 'same' sends the same bytes again,
@@ -95,7 +95,7 @@ RULES = dict(
     # Further heads are taken only from behind the last granted head. If that head is not in the
     # waiting list, no further heads are handed over.
     in_place=1,
-    more_extend=1,  # a settle in mode more extends the lease
+    more_extend=1,  # a settle in mode `more` extends the lease
     over=1,  # after MAXRUN messages, a hold of the fast path ends if other messages of its key wait
     # When granted messages are taken back, later messages that the unanswered settle grants are
     # taken back as well.

@@ -38,8 +38,8 @@ struct faults {
     /* Rate at which a lane loses only its waiting list, while the states still say that its
      * messages wait. */
     double unlist;
-    /* `attach` is the rate at which replicas are attached to servers, which does no harm.
-     * `failback` is the rate of failovers to a replica and back. */
+    /* `attach` is the rate at which harmless replicas are attached to servers. `failback` is the
+     * rate of failovers to a replica and back. */
     double attach, failback;
     bool back; /* the clock of a server may also jump back */
     int split_ms;
@@ -90,7 +90,7 @@ struct faults {
     double commits;     /* rate at which Kafka's coordinator goes away for a while */
     double seeks;       /* rate at which seeks fail */
     double cut_repairs; /* rate at which connections break during a repair */
-    double errors;      /* rate of error replies to single commands (errors.c) */
+    double errors;      /* rate of error replies to individual commands (errors.c) */
     double refusals;    /* rate of periods in which a server refuses nearly every command */
     double full;        /* rate of periods in which a server is at maxmemory */
     double torn;        /* rate at which scripts fail in the middle */
