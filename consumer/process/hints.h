@@ -32,7 +32,7 @@ struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup);
 void lw_hints_close(struct lw_hints *h);
 /* Sets whether hints are wanted, and connects when they are wanted for the first time. When they
  * are no longer wanted, a pop that has begun may still bring a hint. This function never calls
- * hint(). */
+ * `hint` itself. */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
 
 /* Returns the error with which the server refuses a command that is needed to fetch hints, or NULL

@@ -6,8 +6,8 @@
 #include "queue/codes.h"
 
 enum {
-    /* BATCH is the maximum number of messages per call; with more, a script would take too long,
-     * and batches of more than 64 gain little */
+    /* BATCH is the maximum number of messages per call. With more, a script would take too long,
+     * and little would be gained: beyond 64, larger batches save little time per message. */
     BATCH = 256,
     /* AHEAD_MAX is the maximum number of messages of a lane that one call grants; they run one
      * after the other without another call */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* refusal: the part of the worker that handles error replies by which Redis denies a right to its
- * user. The shard is out of service until the same call succeeds again. */
+ * user. For a short time after each such reply, nothing is admitted on the shard. Until the refusal
+ * is over, the worker is not ready. */
 #ifndef LW_CONSUMER_WORKER_REFUSAL_H
 #define LW_CONSUMER_WORKER_REFUSAL_H
 
@@ -12,7 +13,8 @@
 struct refusal { /* only refusal.c changes this struct */
     enum call_kind kind;
     bool allowed; /* true: a call of the refused kind has succeeded since the refusal */
-    /* Times of the first and of the last refusal. `last_ms` is 0 if there was none. */
+    /* `since_ms` and `last_ms` are the times of the first and of the last refused call. `last_ms`
+     * is 0 if there was none. */
     int64_t since_ms, last_ms;
     int64_t said_ms;
     char text[240];

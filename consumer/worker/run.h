@@ -71,8 +71,8 @@ struct runs {         /* only run.c changes this struct */
      * again */
     size_t n_resend;
     uint64_t max_fence;
-    /* array indexed by tags: says how often and when handlers last gave back messages of a lane
-     * under a live lease */
+    /* `given_back` is an array indexed by tags: it says how often and when handlers last gave back
+     * messages of a lane under a live lease */
     struct given_back {
         uint32_t times; /* number of times in a row that a handler gave a message back */
         int64_t at_ms;
