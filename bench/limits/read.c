@@ -48,8 +48,8 @@ static void subscribe(rd_kafka_t *rk) {
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Returns the number of records in the topic now. This is the sum of its end offsets, because the
- * topics of the benchmark begin at offset 0 and have no gaps. */
+/* Returns the number of records in the topic now. For each partition this is the
+ * end offset minus the begin offset, because the topics of the benchmark have no gaps. */
 static int64_t count_all(rd_kafka_t *rk) {
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
     const struct rd_kafka_metadata *md;

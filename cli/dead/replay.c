@@ -16,9 +16,9 @@ static int wants(struct ops *o) {
     return OPS_USAGE;
 }
 
-/* Puts the dead letter back with a new replay number, and without its business id. The replay
- * number makes the replay a message of its own, which runs although the marks of the original say
- * that the original is finished. */
+/* Puts the dead letter back into its lane with a new replay number and without its business id. The
+ * replay number makes the replay a message of its own, which runs although the marks of the
+ * original say that the original is finished. */
 static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     struct ops_job *j = ctx;
     struct lw_buf scratch = {0};

@@ -41,8 +41,9 @@ struct ledger_part {
     /* `done`, `dead` and `waiting` are the numbers of these states at or above the offset
      * `committed`. */
     int64_t done, dead, waiting;
-    /* `listed` is the number of waiting records in waiting lists, and `replays` the number of
-     * unfinished replays in waiting lists. */
+    /* `listed` is the number of waiting records at or above `committed` that are in waiting lists.
+     * `replays` is the number of replays that were read from waiting lists; a replay that is read
+     * in two overlapping pages of a long list counts twice. */
     int64_t listed, replays;
     /* `floor` is the highest floor of the partition in any shard, read between the two reads of the
      * group's commit. */

@@ -48,7 +48,7 @@ struct lw_config *lock_config(const struct lock_args *a);
 struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error);
 
 /* Holds the lock that KEY names. It is either the lock of a lane of an application, or a lock of
- * the library in one Redis. */
+ * the library, in one Redis or in a cluster. */
 struct lock_target {
     struct lw_config *config;
     struct lw_lane_lock *lane;

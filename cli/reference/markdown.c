@@ -144,7 +144,7 @@ static void text_line(struct block *b, const char *line, size_t n, struct lw_buf
     lw_buf_addf(out, "\n");
 }
 
-/* Skips the first two rows of a table, which are its header. */
+/* Skips the first two lines of a table: the header and the line of dashes below it. */
 static const char *skip_header(const char *line) {
     for (int i = 0; i < 2; i++) line += strcspn(line, "\n"), line += *line == '\n';
     return line;
