@@ -14,7 +14,8 @@
 
 enum {
     /* LOOK_MS is for mutexes and semaphores: the maximum time, in ms, between two attempts of the
-     * first waiter in line. Each wait uses a random time within 20 % of this value. */
+     * first waiter in line. For each wait, this time is made up to 20 % shorter or longer at
+     * random. */
     LOOK_MS = 5000,
     /* LOOK_QUEUE_MS replaces LOOK_MS for fair and read/write locks. It is shorter, because only the
      * attempts show Redis that the waiting client is alive. */
@@ -123,8 +124,9 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
 }
 
 /* Returns the time at which the next waiter in line tries to take the lock if no release is
- * announced. This is the end of the present holder's lease, or earlier, because LOOK_MS,
- * LOOK_QUEUE_MS and POLL_MAX_MS limit the time between attempts. */
+ * announced, after this waiter has taken it. For a fair or read/write lock, this is in half of
+ * LOOK_QUEUE_MS. For other locks, it is shortly after the end of this waiter's lease, or earlier,
+ * because LOOK_MS and POLL_MAX_MS limit the time between attempts. */
 static int64_t next_look_ms(const struct wait *w) {
     const struct latchwork_lock *l = w->take.lock;
     if (lw_one_queues(l)) return lw_boot_ms() + LOOK_QUEUE_MS / 2;
