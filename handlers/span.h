@@ -14,7 +14,7 @@ struct lw_job_span {
     /* `begun_us` and `ended_us` are the start and the end of the run, boot clock, set when the
      * job has run; 0: the job has not run */
     int64_t begun_us, ended_us;
-    int64_t arrived_ms; /* when the message first came to a worker; wall clock */
+    int64_t arrived_ms; /* time at which the message first came to a worker; wall clock */
     int64_t replay;     /* number of the replay; 0: the record itself */
     bool parked;        /* the message has waited in Redis */
     char traceparent[LW_TRACEPARENT + 1];

@@ -101,8 +101,8 @@ check_configuration() {
 
 run_until_done() {
     step 'install.md, step 3: run'
-    # as_service is not used here: in the background, $! would be the pid of a subshell, and SIGTERM
-    # would end only the subshell
+    # `as_service` is not used here: in the background, $! would be the pid of a subshell, and
+    # SIGTERM would end only the subshell
     setpriv --reuid latchwork --regid latchwork --init-groups latchwork run -c $config >"$shared/run.log" 2>&1 &
     pid=$!
     touch "$shared/runs"

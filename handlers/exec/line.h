@@ -6,9 +6,9 @@
 
 #include "handlers/handler.h"
 
-/* Appends the request for n jobs of one key, ended by a newline: one object, or {"batch":[…]} if n
- * > 1. `deadline_ms`, in ms since 1970, is when the first job times out; 0 means never. The time of
- * each later job begins when the job before it is answered. */
+/* Appends the request for n jobs of one key, ended by a newline: one object, or {"batch":[…]} if
+ * n > 1. `deadline_ms`, in ms since 1970, is the time at which the first job times out; 0 means
+ * never. The time limit of each later job begins when the job before it is answered. */
 void lw_exec_request(struct lw_buf *out, struct lw_job *const *jobs, size_t n, int64_t deadline_ms);
 /* Appends {"cancel":"id"} and a newline. */
 void lw_exec_cancel(struct lw_buf *out, const struct lw_job *job);

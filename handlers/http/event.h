@@ -21,8 +21,8 @@ bool event_reserved(struct lw_bytes name);
  * no valid header of this name. */
 struct lw_bytes event_content_type(const struct lw_job *job, const char *usual);
 
-/* Adds headers with the attributes and the content type of the message. deadline_ms is when the
- * response no longer counts, in ms since 1970; 0 means no limit. */
+/* Adds headers with the attributes and the content type of the message. deadline_ms is the time
+ * after which the response no longer counts, in ms since 1970; 0 means no limit. */
 void event_head(struct http_head *head, const struct lw_job *job, const char *usual_type,
                 int64_t deadline_ms);
 /* Adds the headers latchwork-fence, latchwork-attempt and latchwork-deadline-ms. */

@@ -31,9 +31,9 @@ static const char tables[] =
     "NOT NULL, PRIMARY KEY(app, name))"
     " WITHOUT ROWID;";
 
-/* Waits for SQLite's lock in place of SQLite's own busy handler. That handler's sleeps grow to 100
- * ms, but Latchwork's writers hold the lock for a few ms only, and the wait must end when the
- * leases end. */
+/* Waits while another connection holds SQLite's lock. Replaces SQLite's own busy handler, whose
+ * sleeps grow to 100 ms, although Latchwork's writers hold the lock for a few ms only. The wait
+ * ends at busy_until_ms, so that it can end together with the leases of the jobs. */
 static int on_busy(void *ctx, int count) {
     const struct lw_sqlite *s = ctx;
     if (lw_boot_ms() >= s->busy_until_ms) return 0;

@@ -91,7 +91,7 @@ struct lw_sqlite {
     /* `items` holds the jobs of the current transaction, with room for LW_INSERT_BATCH */
     struct lw_item *items;
     struct lw_json_value *values; /* values of the rows of these jobs */
-    int64_t busy_until_ms;        /* until when a statement waits for other writers; boot clock */
+    int64_t busy_until_ms;        /* end of a statement's wait for other writers; boot clock */
 };
 
 /* Opens the file in WAL mode, creates Latchwork's tables and, if configured, a missing user's

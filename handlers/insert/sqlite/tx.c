@@ -173,8 +173,8 @@ static void roll_back(struct tx *t) {
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Returns until when to wait for other writers: LW_INSERT_BUSY_MS from now, or earlier if the
- * leases of all unsettled jobs end earlier. */
+/* Returns the time until which to wait for other writers: LW_INSERT_BUSY_MS from now, or earlier
+ * if the leases of all unsettled jobs end earlier. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {
