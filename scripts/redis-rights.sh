@@ -7,8 +7,9 @@
 # Redis commands, such as "ZADD", 'ZADD' or "LLEN %swait". The script finds every command that is
 # used, but also words that only look like a command. Such a word has a row in
 # cli/check/redis_rights.c which says so. tests/cli/test_rights.py compares that table with the
-# output of this script. The role "operator" means ops/ and cli/ (queue, dead, lock -c, ledger,
-# top); the role "lock" means the lock library and `lock --redis`.
+# output of this script. The role "worker" means consumer/, monitor/ and the scripts that they call;
+# the role "operator" means ops/ and cli/ (queue, dead, lock -c, ledger, top); the role "lock" means
+# the lock library and `lock --redis`.
 set -eu
 cd "$(dirname "$0")/.."
 commands="

@@ -3,8 +3,8 @@
 # Builds and runs the Java contenders of the benchmark. bench/parallel/README describes the
 # contenders and their options.
 #
-# run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT
-#                      (default: build/bench/parallel)
+# run.sh build         compiles the contenders with Maven, and fetches the jars that they need, into
+#                      $LW_PARALLEL_OUT (default: build/bench/parallel), unless they are up to date
 # run.sh OPTION ...    builds if necessary, then becomes the java process with the pid of this
 #                      script
 #

@@ -19,7 +19,7 @@ struct server {
     const struct lw_config *c;
     struct lw_check_report *r;
     struct lw_redis *redis;
-    char *shown;      /* the server's URL in the form in which reported problems name it */
+    char *shown;      /* name of the server in reported problems: its URL or its address */
     const char *user; /* name of the user as which the check logs in */
     bool no_lua;      /* true: the server has no Lua, which was already reported as a problem */
     /* true: the server is a replica, so its problems are only warnings as long as it is not
