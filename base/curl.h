@@ -10,8 +10,9 @@
 /* Restricts a handle to HTTP: it follows no redirect and uses no proxy, even if the environment
  * names one. */
 void lw_curl_direct(CURL *easy);
-/* Makes a handle require TLS 1.2 or later, verify the server's certificate, and use the client's
- * certificate if there is one. If a CA file is given, only its CAs are trusted. */
+/* Makes a handle require TLS 1.2 or later, verify the server's certificate (unless no_verify is
+ * set), and use the client's certificate if there is one. If a CA file is given, only its CAs are
+ * trusted. */
 void lw_curl_tls(CURL *easy, const struct lw_tls *t);
 
 #endif

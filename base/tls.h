@@ -3,8 +3,8 @@
  * hiredis was built without it.
  *
  * Certificate files are read for each connection, so a replaced certificate is used from the next
- * connection on. The server's certificate and its name are verified. The version is at least TLS
- * 1.2. No function raises SIGPIPE. */
+ * connection on. The server's certificate and its name are verified unless no_verify is set. The
+ * version is at least TLS 1.2. No function raises SIGPIPE. */
 #ifndef LW_BASE_TLS_H
 #define LW_BASE_TLS_H
 

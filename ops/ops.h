@@ -253,8 +253,9 @@ typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx);
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n,
              ops_lane_fn *fn, void *ctx);
 /* Calls fn for each lane that has waiting messages or is paused, and whose name passes the filters.
- * With --key, only the named lanes are read. Without --key, all lanes are read, and fn may be
- * called twice for a lane, because cursors are used. Returns 1 if fn stopped the reading. */
+ * With --key, calls fn for each named lane instead, whatever its state. Without --key, all lanes
+ * are read, and fn may be called twice for a lane, because cursors are used. Returns 1 if fn
+ * stopped the reading. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
 /* Reads some lanes of one shard: the lanes with waiting messages or, if `idle` is true, the paused
  * lanes without waiting messages. Begin with the cursor "0"; the cursor is "0" again after the last

@@ -11,7 +11,9 @@ struct lw_server {
     /* name and version for people, such as "Redis 8.0.2", "Valkey 8.1.1", "Redis of unknown
      * version" */
     char text[64];
-    bool too_old; /* true below Redis 7.0, which the scripts need; every Valkey is newer */
+    /* true for a Redis below 7.0, which the scripts need, or of unknown version; false for every
+     * Valkey */
+    bool too_old;
 };
 
 /* Fills in *s. `info` is the text of INFO with at least the section "server". */

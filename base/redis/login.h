@@ -30,7 +30,8 @@ struct lw_redis_login {
 void lw_redis_login(const struct lw_redis_url *u, const char *client_name,
                     struct lw_redis_login *out);
 /* Evaluates the reply to command i of the login. Returns -1 with *err if the login has failed. If
- * the user lacks the right to name the connection, the login continues without a name. */
+ * the user may not name the connection, or the server has no such command, the login continues
+ * without a name. */
 int lw_redis_login_answer(const struct lw_redis_login *l, size_t i, const redisReply *reply,
                           struct lw_err *err);
 /* Sets *err for a connection that broke before all commands of the login were answered. `why` is
