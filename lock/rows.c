@@ -126,7 +126,8 @@ struct taking {
     /* An array with one hold per row. A row has a hold if the attempt had to wait for it, or if the
      * keeper renews it during a wait; for other rows the element is NULL. */
     struct latchwork_hold **sub;
-    /* Number of rows taken so far, and number of those rows that the keeper renews. */
+    /* `taken` is the number of rows taken so far, and `kept` is the number of those rows that the
+     * keeper renews. */
     size_t taken, kept;
     /* True if the rows were taken in several calls, so their leases and fences differ. */
     bool piecemeal;
@@ -363,8 +364,8 @@ static int see(void *ctx, const struct latchwork_lock_info *info) {
     return k->stopped;
 }
 
-/* Returns OK if `any`, the number of rows that exist in Redis, is not 0. Otherwise returns BUSY
- * with *error. */
+/* Returns OK if `any`, the number of rows whose lock exists in Redis, is not 0. Otherwise returns
+ * BUSY with *error. */
 static enum latchwork_result together(size_t any, struct latchwork_error *error) {
     return any ? LATCHWORK_LOCK_OK
                : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD,
