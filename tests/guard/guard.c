@@ -52,7 +52,7 @@ static const struct {
      * means that the shape does not test what it should. */
     double least_parked;
 } guards[] = {
-    /* Shape `uniform`, like the benchmark's workload W1: there are so many keys that nearly no
+    /* Shape `uniform`, like the benchmark's workload W1: with this number of keys, nearly no
      * message finds its lane busy. */
     {{.name = "uniform",
       .workers = 1,
