@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/redis/store_diff_gen.h"
 
+#include "base/random.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,15 +10,7 @@
 
 #include "tests/sim/redis/store.h"
 
-/* Draws a random number with the generator splitmix64. */
-uint64_t diff_random(uint64_t *state) {
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-static int below(uint64_t *state, int n) { return (int)(diff_random(state) % (unsigned)n); }
+static int below(uint64_t *state, int n) { return (int)(lw_random_next(state) % (unsigned)n); }
 static bool one_in(uint64_t *state, int n) { return below(state, n) == 0; }
 
 #define PICK(state, table) (table)[below((state), (int)(sizeof(table) / sizeof(table)[0]))]
@@ -120,7 +114,7 @@ static void add_bit_ops(uint64_t *state, struct diff_step *step, bool writes) {
         addf(step, "%s%d", one_in(state, 2) ? "#" : "", below(state, 90));
         if (what == 0) continue;
         if (one_in(state, 3))
-            addf(step, "%lld", (long long)diff_random(state));
+            addf(step, "%lld", (long long)lw_random_next(state));
         else
             addf(step, "%d", below(state, 9) - 4);
     }

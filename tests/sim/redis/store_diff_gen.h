@@ -29,7 +29,6 @@ struct diff_step {
     size_t used;
 };
 
-uint64_t diff_random(uint64_t *state);
 /* Makes the next random step. If may_sleep is true, the step may give a key a short expiry and
  * sleep until the key has expired. */
 void diff_next(uint64_t *state, bool may_sleep, struct diff_step *step);

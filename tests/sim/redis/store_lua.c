@@ -7,6 +7,8 @@
  * because globals are protected. */
 #include "tests/sim/redis/store_lua.h"
 
+#include "base/random.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,13 +73,7 @@ void script_env_unref(struct script_env *env) {
     free(env);
 }
 
-/* Draws a random number with the generator splitmix64. */
-uint64_t script_env_random(struct script_env *env) {
-    uint64_t z = env->random += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
+uint64_t script_env_random(struct script_env *env) { return lw_random_next(&env->random); }
 
 void script_set_free(struct script_set **set) {
     struct script_set *known, *next;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/world/world.h"
 
+#include "base/random.h"
 #include "tests/sim/world/bytes.h"
 #include "tests/sim/world/operator.h"
 #include "tests/sim/world/rules.h"
@@ -13,12 +14,7 @@
 
 /* --- chance ----------------------------------------------------------------------------------- */
 
-uint64_t rnd(struct world *w) { /* draws a random number with splitmix64 */
-    uint64_t z = (w->rng += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
+uint64_t rnd(struct world *w) { return lw_random_next(&w->rng); }
 int rnd_below(struct world *w, int n) { return (int)(rnd(w) % (uint64_t)n); }
 double rnd_unit(struct world *w) { return (double)(rnd(w) >> 11) / 9007199254740992.0; }
 
