@@ -235,16 +235,16 @@ static int parse_options(struct parse *p, int argc, char **argv) {
 
 /* --- verb and words --------------------------------------------------------------------------- */
 
-static bool is_sibling_verb(const struct cli_command *c, const char *name) {
-    const char *const *verb = c->sibling_verbs;
-    while (verb && *verb && strcmp(*verb, name) != 0) verb++;
-    return verb && *verb;
+static bool has_verb(const struct cli_command *c, const char *name) {
+    for (size_t i = 0; i < c->n_verbs; i++)
+        if (strcmp(c->verbs[i].name, name) == 0) return true;
+    return false;
 }
 
 static int unknown_verb(const struct parse *p, const char *name) {
-    if (is_sibling_verb(p->c, name))
+    if (p->c->sibling && has_verb(p->c->sibling, name))
         return cli_misuse(p->args, "%s is a verb of another command: latchwork %s %s", name,
-                          p->c->sibling, name);
+                          p->c->sibling->name, name);
     if (name[0] == '-')
         return cli_misuse(p->args, "options stand before --, and %s behind it is none", name);
     const char *names[CLI_NAME_MAX];

@@ -122,10 +122,9 @@ struct cli_command {
     int max_words;
     const struct cli_verb *verbs;
     size_t n_verbs;
-    /* If the user gives this command one of the verbs in `sibling_verbs` (ended by NULL), the error
-     * says that the verb belongs to the command `sibling`. NULL: there is no such command. */
-    const char *sibling;
-    const char *const *sibling_verbs;
+    /* If the user gives this command a verb that only `sibling` has, the error says so. NULL: no
+     * other command has verbs that users confuse with those of this command. */
+    const struct cli_command *sibling;
     /* `options` are the command's options, ended by a row without a name. Every command also has
      * --help, which is not in the table. */
     const struct cli_option *options;

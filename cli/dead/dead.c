@@ -4,6 +4,7 @@
 #include "cli/dead/dead.h"
 
 #include "cli/operators.h"
+#include "cli/queue/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +65,6 @@ static const char *const examples[] = {
     NULL,
 };
 
-static const char *const verbs_of_queue[] = {"stats", "audit", "pause", "resume", "import", NULL};
-
 const struct cli_command cli_dead = {
     .name = "dead",
     .summary = "dead letters: list, show, replay, edit, drop, export",
@@ -73,8 +72,7 @@ const struct cli_command cli_dead = {
              "(topic/partition/offset), or SHARD:STREAM-ID as ls shows it.",
     .verbs = verbs,
     .n_verbs = sizeof verbs / sizeof *verbs,
-    .sibling = "queue",
-    .sibling_verbs = verbs_of_queue,
+    .sibling = &cli_queue,
     .options = operator_options,
     .examples = examples,
     .statuses = operator_statuses,
