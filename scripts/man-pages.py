@@ -116,12 +116,17 @@ def prose(comment):
     that is indented by two columns become an item of a list. Other indented lines become
     examples."""
     out, par, code, items = "", [], [], False
+
+    def end_paragraph():
+        nonlocal out, par
+        if par:
+            out += ".PP\n" + text("\n".join(par)) + "\n"
+        par = []
+
     for line in comment + [""]:
         item = re.match(r" {2}(\w+) {2,}(\S.*)", line)
-        if item and par:
-            out += ".PP\n" + text("\n".join(par)) + "\n"
-            par = []
         if item:
+            end_paragraph()
             out += ".TP\n.B " + text(item[1]) + "\n" + text(item[2]) + "\n"
         items = bool(item) or (items and line.startswith("      "))
         if items:
@@ -133,15 +138,12 @@ def prose(comment):
             out += example(code)
             code = []
         if indented:
-            if par:
-                out += ".PP\n" + text("\n".join(par)) + "\n"
-                par = []
+            end_paragraph()
             code.append(line[4:])
         elif line.strip():
             par.append(line.strip())
         elif par:
-            out += ".PP\n" + text("\n".join(par)) + "\n"
-            par = []
+            end_paragraph()
         elif code:
             code.append("")
     return out + (example(code) if code else "")
