@@ -35,6 +35,8 @@ struct operator_args {
 
 extern const struct cli_option operator_options[];
 extern const struct cli_status operator_statuses[];
-int operators_run(void *args); /* `args` points to a struct operator_args */
+/* Runs the verb that the user chose: loads the configuration, connects to the shards, and calls the
+ * verb's function. `args` points to a struct operator_args. Returns the exit status. */
+int operators_run(void *args);
 
 #endif

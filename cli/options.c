@@ -270,7 +270,7 @@ static int no_verb(const struct parse *p) {
     return CLI_USAGE;
 }
 
-/* Reports an option that belongs to other verbs than the chosen one. */
+/* Reports an option that the chosen verb does not take, and names the verbs that take it. */
 static int foreign_option(const struct parse *p, const struct cli_option *o) {
     struct lw_buf names = {0};
     cli_verb_names(p->c, o->verbs, "and", &names);

@@ -74,7 +74,7 @@ struct cli_option {
     /* `initial` is the value of a number or a duration if the option is not given */
     int64_t initial;
     /* `min` and `max` are the smallest and the largest allowed number or duration; if max is 0,
-     * there is no largest. For CLI_LIST, `max` is the maximum number of values. */
+     * there is no upper limit. For CLI_LIST, `max` is the maximum number of values. */
     int64_t min, max;
     /* `aliases`, for CLI_WORD, has additional words for the option's values, ended by a row without
      * a word; NULL: there are none */
@@ -91,7 +91,7 @@ struct cli_verb {
     /* `words` shows the arguments after the verb in the usage line, such as "KEY..." */
     const char *words;
     /* smallest and largest allowed number of arguments after the verb; if max_words is -1, there is
-     * no largest number */
+     * no upper limit */
     int min_words, max_words;
     bool tail; /* true: the verb takes a command line after -- */
     /* `ids`, for verbs of queue and dead, is true if the arguments are IDs of messages */
@@ -208,17 +208,17 @@ bool cli_takes(const struct cli_verb *v, unsigned verbs);
 /* Returns true if the option belongs to the command. Two commands may share a table, in which some
  * rows are only for verbs of the other command. */
 bool cli_has(const struct cli_command *c, const struct cli_option *o);
-/* Adds the usage line without a line break, such as "latchwork lock show KEY [--set-ttl MS]".
- * Spaces at which the line must not be broken are written as '\1'. */
+/* Appends the usage line to `out`, without a line break, such as "latchwork lock show KEY
+ * [--set-ttl MS]". Spaces at which the line must not be broken are written as '\1'. */
 void cli_usage(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out);
 /* Appends the names of the verbs to `out`, as in "a, b or c"; the conjunction stands before the
  * last name. */
 void cli_verb_names(const struct cli_command *c, unsigned verbs, const char *conjunction,
                     struct lw_buf *out);
-/* Adds the words of `text` in lines of at most CLI_WIDTH columns. The first line begins at
- * `column`, all other lines at `indent`. */
+/* Appends the words of `text` to `out` in lines of at most CLI_WIDTH columns. The first line begins
+ * at `column`, all other lines at `indent`. */
 void cli_wrap(struct lw_buf *out, const char *text, size_t column, size_t indent);
-/* Adds the whole help of a command, or of one of its verbs. */
+/* Appends to `out` the whole help of a command, or of one of its verbs. */
 void cli_help(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out);
 
 #endif

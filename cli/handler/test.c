@@ -68,7 +68,7 @@ static struct lw_config *load(const struct cli_args *cli, const struct lw_overri
 }
 
 /* Loads the configuration. For an insert handler, replaces the configured store by a temporary one.
- * Returns an exit status. */
+ * Returns 0, or the exit status of a failure. */
 static int load_config(struct trial *t) {
     t->c = load(&t->a->cli, NULL, 0);
     if (!t->c) return CLI_USAGE;
@@ -97,8 +97,8 @@ static int load_messages(struct trial *t) {
 /* --- the plan --------------------------------------------------------------------------------- */
 
 static void plan_delivery(struct trial *t, struct handler_delivery *d, size_t i, uint64_t fence) {
-    /* offset of the first new message of ROUND_STALE, which is larger than the offsets that a file
-     * is likely to contain */
+    /* `elsewhere` is the offset of the first new message of ROUND_STALE. It is larger than any
+     * offset that the file of messages is likely to contain. */
     static const int64_t elsewhere = 1000000000000;
     const struct handler_message *m = &t->messages.m[i];
     bool stale = d->round == ROUND_STALE;
@@ -112,8 +112,8 @@ static void plan_delivery(struct trial *t, struct handler_delivery *d, size_t i,
     atomic_store(&d->result, (int)m->decided);
 }
 
-/* Writes all deliveries to shared memory. The first fence is the time in µs since 1970, because the
- * fences of Redis are also times. */
+/* Writes all deliveries to shared memory. Fences begin with the time in µs since 1970, because the
+ * fences from Redis are such times, too. */
 static int make_plan(struct trial *t) {
     int rounds = t->a->chaos ? ROUNDS : 1;
     size_t n = t->messages.n;
@@ -174,9 +174,10 @@ static struct handler_delivery *find_delivery(struct trial *t, const char *ident
     return NULL;
 }
 
-/* Finds the message that ended the rig, which is the process that runs the handler under test. If
- * only one message was in a handler at that time, it gets `result`. If there were several, each of
- * them runs alone after the rig is restarted. Returns false if no message was in a handler. */
+/* Finds the messages that were in a handler when the rig ended. The rig is the process that runs
+ * the handler under test. If there was only one such message, it gets `result`. If there were
+ * several, each of them runs alone after the rig is restarted. Returns false if no message was in a
+ * handler. */
 static bool charge(struct trial *t, enum handler_result result, const char *why) {
     struct handler_delivery *found[LW_BOARD_SEATS];
     int n = 0;
@@ -256,8 +257,8 @@ static int run_once(const struct handler_args *a, struct handler_watch *w) {
     return status;
 }
 
-/* Waits until a file has changed and another run of the test is useful: if only a source file is
- * newer than its program, the program must be built first. Returns the name of the
+/* Waits until a file has changed and the test can run again. If a changed source file is newer than
+ * the program, the program must be built first, so the wait continues. Returns the name of the
  * changed file, or NULL if a signal ends the test. */
 static const char *wait_for_change(struct handler_watch *w) {
     const char *name, *binary;

@@ -89,8 +89,8 @@ static void add(struct handler_watch *w, const char *path) {
         inotify_add_watch(w->fd, folder, IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE);
 }
 
-/* Adds files to the files that are watched: the plugin, and each file below the current folder that
- * a word of the command names. */
+/* Adds the files of the handler to the watched files. They are the plugin, and each file that a
+ * word of the command names by a relative path. */
 static void add_handler(struct handler_watch *w, const struct lw_config *c) {
     const json_t *path = json_object_get(c->handler.json, "path"),
                  *command = json_object_get(c->handler.json, "command"), *word;

@@ -115,8 +115,8 @@ static int compare_wrong(const void *x, const void *y) {
     return strcmp(a->lane ? a->lane : "", b->lane ? b->lane : "");
 }
 
-/* Removes from l->wrong the differences that the pass before this one did not find. That pass found
- * the differences in `before`. Both lists are sorted. */
+/* Removes from l->wrong each difference that is not in `before`, which lists the differences that
+ * all earlier passes found. Both lists are sorted. */
 static void keep_same(struct ledger *l, const struct ledger_wrong *before, size_t n_before) {
     size_t n = 0, k = 0;
     for (size_t i = 0; i < l->n_wrong; i++) {

@@ -12,10 +12,10 @@
  * whose state was waiting both before and after the lists were read was waiting all the time, and
  * must be in exactly one list. A message in a list must be waiting, or must have been finished
  * since the list was read. If a state and a list disagree in one pass, the reason may still be that
- * the list changed while it was read page by page. So a difference is reported only if
- * LW_LEDGER_PASSES passes find the same difference.
+ * the list changed while it was read, because a list is read in several requests. So a difference
+ * is reported only if LW_LEDGER_PASSES passes find the same difference.
  *
- * The ledger writes nothing, and reads with cursors and in pages. */
+ * The ledger writes nothing. It reads keys with cursors, and each long list in several requests. */
 #ifndef LW_CLI_LEDGER_PRIVATE_H
 #define LW_CLI_LEDGER_PRIVATE_H
 
@@ -38,12 +38,12 @@ struct ledger_part {
     int64_t begin, end;
     int64_t committed;       /* the group's committed offset, read before all else; -1: none */
     int64_t committed_after; /* the group's committed offset, read again at the end of the pass */
-    /* `done`, `dead` and `waiting` are the numbers of these states at or above the offset
-     * `committed`. */
+    /* `done`, `dead` and `waiting` are the numbers of records in these states at or above the
+     * offset `committed`. */
     int64_t done, dead, waiting;
     /* `listed` is the number of waiting records at or above `committed` that are in waiting lists.
-     * `replays` is the number of replays that were read from waiting lists; a replay that is read
-     * in two overlapping pages of a long list counts twice. */
+     * `replays` is the number of replays that were read from waiting lists. A replay counts twice
+     * if two overlapping requests for a long list return it. */
     int64_t listed, replays;
     /* `floor` is the highest floor of the partition in any shard, read between the two reads of the
      * group's commit. */

@@ -15,7 +15,7 @@
 enum { PAGE = 256, SCAN_COUNT = 1000, NAMES_MAX = 1 << 26 };
 
 struct names {
-    struct lw_bytes *a; /* names, each of which is a copy that this struct owns */
+    struct lw_bytes *a; /* the names; this struct owns their bytes */
     size_t n, cap;
 };
 
@@ -281,10 +281,11 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     return take(r, lw_redis_ask_argv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
 }
 
-/* Reads a waiting list from its oldest end, from which workers remove finished heads at the same
- * time. Pages overlap by half, so the list is read completely even if it becomes shorter. If the
- * list shrinks by more than half a page between two reads, the next pass reads the messages that
- * this pass has missed. */
+/* Reads a waiting list from its oldest end, with up to PAGE elements per request. Workers remove
+ * finished heads from the same end meanwhile. Each request begins in the middle of the elements
+ * that the last request returned, so no message is missed if the list shrinks a little. If the list
+ * shrinks by more than half of these elements between two requests, the next pass reads the
+ * messages that this pass has missed. */
 static int read_list(struct reading *r, uint32_t list) {
     size_t from = 0;
     for (int64_t lists = 1;; lists = 0) {

@@ -47,8 +47,8 @@ struct lw_config *lock_config(const struct lock_args *a);
  * failure. */
 struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error);
 
-/* Holds the lock that KEY names. It is either the lock of a lane of an application, or a lock of
- * the library, in one Redis or in a cluster. */
+/* Describes the lock that KEY names. It is either the lock of a lane of an application, or a lock
+ * of the library, in one Redis or in a cluster. */
 struct lock_target {
     struct lw_config *config;
     struct lw_lane_lock *lane;
@@ -78,10 +78,10 @@ struct lock_row {
     int64_t waiting;
     bool paused;
 };
-/* Fills a row with the data that the library reports about a lock. If `tag` is not NULL, the lock
- * belongs to a lane, and `tag` is the prefix of the shard's key names. The row then has the lane's
- * key, which is the lock's name without `tag` and "lock:". If `tag` is "", the lock's name is
- * already the lane's key. */
+/* Returns a row with the data that the library reports about a lock. `tag` is NULL unless the lock
+ * belongs to a lane. For a lane, `tag` is the prefix of the shard's key names, and the row has the
+ * lane's key, which is the lock's name without `tag` and "lock:". If the lock's name is already the
+ * lane's key, `tag` is "". */
 struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_ms, bool plain,
                             const char *tag, int shard);
 /* Returns the time of Redis' clock, ms since 1970, or of this machine's clock if Redis cannot be

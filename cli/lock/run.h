@@ -5,10 +5,10 @@
  *     lock_signals_begin() → lock_wait_begin() → acquire → lock_wait_end() → lock_run() → release
  *     → lock_signals_end()
  *
- *     running --it ended--> ended
- *        | lease lost: SIGTERM to its group
+ *     running --command ended--> ended
+ *        | lock lost: SIGTERM to the group
  *        v
- *     ending --it ended, or kill_after_ms, or the end of the lease: SIGKILL to its group--> ended
+ *     ending --command ended, kill_after_ms over, or lease ended: SIGKILL to the group--> ended
  *
  * Signals to this process are passed on to the group: INT, TERM, HUP, QUIT, USR1, USR2, WINCH,
  * TSTP, CONT. On a terminal the command is in the foreground. If the terminal stops the command
@@ -45,7 +45,8 @@ void lock_signals_end(struct lock_signals *s);
  * the wait for the lock. Returns false if the thread that watches for signals cannot be started. */
 bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
 int lock_wait_end(struct lock_signals *s); /* returns the signal that ended the wait, or 0 */
-/* A callback for options.lost of the lock library. `ctx` points to a struct lock_signals. */
+/* The lock library calls this function, as the callback options.lost, when the lock is lost. `ctx`
+ * points to a struct lock_signals. */
 void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why);
 
 struct lock_ran {
