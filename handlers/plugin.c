@@ -77,8 +77,8 @@ __attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level 
     lw_log(levels[l], "%s", text);
 }
 
-/* Finds the member of an object, or the element of an array, that one token of a JSON pointer (RFC
- * 6901) names, after unescaping the token. */
+/* Unescapes one token of a JSON pointer (RFC 6901). Returns the member of the object, or the
+ * element of the array, that the token names, or NULL if there is none. */
 static const json_t *member(const json_t *object, const char *token, size_t n) {
     char name[256];
     size_t w = 0;
@@ -203,7 +203,8 @@ static int read_batch_of(struct lw_handler *h, const char *path, struct lw_err *
 static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
     if (access(path, R_OK)) return lw_refuse(err, "plugin %s: %s", path, strerror(errno));
     char here[4096];
-    /* For a path without a slash, dlopen() would search the system's library folders. */
+    /* Put "./" before a path without a slash, because dlopen() would otherwise search the system's
+     * library folders. */
     int n = snprintf(here, sizeof here, "%s%s", strchr(path, '/') ? "" : "./", path);
     if (n < 0 || (size_t)n >= sizeof here)
         return lw_refuse(err, "plugin %.200s…: the path is too long", path);
@@ -319,8 +320,9 @@ static void view(struct view *v, const struct lw_job *job) {
 }
 
 /* Returns true if a message that the plugin gave back has timed out while its lease was live. The
- * plugin cannot know whether the message was cancelled for its lease or for its timeout. A timeout
- * must count an attempt: a message that always takes too long would otherwise run for ever. */
+ * plugin cannot know whether the message was cancelled because of its lease or of its timeout. A
+ * timeout must count an attempt: a message that always takes too long would otherwise run for
+ * ever. */
 static bool timed_out(const struct lw_job *job) {
     int64_t now = lw_boot_ms();
     return now >= job->give_up_ms && now < atomic_load(&job->lease->deadline_ms) &&

@@ -33,8 +33,8 @@ static void count_connections(const struct call *c) {
 
 /* --- outcomes of messages --------------------------------------------------------------------- */
 
-/* Ends the message at jobs[at]. Returns the follower if the message is done and is the last of the
- * call. */
+/* Reports the outcome of the message at jobs[at]. If the message is done and is the last of the
+ * call, returns its follower, or NULL if it has none. Otherwise returns NULL. */
 static struct lw_job *end_message(struct call *c, const struct http_verdict *v, int64_t took_us) {
     struct lw_job *job = c->jobs[c->at];
     lw_job_answer(job, v->outcome, v->reason);
@@ -44,8 +44,8 @@ static struct lw_job *end_message(struct call *c, const struct http_verdict *v, 
     return follower;
 }
 
-/* Ends the call, with this outcome for the message at jobs[at]. The messages after it are not
- * reported and belong again to the thread that reaps jobs. */
+/* Ends the call, with this outcome for the message at jobs[at]. The later messages of the call get
+ * no outcome, and belong again to the thread that reaps jobs. */
 static void end_call(struct call *c, enum lw_outcome outcome, const char *reason, int64_t wait_ms) {
     struct http_verdict v = {.outcome = outcome, .wait_ms = wait_ms};
     lw_reason_copy(v.reason, reason);
@@ -54,8 +54,8 @@ static void end_call(struct call *c, enum lw_outcome outcome, const char *reason
 }
 
 /* Ends a call that has failed. If `down` is true, the service is at fault and no attempt is
- * counted. If the call was the trial of a half-open breaker, its message then rests for longer than
- * the pause, so that another message is the next trial. */
+ * counted. If the call was also the trial of a half-open breaker, its message rests for longer than
+ * the breaker's pause, so that another message is the next trial. */
 static void end_failed(struct call *c, bool down, const char *why) {
     if (down)
         end_call(c, LW_BACK, "", c->trial ? c->h->breaker.pause_ms + 1 : 0);
@@ -77,8 +77,9 @@ static void answered(const struct call *c) {
     breaker_answered(&c->h->breaker, &r, c->h->now_ms);
 }
 
-/* Sets the outcomes of the request's messages, in order, from the response. Stops at the first
- * message that is not done, and returns false; the messages after it get no outcome here. */
+/* Sets the outcomes of the request's messages, in order, from the response. The first message that
+ * is not done is the last to get its outcome; the function then returns false. Returns true if all
+ * messages are done. */
 static bool take_outcomes(struct call *c, const struct http_verdict *by_status,
                           const json_t *document, struct lw_job **follower) {
     int n = c->upto - c->at;

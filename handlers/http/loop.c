@@ -43,7 +43,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
     if (epoll_ctl(h->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) &&
         epoll_ctl(h->epoll, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &ev))
         lw_error("handler: epoll: %s", strerror(errno));
-    /* After curl_multi_assign(), libcurl passes a `known` that is not NULL for this socket. */
+    /* After curl_multi_assign(), `known` is not NULL in later calls for this socket. */
     if (!known) curl_multi_assign(h->multi, fd, h);
     return 0;
 }
@@ -56,7 +56,7 @@ static int on_timer(CURLM *multi, long ms, void *ctx) {
 }
 
 /* Calls libcurl when its timer has expired. Adding a request makes the timer expire at once, so
- * this call also starts new requests. */
+ * this function also starts new requests. */
 static void run_timer(struct lw_handler *h) {
     int running;
     for (int i = 0; i < 4 && h->timer_ms <= lw_boot_ms(); i++) {
@@ -122,9 +122,9 @@ static bool startable(const struct lw_handler *h, struct lw_job *job) {
 }
 
 /* Makes libcurl close the connection of every SHARED-th TLS request after the response. With
- * HTTP/2, libcurl 7.88 resets each stream after its response, and a server may close a connection
- * with too many resets while other requests are under way on it. (Node allows 1,000 resets at
- * first, and 33 more per second.) */
+ * HTTP/2, libcurl 7.88 resets each stream after its response. After too many resets, a server may
+ * close a connection on which other requests are under way. (Node.js allows 1,000 resets at first,
+ * and 33 more per second.) */
 static void limit_sharing(struct call *c) {
     struct lw_handler *h = c->h;
     if (!h->set.tls.on) return;

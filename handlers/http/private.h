@@ -32,11 +32,11 @@ struct lw_handler {
     int64_t timer_ms;
     struct lw_feed *feed;
     struct lw_http_counts *counts; /* counts of this worker; NULL: not counted */
-    /* `line` holds the jobs that wait because the maximum number of requests is in flight */
+    /* `line` holds the jobs of this thread whose requests have not started yet */
     struct lw_job_queue line;
     struct call *first, *last; /* calls under way, oldest first */
     struct call *free;
-    struct http_conn *conns; /* in_flight entries for connections of conn.c */
+    struct http_conn *conns; /* array of the connections of conn.c, with room for in_flight */
     /* `idle` lists the idle connections, latest first; `closed` lists the unused entries of
      * `conns` */
     struct http_conn *idle, *closed;

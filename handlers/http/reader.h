@@ -59,8 +59,8 @@ struct http_reader {
     /* `chunked`, `sized` and `closes` are true if the response has the header Transfer-Encoding,
      * Content-Length or "Connection: close". */
     bool chunked, sized, closes;
-    /* `framing` is true if the last header decides how long the body is, or whether the connection
-     * stays open. */
+    /* `framing` is true if the header that was read last decides how long the body is, or whether
+     * the connection stays open. */
     bool framing;
     int status; /* status of the response; 0: not read yet */
     /* `left` is the number of bytes of the body, or of the current chunk, that have not arrived */

@@ -28,11 +28,14 @@ struct http_settings {
     /* `opening` is the first line of a request without TLS, and the header Host; NULL: libcurl
      * sends the requests */
     char *opening;
-    /* whether `fixed` has a header User-Agent (names_agent) or Accept (names_types) */
+    /* `names_agent` is true if `fixed` has a header User-Agent, `names_types` if it has a header
+     * Accept. */
     bool names_agent, names_types;
     enum http_mode mode;
     char *content_type;
-    struct event_fixed fixed; /* headers; the lines belong to this structure */
+    /* `fixed` holds the configured headers, which each request gets; its lines belong to this
+     * structure. */
+    struct event_fixed fixed;
     struct signer signer;
     struct lw_tls tls;
     int64_t connect_timeout_ms;

@@ -24,7 +24,7 @@ struct passed {
     int64_t watermark, cleaned;
     unsigned round; /* number of the last round in which the cleaner chose this partition */
     int32_t partition;
-    char name[]; /* "partition topic", the key of the hash table */
+    char name[]; /* "PARTITION TOPIC", the key of the hash table */
 };
 
 struct lw_cleaner {
@@ -59,8 +59,8 @@ static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic
     return found;
 }
 
-/* Cleans all partitions. Returns false if partitions are left, because the round has used up its
- * slices or the database is busy. */
+/* Cleans all partitions. Returns false if some partitions were not cleaned to the end, because the
+ * round has used up its slices or the database is busy or unreachable. */
 static bool clean_partitions(struct lw_cleaner *c, bool closing) {
     struct passed *p;
     char topic[256];

@@ -118,9 +118,9 @@ void lw_reader_init(struct lw_reader *r, const struct lw_insert *in);
 void lw_reader_free(struct lw_reader *r);
 
 /* Fills in n_columns values, which are slices of the payload. A column whose pointer finds nothing
- * becomes LW_JSON_NOTHING. If `fit` is true, the function refuses numbers beyond 64 bits or double,
- * for stores that cannot represent them. Returns -1 with a reason (position and cause) if the
- * payload makes no row. */
+ * becomes LW_JSON_NOTHING. If `fit` is true, the function refuses integers that need more than 64
+ * bits and numbers too large for a double, because some stores cannot represent them. Returns -1
+ * with a reason (position and cause) if the payload makes no row. */
 int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit,
                 const struct lw_job *job, struct lw_json_value *values, struct lw_err *err);
 

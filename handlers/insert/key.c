@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* Adds bytes to a hash by FNV-1a, to which lw_fence_key() applies the finalizer of MurmurHash3.
- * Both algorithms are in the public domain. */
+/* Adds bytes to a hash by the algorithm FNV-1a. At the end, lw_fence_key() applies the finalizer of
+ * MurmurHash3 to the hash. Both algorithms are in the public domain. */
 static uint64_t mix_in(uint64_t h, const void *bytes, size_t n) {
     for (const unsigned char *p = bytes, *end = p + n; p < end; p++) h = (h ^ *p) * 0x100000001b3;
     return h;

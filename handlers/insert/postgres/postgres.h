@@ -162,8 +162,8 @@ enum {
     LW_PG_P_PARTITIONS,
     LW_PG_P_OFFSETS,
     LW_PG_P_REPLAYS,
-    /* 't' for a message without a valid row: the statement then only reports whether the message is
-     * known or stale */
+    /* The element of LW_PG_P_BAD is 't' if the message has no valid row; the statement then only
+     * reports whether the message is known or stale. */
     LW_PG_P_BAD,
     LW_PG_P_COLUMNS,
 };
@@ -173,8 +173,8 @@ enum lw_pg_fate {
     LW_PG_KNOWN = 'k', /* an earlier transaction has done the message */
     LW_PG_STALE = 's', /* the key was written with a larger fence */
     LW_PG_BAD = 'b',   /* the message is neither known nor stale, and has no valid row */
-    /* LW_PG_DUPLICATE: the message is neither known nor stale, but the table already has its
-     * primary key (on_conflict "dead") */
+    /* LW_PG_DUPLICATE: the message is neither known nor stale, but another row already has the
+     * primary key of the message's row (only with on_conflict "dead") */
     LW_PG_DUPLICATE = 'd',
     LW_PG_WRITTEN = 'w',
 };
@@ -196,7 +196,8 @@ void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json
 
 /* --- outages ---------------------------------------------------------------------------------- */
 
-/* Remembers whether the server works. Any thread may call these functions. */
+/* Remembers whether the server works. Any thread may call the functions that begin with
+ * lw_outage_. */
 struct lw_outage {
     /* `lock` guards `pause_ms`, `since_ms`, `why` and all changes of the other fields of the
      * structure. */

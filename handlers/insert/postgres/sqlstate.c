@@ -33,8 +33,8 @@ static const struct meaning meanings[] = {
 };
 
 enum lw_pg_class lw_pg_class_of(const char *state, bool in_function) {
-    /* A name or right is missing inside a function or trigger. This row is blamed, because the
-     * function may work for other rows. */
+    /* If a name or right is missing inside a function or trigger, the row is at fault, because the
+     * function or trigger may work for other rows. */
     if (in_function && strncmp(state, "42", 2) == 0) return LW_PG_ROW;
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (strncmp(state, meanings[i].prefix, strlen(meanings[i].prefix)) == 0)

@@ -12,9 +12,9 @@
  *     c AS (INSERT INTO latchwork_count …)
  *     SELECT one letter per message, number of rows written
  *
- * Whether a message is known is asked by subqueries with a single row, which PostgreSQL runs once
- * per message through the index. With a join instead, a planner with old statistics might read the
- * whole table. */
+ * Subqueries that return a single row find out whether a message is known. PostgreSQL runs them
+ * once per message through the index. With a join instead, a planner with old statistics might read
+ * the whole table. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include <stdio.h>

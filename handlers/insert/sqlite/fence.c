@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the largest fence with which each key was written, and writes only about one page per
- * transaction for that.
+/* Keeps the largest fence with which each key was written. This costs a transaction only about one
+ * written page of SQLite's file.
  *
  * If all fences were in one tree by key, a transaction of many keys would rewrite nearly all
- * pages of the tree. So the fences are kept like a log-structured merge tree (O'Neil et al.,
+ * pages of the tree. So the fences are kept as in a log-structured merge tree (O'Neil et al.,
  * 1996). A transaction appends one row with all its fences to `latchwork_recent`, and every
  * MERGE_EVERY-th transaction moves the earlier rows, sorted, into the tree `latchwork_fences`.
- * Each connection remembers in memory the fences that it has seen. At the beginning of its own
- * transaction, when no other process can write, it reads the rows that other connections have
- * appended. Then the fence in memory is right for each key that the connection remembers, and
- * the tree is right for all other keys. If rows were merged before the connection saw them, it
- * empties its memory and reads all rows again.
+ * Each connection remembers in memory the fences that it has seen. At the beginning of each
+ * transaction, when no other process can write, the connection reads the rows that other
+ * connections have appended. Then the fence in memory is right for each key that the connection
+ * remembers, and the tree is right for all other keys. If rows were merged before the connection
+ * saw them, it forgets all fences in its memory and reads all rows again.
  *
  * Keys are identified by the 64-bit hash of lw_fence_key(). */
 #include "handlers/insert/sqlite/sqlite.h"

@@ -5,14 +5,14 @@
  *                         done, so that a second delivery writes nothing
  *     latchwork_replayed  (app, topic, partition, offset, replay): one row per replay that is done;
  *                         replays are few
- *     latchwork_recent    (id): the fences that one transaction wrote
+ *     latchwork_recent    (id): one row per recent transaction, with the fences that it wrote
  *     latchwork_fences    (hash of app and key): the largest fence of earlier transactions; a
  *                         message with a smaller fence is stale
  *     latchwork_count     (app, name): numbers of rows inserted and updated and of duplicates
  *                         ignored; exact, because each transaction updates them
  *
  * If the database fails (disk full, busy, I/O), the transaction is rolled back. The messages that
- * it did not settle are retried, or given back if their lease or time is over.
+ * it did not settle are retried, or given back if their lease or timeout has ended.
  *
  * The files in handlers/insert/sqlite/:
  *
@@ -94,8 +94,8 @@ struct lw_sqlite {
     int64_t busy_until_ms;        /* end of a statement's wait for other writers; boot clock */
 };
 
-/* Opens the file in WAL mode, creates Latchwork's tables and, if configured, a missing user's
- * table, and prepares the statements. */
+/* Opens the file in WAL mode, and creates Latchwork's tables. Also creates the user's table if it
+ * is missing and handler.create is true. Then prepares the statements. */
 int lw_sqlite_open(struct lw_sqlite *s, const struct lw_insert *in, struct lw_err *err);
 /* Opens a connection for the cleaner, with the busy handler but without prepared statements. */
 int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err);

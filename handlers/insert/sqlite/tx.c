@@ -207,8 +207,8 @@ static int attempt(struct tx *t) {
     return r;
 }
 
-/* Sets the outcome of all unsettled jobs, because the database failed and no row was written: back
- * if the job's lease or time is over, otherwise retry. */
+/* Sets the outcome of all unsettled jobs after the database has failed and no row was written. The
+ * outcome is back if the job's lease or timeout has ended, otherwise retry. */
 static void fail_all(struct tx *t, const char *why) {
     char reason[LW_REASON_MAX];
     snprintf(reason, sizeof reason, "SQLite: %s", why);
@@ -224,7 +224,7 @@ static void fail_all(struct tx *t, const char *why) {
 
 static void transact(struct tx *t) {
     int r;
-    /* the loop ends, because each repetition has at least one job less */
+    /* the loop ends, because each repetition has at least one job fewer */
     while ((r = attempt(t)) == LEASES_ENDED) roll_back(t);
     if (r == SQLITE_DONE) {
         for (size_t i = 0; i < t->n; i++)
@@ -269,7 +269,8 @@ void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mute
     pthread_mutex_lock(writer); /* held for one transaction, whose duration is limited */
     transact(&t);
     pthread_mutex_unlock(writer);
-    /* the bound values point into a payload that no longer belongs to this function */
+    /* Clear the bound values, because they point into payloads that may be freed after this
+     * function returns. */
     sqlite3_clear_bindings(s->st[LW_ST_ROW]);
     for (size_t i = 0; i < n; i++) free(t.items[i].bad);
 }
