@@ -10,7 +10,8 @@
  * suspend */
 int64_t lw_boot_ms(void);
 int64_t lw_boot_us(void);
-int64_t lw_wall_ms(void); /* milliseconds since 1970 on CLOCK_REALTIME, which may jump */
+/* returns the milliseconds since 1970 on CLOCK_REALTIME; this clock may jump */
+int64_t lw_wall_ms(void);
 int64_t lw_wall_us(void);
 void lw_sleep_ms(int64_t ms);
 

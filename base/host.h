@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The name of this host, which identifies one boot of one machine. The clock of Redis is compared
- * with the wall clock of a host under this name. All workers and commands on the host have the same
- * name until the host boots again. */
+/* The name of this host, which identifies one boot of one machine. For each name, Redis stores the
+ * difference between its own clock and the wall clock of that host (queue/lua/enter.lua). All
+ * workers and commands on a host use the same name until the host boots again. */
 #ifndef LW_BASE_HOST_H
 #define LW_BASE_HOST_H
 

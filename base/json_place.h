@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
-/* Returns the column of an error that jansson reported, counted from 1. If a line ends too early,
- * jansson itself says column 0. */
+/* Returns the column of an error that jansson reported, counted from 1. If jansson has read no
+ * character of the line, its own column is 0, and this function returns 1. */
 static inline int lw_json_column(const json_error_t *e) { return e->column > 0 ? e->column : 1; }
 
 #endif

@@ -342,10 +342,10 @@ static bool is_index(const char *next, size_t index) {
     return n && (!*p || *p == '/') && v == index;
 }
 
-/* Moves a path forward by one step if it leads to the container that was opened last, and if its
- * next step is the member `name` or, if `name` is NULL, the element `index`. Does this for all
- * paths. Forgets a value that was found earlier for such a path, because the last of two equal
- * names counts. Returns false if no path was moved. */
+/* Moves forward, by one step, each path that leads to the container that was opened last, if the
+ * path's next step is the member `name` or, if `name` is NULL, the element `index`. Forgets the
+ * value that was found earlier for a moved path, because the last of two equal names counts.
+ * Returns false if no path was moved. */
 static bool enter(struct scan *s, const struct lw_bytes *name, size_t index) {
     bool any = false;
     uint32_t mark = name ? mark_of(name->n, name->n ? *name->p : '\0') : 0;

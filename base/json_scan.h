@@ -57,8 +57,9 @@ struct lw_json_path {
     const char *next;
     /* number of steps of the pointer, counted from the first, that lead to the place of the scan */
     int depth;
-    /* length and first byte of the next step and of the first step; they rule out most names
-     * without a comparison of texts */
+    /* Each mark combines the length and the first byte of a step: `mark` of the next step, and
+     * `first_mark` of the first step. Most names have another mark than the step and are ruled out
+     * without a comparison of texts. */
     uint32_t mark, first_mark;
 };
 

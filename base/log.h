@@ -9,8 +9,8 @@
 
 enum lw_log_level { LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR, LW_LOG_OFF };
 
-/* Sets what the log shows from now on. `who` (copied, at most 31 bytes) names the process in each
- * line: "supervisor", "worker 2". */
+/* Sets what the log shows from now on. `who` is the name of the process in each line, such as
+ * "supervisor" or "worker 2"; at most 31 bytes of it are copied. */
 void lw_log_setup(enum lw_log_level level, bool json, const char *who);
 bool lw_log_on(enum lw_log_level level);
 void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -5,7 +5,8 @@
 
 enum { VERSION_AT = 0, TRACE_AT = 3, SPAN_AT = 36, FLAGS_AT = 53 };
 
-/* Returns the value of a hex digit, or -1. An upper-case digit is malformed in a traceparent. */
+/* Returns the value of a lower-case hex digit, or -1 for any other character. A traceparent with an
+ * upper-case digit is malformed. */
 static int digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures no-op messages through a real Kafka and one Redis, by Latchwork and by a loop that locks
-one message at a time. This was the project's first measurement.
+"""Measures how fast Latchwork, and a loop that locks one message at a time, process messages whose
+handler does nothing, with a real Kafka and one Redis. This was the project's first measurement.
 
 Rounds alternate (ours, naive, ours, naive, ...), each on an empty Redis (FLUSHALL, CONFIG
 RESETSTAT) with a consumer group of its own. Latchwork joins its epoch before a measurement begins:
-it first drains a topic of 1,000 messages under the same application name. If the fresh Redis needs
-a quarantine, the time of the quarantine is therefore in no figure.
+it first drains a topic of 1,000 messages under the same application name. Therefore no figure
+includes the quarantine that the fresh Redis may need.
 
 How each figure is measured:
   rate        messages / the time in which Redis saw the lock's SETs (INFO commandstats, sampled
@@ -45,9 +45,9 @@ EXEC = [
     "-u",
     r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/',
 ]  # a handler that answers "done" to each request
-# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are not in
-# this list, because scripts make most calls of these three commands. A client sends one of each
-# whenever it sends INFO.
+# The commands that only clients send; scripts never call them. TIME, ZADD and ZREMRANGEBYSCORE are
+# not in this list, because scripts call them, too. Latchwork sends these three commands once with
+# each INFO, so three commands are added for each INFO.
 SENT = (
     "evalsha",
     "eval",

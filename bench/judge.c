@@ -13,11 +13,11 @@
  *   misordered           handlings that began after a handling of the same key and partition with a
  *                        larger offset had begun. A message that is handled again counts as a
  *                        duplicate, not as misordered.
- *   first_us, last_us    first start, last end
+ *   first_us, last_us    start of the first handling, end of the handling that ended last
  *   mean_us              mean time of a handling
- *   busiest              the key with the most handlings, their count and mean duration. The
- *                        product of both numbers is the shortest time in which one handler per
- *                        key can finish.
+ *   busiest              the key with the most handlings, and the count and mean duration of these
+ *                        handlings. Count times duration is the shortest time in which one handler
+ *                        per key can finish.
  *   latency_us           with --produced, a file of lines `PARTITION OFFSET PRODUCED_US`: the time
  *                        from PRODUCED_US to the start and to the end of the first handling of each
  *                        of these messages, as n, p50, p90, p99 and max

@@ -23,9 +23,9 @@ SAMPLE_S = 0.05
 # Time in ms that a producer waits to fill a batch. This is the default of librdkafka, and of
 # Kafka's own producer since 4.0.
 LINGER_MS = 5
-# Commands that only Latchwork sends. Scripts call all other commands that INFO commandstats counts,
-# except for one TIME, one ZADD and one ZREMRANGEBYSCORE that Latchwork sends with each INFO. These
-# three are added per INFO.
+# The commands that only Latchwork sends; scripts never call them. TIME, ZADD and ZREMRANGEBYSCORE
+# are not in this list, because scripts call them, too. Latchwork sends these three commands once
+# with each INFO, so three commands are added for each INFO.
 SENT = (
     "evalsha",
     "eval",
@@ -410,8 +410,10 @@ class Measure:
             c(command, name, *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys))))
 
     def waiting_figures(self, c, prefix, data, used):
-        """Returns the bytes per waiting message: `used`, by which Redis' memory has grown, and the
-        envelope alone. The figures whose names end with "beyond" exclude the payload."""
+        """Returns the bytes per waiting message, of Redis' memory and of the envelope alone. `used`
+        is the number of bytes by which Redis' memory has grown. The figures whose names end with
+        "beyond" exclude the payload. "of_envelope" and "of_whole" are the ratios of memory to
+        envelope, without and with the payload."""
         sizes = []
         for k in range(0, data.keys, max(1, data.keys // 200)):
             element = c("LINDEX", prefix + f"wait:{data.prefix}{k}", 0)

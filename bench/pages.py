@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what open web pages cost a busy fleet. In one run, periods without an open page
-alternate with periods in which several pages of the overview are open. The order of the two
-periods is reversed from each pair to the next.
+"""Measures what open web pages cost a busy fleet. A run consists of pairs of periods: in one period
+of a pair no page is open, in the other period several pages of the overview are open. The order of
+the two periods is reversed from each pair to the next.
 
 usage: bench/pages.py [BUILD]        (make bench-pages; options: --help)
 

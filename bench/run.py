@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark: Latchwork, what people would use instead, and the limits, on the same data in one
-run.
+"""Runs the benchmark, which measures all contenders on the same data in one run: Latchwork, what
+people would use instead, and bare clients that show a limit.
 
 The program starts a private Kafka and a private Redis, and fills the topics once. In each round, it
 runs the contenders one after the other, each on an empty Redis with a consumer group of its own. It

@@ -90,8 +90,8 @@ def free_port():
 
 class Redis:
     """A private redis-server on a unix socket. It also listens on a free loopback port for Java
-    clients, which cannot use a unix socket, and with `tls` on another port for TLS. With `cluster`,
-    the server is a cluster node that does not know any other node yet."""
+    clients, which cannot use a unix socket. If `tls` is true, it listens for TLS on one more port.
+    If `cluster` is true, the server is a cluster node that does not know any other node yet."""
 
     def __init__(self, folder, tls=False, cluster=False):
         os.makedirs(folder)

@@ -63,7 +63,8 @@ class Data:
 class Workload:
     name: str
     title: str
-    kind: str  # plain, insert, parked, waiting or latency: the procedure in bench/measure.py
+    # how bench/measure.py measures the workload: plain, insert, parked, waiting or latency
+    kind: str
     data: Data
     contenders: tuple  # names of the contenders, as in bench/contenders.py
     work_us: int = 0

@@ -2,7 +2,7 @@
 /* The nodes of a Redis Cluster, and which of them owns a slot.
  *
  * Each node has a map of all slots. The nodes that the user gave are asked for their map first.
- * Each map names more nodes, which are asked if the first ones do not answer. The user, password
+ * Each map names more nodes, which are asked if the given nodes do not answer. The user, password
  * and TLS settings of the given nodes are used for all nodes.
  *
  * A map may be wrong, because a node that is cut off from the others has an old map. Three checks

@@ -25,8 +25,8 @@ static struct lw_redis *new_connection(struct lw_err *err) {
     if (c) c->stream.fd = -1;
     if (c) c->reader = redisReaderCreate();
     if (c && c->reader) {
-        /* keep the read buffer, because hiredis asserts that the allocation of a smaller buffer
-         * succeeds */
+        /* 0 keeps hiredis from replacing a large read buffer by a smaller one; if the allocation of
+         * the smaller buffer failed, hiredis would abort the process */
         c->reader->maxbuf = 0;
         return c;
     }

@@ -42,8 +42,8 @@ struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client
  * stream READY. */
 struct lw_redis *lw_redis_start(const struct lw_redis_url *at, struct lw_err *err);
 void lw_redis_close(struct lw_redis *c); /* ignores NULL */
-/* Returns true if a connection on which no request is unanswered can be used again: it has not
- * failed, and the server has not closed it meanwhile. */
+/* Returns true if a connection can be used again: it has not failed, and the server has not closed
+ * it since the last reply. Every request on the connection must have been answered. */
 bool lw_redis_usable(const struct lw_redis *c);
 /* Sets the time limit for answers, beginning with the next wait. */
 void lw_redis_set_answer_ms(struct lw_redis *c, int64_t answer_ms);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds out from the text of an error reply which right a Redis user lacks.
  *
- * Outside of a script the reply begins with NOPERM and names the command. Inside a script it begins
- * with ERR. Redis 7.2 and later also name the command in that reply. Redis 7.0 names only the line
- * of the script, and the command is read from that line. No version names the key. */
+ * Outside of a script the reply begins with NOPERM and names the command. Inside a script the reply
+ * begins with ERR. Redis 7.2 and later name the command in that reply, too. Redis 7.0 only gives
+ * the number of the script's line that failed, and the command is looked up in the script's text.
+ * No version names the key. */
 #ifndef LW_BASE_REDIS_DENIED_H
 #define LW_BASE_REDIS_DENIED_H
 

@@ -33,8 +33,8 @@ struct lw_finder {
     pthread_cond_t asked;
     struct lw_finding *all;
     bool stopping, threaded;
-    /* number of host names resolved so far, so that each search takes the next of a host's
-     * addresses */
+    /* number of host names resolved so far; this number chooses one of a host's addresses, so that
+     * successive searches take different addresses */
     unsigned resolved;
     pthread_t thread;
 };

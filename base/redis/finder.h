@@ -33,8 +33,8 @@ void lw_finding_close(struct lw_finding *q); /* ignores NULL */
 /* Asks the finder for the server of the finding's shard. Replaces an earlier question that has no
  * answer yet. */
 void lw_finding_ask(struct lw_finding *q);
-/* Returns a descriptor that is readable when there is an answer, or -1 if the configuration lists
- * the servers. In that case the answer is ready at once. */
+/* Returns a descriptor that is readable when there is an answer. If the configuration lists the
+ * servers, returns -1, and each question is answered at once. */
 int lw_finding_fd(const struct lw_finding *q);
 /* Takes the answer to the last question. Returns 1 with *out, which the caller frees, or -1 with
  * *err if the search failed. Returns 0 if there is no answer yet or if it was already taken. */

@@ -44,8 +44,8 @@ static bool begins(const redisReply *r, const char *word) {
     return strncmp(r->str, word, strlen(word)) == 0;
 }
 
-/* Names the settings that an error tells the user to correct. They depend on where the login comes
- * from. */
+/* The settings that the text of an error tells the user to correct. They depend on the place from
+ * which the login comes. */
 static const struct {
     const char *password, *both, *tls;
 } words[] = {

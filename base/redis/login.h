@@ -29,9 +29,9 @@ struct lw_redis_login {
  * not allow becomes '-'. *out points into itself, so it must not be copied. */
 void lw_redis_login(const struct lw_redis_url *u, const char *client_name,
                     struct lw_redis_login *out);
-/* Evaluates the reply to command i of the login. Returns -1 with *err if the login has failed. If
- * the user may not name the connection, or the server has no such command, the login continues
- * without a name. */
+/* Evaluates the reply to command i of the login. Returns 0, or -1 with *err if the login has
+ * failed. If the server does not know CLIENT SETNAME, or if the user may not call it, the login
+ * continues, and the connection has no name. */
 int lw_redis_login_answer(const struct lw_redis_login *l, size_t i, const redisReply *reply,
                           struct lw_err *err);
 /* Sets *err for a connection that broke before all commands of the login were answered. `why` is

@@ -36,8 +36,8 @@ struct lw_question {
 
 void lw_search_begin(struct lw_search *s, int64_t timeout_ms);
 /* Asks one server, and waits for its reply. `others` is the number of servers that may be asked
- * afterwards. Returns 0 if the server answered. Returns -1 if it did not. Then the caller asks the
- * next server, unless s->each.memory says that an allocation failed. */
+ * afterwards. Returns 0 if the reply answers the question, otherwise -1. After -1, the caller asks
+ * the next server, unless s->each.memory says that an allocation failed. */
 int lw_search_ask(struct lw_search *s, const struct lw_redis_url *at, size_t others,
                   const struct lw_question *q);
 

@@ -28,16 +28,16 @@ struct lw_stream {
     struct ssl_st *ssl; /* OpenSSL's connection; NULL without TLS */
     enum { LW_STREAM_CLOSED, LW_STREAM_CONNECTING, LW_STREAM_HANDSHAKE, LW_STREAM_READY } state;
     bool blocks;
-    /* poll() event for which the handshake waits or, once READY, which OpenSSL needs in addition to
-     * the usual event */
+    /* During the handshake, `wants` is the poll() event for which the handshake waits. In the state
+     * READY, it is an event for which OpenSSL waits in addition to the usual event, or 0. */
     short wants;
 };
 
-/* Begins to connect to address number `attempt` of the server, modulo the number of its addresses.
- * If `addresses` is not NULL, *addresses gets this number. IPv4 addresses come first, because
- * "localhost" is 127.0.0.1, where Redis listens by default. Only the resolution of a host's name
- * can block, and nothing is resolved if at->address is set. Returns -1 with *err and a closed
- * stream. */
+/* Begins to connect to one of the server's addresses: address number `attempt`, modulo the number
+ * of addresses. If `addresses` is not NULL, *addresses becomes the number of addresses. IPv4
+ * addresses come first, because "localhost" is 127.0.0.1, where Redis listens by default. Only the
+ * resolution of a host's name can block, and nothing is resolved if at->address is set. Returns 0,
+ * or -1 with *err and a closed stream. */
 int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt,
                     unsigned *addresses, struct lw_err *err);
 /* Resolves the host's name, and sets at->address to the address that lw_stream_start() would

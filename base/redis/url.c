@@ -16,8 +16,8 @@ static int hex(char c) {
     return -1;
 }
 
-/* Decodes the percent escapes in a part of the URL. Errors call this part `what`. Returns NULL with
- * *err if an escape is malformed or stands for a NUL. */
+/* Decodes the percent escapes in a part of the URL. `what` is the name of this part in errors, such
+ * as "password". Returns NULL with *err if an escape is malformed or stands for a NUL. */
 static char *percent_decode(const char *p, size_t n, const char *what, struct lw_err *err) {
     char *out = calloc(1, n + 1), *w = out;
     if (!out) return lw_fail_memory(err), NULL;

@@ -28,9 +28,9 @@ struct loop_batch {
 
 /* The functions take() and give() append commands to the connection's pipeline, and return the
  * number of replies to expect. The functions took() and gave() check reply number i for a batch of
- * n messages, and end the program if the reply is wrong. They are never called with an error reply,
- * because the loop itself ends the program then. When gave() is called, the slot's next take may
- * already be in flight. */
+ * n messages, and end the program if the reply is wrong. They never get an error reply, because the
+ * loop itself ends the program after an error reply. When gave() is called, the slot's next take
+ * may already be in flight. */
 struct loop_work {
     int (*take)(void *ctx, const struct loop_batch *b);
     void (*took)(void *ctx, int slot, int n, int i, const redisReply *r);

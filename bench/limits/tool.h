@@ -32,14 +32,15 @@ void tool_options(int argc, char **argv, const char *about, const struct tool_op
 _Noreturn void tool_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 int64_t tool_now_us(void);
-int64_t tool_own_cpu_us(void);       /* CPU time of this process, user and system */
-uint64_t tool_draw(uint64_t *state); /* next random number of the generator splitmix64 */
+int64_t tool_own_cpu_us(void);       /* returns the CPU time of this process, user and system */
+uint64_t tool_draw(uint64_t *state); /* returns the generator's next number, by splitmix64 */
 
 /* Connects to a unix socket. The program ends if any command is not answered within 10 s. */
 redisContext *tool_redis(const char *path);
 /* Sends a command and returns its reply, which the caller frees. The program ends if the reply
  * is an error. */
 redisReply *tool_ask(redisContext *redis, const char *fmt, ...);
-int64_t tool_redis_cpu_us(redisContext *redis); /* CPU time of the Redis server, user and system */
+/* Returns the CPU time of the Redis server, user and system. */
+int64_t tool_redis_cpu_us(redisContext *redis);
 
 #endif

@@ -3,11 +3,13 @@
  *
  * usage:
  *     locks pairs PATH PAIRS
- *         uncontended acquire and release, by the library and by a bare loop in turn: ns per pair,
- *         CPU time of this process and of Redis in ns
+ *         acquires and releases a lock for which nobody else waits, by the library and by a bare
+ *         loop in turn. Prints three times per pair in ns: the elapsed time, the CPU time of this
+ *         process, and the CPU time of Redis.
  *     locks handover PATH TIMES PAUSE_US
- *         one process releases the lock, and another process, which waits for the lock, acquires
- *         it: ns of each hand-over, and of the same number of PINGs
+ *         releases the lock in one process while another process waits for the lock. Prints in ns
+ *         the time from each release until the other process has the lock, and before each
+ *         release the time of one PING.
  * Prints figures as lines of `NAME VALUE…`, for bench/locks/locks.py. */
 #include "base/clock.h"
 #include "include/latchwork/lock.h"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the lock library on a private Redis: acquire and release compared with a bare loop,
-and hand-over compared with redis-py's Lock.
+"""Measures the lock library on a private Redis. Compares acquire and release with a bare loop, and
+hand-over with redis-py's Lock.
 
-The two sides of a comparison take turns, round by round, in one run. The results are written to
+The library and its counterpart take turns, round by round, in one run. The results are written to
 BUILD/bench/locks.json.
 
 usage: locks.py [--build DIR] [--rounds N]"""

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A handler for the benchmark, made with the Python SDK. The argument is the work per message in
-µs. If it is 0, the handler is a function that does nothing; otherwise the handler is a coroutine
-that sleeps for that time."""
+µs. If the argument is 0, the handler is a function that does nothing; otherwise the handler is a
+coroutine that sleeps for that time."""
 
 import asyncio
 import os
