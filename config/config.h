@@ -130,11 +130,11 @@ struct lw_config {
         json_t *json;
         /* the handler section as shown to people: with secrets as "***" and ${VAR} as written */
         json_t *shown;
-        /* number of messages of different keys that a worker runs at once: `threads` in general,
-         * `processes` for exec, 1 for http */
+        /* the value of handler.threads or, for exec, of handler.processes: the number of slots of a
+         * worker's handler; 1 for http */
         int threads;
-        /* for exec, number of messages of different keys that a process has at once; for http,
-         * number of requests that a worker has in flight */
+        /* for exec: maximum number of messages of different keys that one process has at once; for
+         * http: maximum number of requests that a worker has in flight */
         int in_flight;
         int batch; /* for exec and http: maximum number of messages of a key in one request */
         int64_t timeout_ms; /* maximum duration of one handler run; 0 means no limit */
@@ -196,22 +196,23 @@ static inline int lw_config_at_once(const struct lw_config *c) {
     return c->handler.threads * (c->handler.in_flight > 1 ? c->handler.in_flight : 1);
 }
 
-/* The problems found while loading: lines of text, each ended by '\n'. A configuration with
- * `errors` is refused, while `warnings` are only shown. The caller initializes the structure with
- * {0}.
+/* Holds the problems that were found while loading: lines of text, each ended by '\n'. A
+ * configuration with `errors` is refused, while `warnings` are only shown. The caller initializes
+ * the structure with {0}.
  *
- * `check_handler`, if set, is called once while loading, with everything that could be read, so
- * that problems of the handler section are listed with the others. Only strings in `dead`, `dedup`
- * and `handler` can be NULL then. Commands set `check_handler` to lw_config_check_handler
- * (cli/check/check.h) or call lw_config_load_checked(). */
+ * `check_handler`, if set, is called once while loading, after all keys were read, so that problems
+ * of the handler section are listed with the others. It gets the configuration even if there were
+ * errors; then only strings in `dead`, `dedup` and `handler` can be NULL. Commands set
+ * `check_handler` to lw_config_check_handler (cli/check/check.h) or call
+ * lw_config_load_checked(). */
 struct lw_problems {
     struct lw_buf errors, warnings;
     int n_errors, n_warnings;
     void (*check_handler)(const struct lw_config *c, struct lw_problems *problems);
 };
 
-/* Loads a configuration. If anything is wrong, returns NULL, and problems->n_errors is greater than
- * 0. */
+/* Loads a configuration. Returns NULL if there is an error, and problems->n_errors is then greater
+ * than 0. */
 struct lw_config *lw_config_load(const char *path, const struct lw_override *set, size_t n_set,
                                  struct lw_problems *problems);
 /* Parses a configuration from a text. `name` stands for the name of the file in reported
@@ -224,8 +225,8 @@ void lw_config_free(struct lw_config *c);
  * The caller frees *out with lw_redis_servers_free(). Returns -1 with *err only if an allocation
  * failed, because loading has checked everything else. */
 int lw_config_servers(const struct lw_config *c, struct lw_redis_servers *out, struct lw_err *err);
-/* Returns the number of servers, as lw_redis_servers_count() does for the servers of this
- * configuration. */
+/* Returns the number of Redis servers on which the shards are stored. In a cluster each shard
+ * counts as one server (lw_redis_servers_count()). */
 size_t lw_config_servers_count(const struct lw_config *c);
 /* Connects to the server of a shard (base/redis/connection.h) and logs in. Returns NULL with *err,
  * which names the server. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The section kafka.properties. Each property is passed to librdkafka unchanged, unless it would
- * break a guarantee. */
+/* Reads and checks the section kafka.properties. Each property is passed to librdkafka unchanged,
+ * unless it would break a guarantee. */
 #include "config/librdkafka.h"
 #include "config/option.h"
 
@@ -12,7 +12,7 @@
 
 enum { PROPERTIES_MAX = 512, VALUE_MAX = 65536 };
 
-/* Properties and, for each, the value for which it is refused. */
+/* Lists properties, each with a value that is refused and the reason for the refusal. */
 static const struct refusal {
     const char *name, *value, *reason;
 } refusals[] = {

@@ -585,9 +585,9 @@ static const char *leaf(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* Finds the key nearest to `path`, either in the section of `path` only or in all sections. The
- * caller tries the same section first and all sections last. For "ttl_ms" at the top level, only
- * the search in all sections finds a key, lock.ttl_ms. */
+/* Finds the key most similar to `path`. If `same_section` is true, searches only the section that
+ * `path` names; otherwise searches all sections. The caller searches all sections last. Only that
+ * search finds lock.ttl_ms for a "ttl_ms" at the top level. */
 static bool nearest_in(const char *path, bool same_section, char *out, size_t size) {
     const char *names[128];
     size_t at[128], n = 0, section = (size_t)(leaf(path) - path);

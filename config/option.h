@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row of the table of configuration keys, and data that the files of config/ share. Only these
- * files include this header. */
+/* Declares a row of the table of configuration keys, and what else the files of config/ share. Only
+ * these files and cli/reference/completion.c include this header. */
 #ifndef LW_CONFIG_OPTION_H
 #define LW_CONFIG_OPTION_H
 

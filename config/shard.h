@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefix of the names of a shard's keys in Redis. Every program that accesses such keys gets
- * the prefix from here.
+/* Makes the prefix with which the names of a shard's keys in Redis begin. Every program that
+ * accesses such keys gets the prefix from here.
  *
  * All names of a shard have the same hash tag: NAME.SHARD, or NAME.SHARD.K in a cluster. K is a
  * number that places the shard near a computed slot (base/redis/slot.h). K depends on the number of

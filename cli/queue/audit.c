@@ -179,17 +179,17 @@ int queue_audit(struct ops *o) {
 
 /* --- pages, newest first ---------------------------------------------------------------------- */
 
-/* The place in the audit after which a page begins: the id and the shard of the last entry of the
- * page before. Pages list entries from the newest to the oldest. */
+/* A place in the audit, after which a page of the list begins: the id and the shard of the last
+ * entry of the previous page. Pages list entries from the newest to the oldest. */
 struct place {
     long long ms, nth;
     int shard;
 };
 
-/* Writes the id from which a shard is read backward to find the entries after the place in the
- * order of the list. Entries of the same millisecond are ordered by shard, then by the second
- * number of their ids. So in another shard, the entries of that millisecond are either all before
- * the place or all after it. */
+/* Writes the id from which a shard must be read backward to find exactly the entries that the list
+ * shows after the place `p`. The list is sorted by the milliseconds of the ids, then by shard, then
+ * by the second number of the ids. So the entries of another shard with the same millisecond as `p`
+ * are either all before `p` or all after it. */
 static const char *first_id(const struct place *p, int shard, char out[64]) {
     if (!p) return "+";
     if (shard < p->shard)

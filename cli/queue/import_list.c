@@ -39,7 +39,7 @@ struct import {
     const char *list;
     char importing[NAME_MAX_BYTES + 16], refused[NAME_MAX_BYTES + 16];
     int64_t n; /* number of messages that were read; the report names each message by its number */
-    int64_t n_refused; /* number of messages that were put into the list `refused` */
+    int64_t n_refused; /* number of messages that were put into the list NAME:refused */
     bool unsent; /* true: Kafka refused a message that it may accept later, so the import stops */
 };
 
@@ -107,8 +107,8 @@ static void answered(void *ctx, enum lw_letter_end how, const char *reason) {
     if (how == LW_SENT_LATER) im->unsent = true;
 }
 
-/* Produces one message, or only counts it in a dry run. Returns 1 if the job must end after this
- * message, and -1 on failure. */
+/* Produces one message, or only counts it in a dry run. Returns 0, 1 if the import must end after
+ * this message, or -1 on failure. */
 static int take(struct import *im, struct sent *s) {
     struct ops *o = im->o;
     struct lw_buf scratch = {0};
@@ -172,7 +172,7 @@ static int settle(struct import *im, const struct sent *s) {
 
 /* Produces the messages in NAME:importing, oldest first. Then removes the messages that Kafka
  * acknowledged or refused permanently from NAME:importing, up to the first message that must be
- * sent again. Returns 1 if the job must end, and -1 on failure. */
+ * sent again. Returns 0, 1 if the import must end, or -1 on failure. */
 static int produce_page(struct import *im, redisReply *page) {
     struct sent *sent = lw_alloc(page->elements * sizeof *sent);
     size_t n = 0;

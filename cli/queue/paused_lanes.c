@@ -54,8 +54,9 @@ static void add_name(struct look *l, const char *key, size_t n) {
     }
 }
 
-/* Examines one lane, unless it has no waiting messages. If the lane is paused, notes its name. If
- * the lane is not paused, notes that a message may still move. */
+/* Examines one lane, unless it has no waiting messages. If the lane is paused, counts it and notes
+ * its name. If the lane is not paused, sets `may_move`, because the lane's messages may still
+ * run. */
 static int look_at_lane(struct look *l, const char *key, size_t n) {
     redisReply *len =
         take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);

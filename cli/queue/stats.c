@@ -110,8 +110,8 @@ static int by_count(struct reason *a, struct reason *b) {
     return a->n < b->n ? 1 : a->n > b->n ? -1 : 0;
 }
 
-/* Adds up the floors of all partitions. Only the first shard is asked, because every shard stores
- * the commits of all partitions. */
+/* Adds up the floors of all partitions, which are their committed offsets. Only the first shard is
+ * asked, because every shard stores the floors of all partitions. */
 static int floors(struct ops *o, int64_t *sum) {
     ops_begin(o, "HGETALL"), ops_key(o, &o->shards[0], "floor", lw_bytes("", 0));
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);

@@ -16,7 +16,7 @@
 
 enum {
     TOP_LANES = 256,
-    TOP_LOOK = 1024, /* maximum number of lanes per refresh and shard */
+    TOP_LOOK = 1024, /* maximum number of lanes that a refresh reads per shard */
     TOP_DEAD = 32,
     TOP_WORKERS = 256
 };
@@ -59,7 +59,8 @@ struct top_fleet {
     int64_t at_ms; /* time of the response, ms on the boot clock */
     int64_t lag, waiting, in_handler, received, finished, done, dead, retried;
     double in, out; /* rates in messages per second; -1: unknown */
-    /* Percentiles over the last seconds in µs, which the web page also shows; -1: unknown. */
+    /* Percentiles of durations in µs, measured over a few seconds. The web page shows the same
+     * values. -1: unknown. */
     int64_t handler_p50_us, handler_p99_us, end_to_end_p50_us, end_to_end_p99_us;
 };
 
@@ -106,8 +107,8 @@ int64_t top_oldest_ms(const struct top *t);
 /* Requests the supervisor's figures over HTTP. cli/top/fleet.c defines this function. */
 void top_ask_fleet(struct top *t);
 
-/* A display is formatted as lines of at most `width` columns. cli/top/frame.c defines the
- * functions. */
+/* The following types describe a display, which is formatted as lines of at most `width` columns.
+ * The functions that format it are in cli/top/frame.c. */
 enum top_style { TOP_PLAIN, TOP_BAR, TOP_HEAD, TOP_SELECTED, TOP_WARN };
 struct top_line {
     char *text;

@@ -39,8 +39,8 @@ static void on_end(int sig) {
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-/* Writes a text. If the terminal's locale uses one byte per character, other characters than ASCII
- * are replaced. */
+/* Writes a text. If the terminal's locale uses one byte per character, each character outside ASCII
+ * is written as '?'. */
 static void put(const char *text) {
     if (MB_CUR_MAX > 1) {
         addstr(text);
