@@ -19,8 +19,8 @@
 #include <stdlib.h>
 
 enum {
-    /* SLOW_TRIPS is the number of late replies to TIME in a row after which the network counts as
-     * the cause of the delay, and no longer a pause of this machine */
+    /* If SLOW_TRIPS replies to TIME in a row are late, the worker blames the network. Fewer late
+     * replies may come from a pause of this machine. */
     SLOW_TRIPS = 3,
     SLOW_TRIPS_A_WARNING = 64, /* number of late replies from one warning to the next */
 };
@@ -154,8 +154,8 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     program_reply(w, sh, r->str);
-    /* In phase READY, the reply belongs to the periodic check, so the life in it is compared at
-     * once. */
+    /* In phase READY, this reply to INFO belongs to the periodic check, so the life in the reply is
+     * compared at once. */
     if (sh->phase == READY && !same_life(sh))
         shard_lost(w, sh, "the server is another, or restarted");
 }

@@ -25,8 +25,9 @@ struct connection { /* only connection.c changes this struct */
     int64_t trip_ms; /* round-trip time of the last reply to TIME that came too late */
     /* `jumped` is the id of the epoch that was lost because the server's clock jumped; "": none */
     char jumped[40];
-    /* Clock of Redis minus boot clock: `offset_ms` is the value in use, and `new_offset_ms` the
-     * newest one, with which it is compared to find jumps. */
+    /* Both fields hold the clock of Redis minus the boot clock. `offset_ms` is the value in use.
+     * `new_offset_ms` is the newest value. If the two differ too much, the clock of Redis has
+     * jumped. */
     int64_t offset_ms, new_offset_ms;
     int64_t wall_offset_ms; /* clock of Redis minus wall clock */
 };

@@ -105,8 +105,8 @@ static void schema(struct lw_worker *w, struct lw_commands *c) {
 
 /* Returns how long the leases of earlier epochs may still live. A wiped Redis has no record of this
  * time, and other workers, which may be unreachable now, may use a longer TTL than this worker. The
- * time matters for one quarantine only. When that is over, all these leases have ended, and the TTL
- * in the reply to enter counts. */
+ * time matters for one quarantine only. When the quarantine is over, all these leases have ended.
+ * From then on, this function returns the TTL that the reply to enter has given. */
 static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t left = sh->epoch.old_until_ms - now_ms(w);
     return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;

@@ -72,8 +72,9 @@ static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t
     return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
 }
 
-/* Lists the places of a call's messages. Writes one byte per lane, which contains flags and the
- * number of its messages. Returns true if each lane has a single message and no flags. */
+/* Adds the places of the call's messages to `p`. Writes one byte per lane to `counts`, which holds
+ * the number of the lane's messages, and flags. Returns true if each lane has a single message and
+ * no flags. */
 static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned char *counts) {
     bool plain = true;
     lw_places_clear(p);
@@ -123,8 +124,8 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     encode_messages(w, sh, &c);
 }
 
-/* Adds messages of a lane to the call, in their order. The caller must have found by
- * lane_may_gate() that the first message needs gate. */
+/* Moves messages from the front of a lane to the call. The caller must have called lane_may_gate(),
+ * which returned true. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p,
                  size_t most, size_t *bytes, int64_t now) {
     assert(l->head && !l->in_call);
@@ -163,8 +164,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
         struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
             if (l->head && l->not_before_ms > now) {
-                /* a lane that must wait until not_before_ms is listed again, so that it asks gate
-                 * then */
+                /* the lane must not ask gate before not_before_ms, so it goes back to the list */
                 l->listed = true;
                 l->gate_next = NULL;
                 *again_tail = l;
@@ -241,8 +241,8 @@ bool gate_rests(const struct shard *sh, int64_t now) {
 }
 
 /* Grants the messages of a lane whose lock this worker has now. Messages whose partition was
- * revoked while the call was in flight do not run. If no other message is left, the lock is
- * released. */
+ * revoked while the call was in flight do not run. If all messages belong to such partitions, the
+ * lock is released. */
 static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it,
                     const char *letters, struct grants *g) {
     assert(it->n > 0);

@@ -31,7 +31,9 @@ struct gate { /* only gate.c changes this struct */
     int n, n_msgs;
     uint64_t token; /* the token that all locks taken by one call share */
     struct lane *head, **tail;
-    size_t ask; /* number of lanes that a call asks for per message that may run; from 1 to 16 */
+    /* `ask` is a factor from 1 to 16: if n more messages may run, a call asks for n * `ask` lanes,
+     * because many of the lanes may be busy */
+    size_t ask;
     /* `rest_ms` is the earliest time at which one of the listed lanes may ask gate (its
      * not_before_ms) */
     int64_t rest_ms;
@@ -41,9 +43,10 @@ struct gate { /* only gate.c changes this struct */
 };
 
 void gate_open(struct shard *sh);
-/* Empties the lists of lanes and messages to gate, when a new pipeline begins. */
+/* Empties the call of gate, when a new pipeline begins. The lanes that wait to ask gate stay
+ * listed. */
 void gate_begin(struct shard *sh);
-/* Adds the lane to the list of lanes to gate. */
+/* Adds the lane to the list of lanes that wait to ask gate. */
 void gate_list(struct shard *sh, struct lane *l, int64_t now);
 /* Frees the messages of a gate call that will never be answered. */
 void gate_forget(struct lw_worker *w, struct shard *sh);

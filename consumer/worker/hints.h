@@ -14,14 +14,15 @@ struct lw_worker;
 struct shard;
 
 struct hints {             /* the list of lanes that hints name */
-    struct lw_bytes *ring; /* ids of the lanes, owned copies */
+    struct lw_bytes *ring; /* ids of the lanes; the list owns these bytes */
     size_t head, n, cap;
     size_t taken; /* number of hints that were taken and not yet reported to Redis */
     bool on;      /* true: the blocking pop should run */
-    bool more;    /* true: the list `ready` may hold more hints */
+    bool more;    /* true: the list `ready` in Redis may hold more hints */
 };
 
-bool hints_known(const struct shard *sh); /* returns true if the list has a hint */
+/* Returns true if the list has a hint, or if the list `ready` in Redis may hold more hints. */
+bool hints_known(const struct shard *sh);
 /* Takes a hint out of the list and returns it. The caller frees it. */
 struct lw_bytes hints_pop(struct shard *sh);
 /* Notes that the hints that were taken have been reported to Redis. */

@@ -96,10 +96,10 @@ void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fen
         r->linked = lw_job_then(&before->job, &r->job);
 }
 
-/* Links the grants behind a run that starts now. A grant is not linked when it is made if the run
- * before it has just ended, is held up, or is not linked. Without this function, all further
- * messages of the lane would then pass through the main thread one by one, and batch handlers would
- * get batches of one. */
+/* Links the grants behind a run that starts now. hold_grant() links a grant only if the run before
+ * it is with the handlers or is linked itself. If this function did not link the other grants, the
+ * messages of the lane would pass through the main thread one by one, and batch handlers would get
+ * batches of one. */
 void hold_link(struct lw_worker *w, struct run *r) {
     for (struct run *next = r->next; next && may_link(w, r, next->msg);
          r = next, next = next->next) {
@@ -123,8 +123,9 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     }
 }
 
-/* Withdraws a grant that has not started; those behind it are withdrawn first. A message of the
- * fast path goes back to the front of its lane in memory. A head is still in its waiting list. */
+/* Withdraws the grant `r`, which has not started. First withdraws the grants behind `r`. A message
+ * of the fast path goes back to the front of its lane in memory. A head is only freed, because it
+ * is still in its waiting list. */
 static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     assert(!r || r->state == AHEAD);
     if (!r) return;
@@ -147,7 +148,7 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
         struct run *r = *at;
         assert(before);
         if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE))
-            break; /* the thread has not started the follower of a run that is not done */
+            break; /* `before` did not end as done, so the thread does not start its follower */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
         before = r; /* the follower has started or is about to start, so its end will be reported */
         at = &r->next;
@@ -199,8 +200,8 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
 
 /* Moves a hold whose epoch is lost to the lost list of its lane. This worker notes which messages
  * are done, and the rewind decides which of them stay known as done. A handler continues until it
- * notices that its lease is cancelled. Until then this worker blocks the key, and no other message
- * of the hold starts. */
+ * notices that its lease is cancelled. While the hold has a run, this worker starts no message of
+ * the key. */
 void hold_to_lost(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     struct lane *l = h->lane;

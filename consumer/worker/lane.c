@@ -130,9 +130,9 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
     }
 }
 
-/* Removes messages from the front of the lane that do not need gate any more: they are finished,
- * belong to an earlier delivery, or are granted in this worker already. Returns the first message
- * that is left. */
+/* Removes messages that no longer need gate from the front of the lane: they are finished, belong
+ * to an earlier delivery, or are granted in this worker already. Returns the first message that is
+ * left, or NULL. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;

@@ -28,17 +28,17 @@ struct lane {
      * chain behind a FAST run */
     struct msg *head, **tail;
     size_t n;
-    /* `n_asked` is used if queue.on_busy is `drop`: the number of messages at the front that have
-     * asked gate and are not dropped */
+    /* If queue.on_busy is `drop`, `n_asked` is the number of messages at the front of the lane that
+     * have asked gate and were not dropped. */
     size_t n_asked;
     struct hold *hold;
-    /* `lost` lists the holds of a lost epoch that still have runs in a handler, or runs that were
-     * done too late */
+    /* `lost` lists the holds of a lost epoch that have a run in a handler, or a run that ended as
+     * done after the epoch and may still be written back by repair */
     struct hold *lost;
     bool in_call; /* true: an unanswered call names the lane */
-    bool listed;  /* true: the lane is in its shard's list of lanes to gate */
-    /* `settled` is true if the lane's last call was a settle. Then the next call is a gate if
-     * messages wait for gate. */
+    bool listed;  /* true: the lane is in its shard's list of lanes that wait to ask gate */
+    /* `settled` is true if the lane's last call was a settle. If messages of the lane then wait for
+     * gate, the lane's next call is a gate. */
     bool settled;
     /* `not_before_ms` is the time before which gate is not asked, because a Redis key of the lane
      * has the wrong type */
@@ -48,8 +48,8 @@ struct lane {
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
-/* Adds the lane to the list of lanes to gate, if it may be gated. Called after each change of the
- * lane. */
+/* Adds the lane to the list of lanes that wait to ask gate, if its messages need gate. Frees the
+ * lane if nothing is left in it. Called after each change of the lane. */
 void lane_wake(struct lw_worker *w, struct lane *l);
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
 /* Removes the messages in front of the first one that needs gate, and returns that one, or NULL. */

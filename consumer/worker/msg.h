@@ -22,11 +22,12 @@ struct msg {
     size_t n_headers;
     void *origin; /* Kafka record of the message, which is released through lw_io */
     char *own;    /* bytes that the message owns: a claimed envelope, or a decoded key */
-    /* `raw` is the envelope as it is in its waiting list; p is NULL if it must be encoded */
+    /* `raw` is the envelope as it is in its waiting list. If raw.p is NULL, the message has no
+     * envelope yet, and msg_envelope() encodes one. */
     struct lw_bytes raw;
     char *dedup_own;
-    /* `dead_reason` is the reason why the record has no key, with which the message becomes a dead
-     * letter without a handler; NULL: the record has a key */
+    /* `dead_reason` says why the record has no key. The message then becomes a dead letter with
+     * this reason, and no handler gets it. NULL: the record has a key. */
     char *dead_reason;
     size_t bytes; /* size of the message in memory, close to the size of its envelope */
 };
@@ -35,8 +36,8 @@ struct msg {
 struct memory {   /* only msg.c changes this struct */
     size_t held;  /* total size of all messages in memory, in bytes */
     size_t heads; /* total size of the messages that are heads, in bytes */
-    /* `big` is the approximate size of the largest recent message, in bytes; determines how many
-     * messages are read at once */
+    /* `big` is the approximate size of the largest recent message, in bytes. It determines how many
+     * messages are read at once. */
     size_t big;
     struct msg *free;
 };

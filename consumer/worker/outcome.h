@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outcome: the part of the worker that notes on the board how messages ended, where the exporter
- * reads this for its web page (consumer/outcomes.h). */
+/* outcome: the part of the worker that writes to the board how messages ended. The exporter reads
+ * the board for its web page (consumer/outcomes.h). */
 #ifndef LW_CONSUMER_WORKER_OUTCOME_H
 #define LW_CONSUMER_WORKER_OUTCOME_H
 

@@ -19,7 +19,8 @@ void unsure_counted(struct lw_worker *w, struct run *r);
 void unsure_clear(struct lw_worker *w, struct shard *sh);
 /* Marks as owed the outcomes of a settle that will never be answered. */
 void unsure_owe(struct lw_worker *w, const struct shard *sh);
-/* Marks an outcome as owed, because another worker may be the first that finds it recorded. */
+/* Marks the outcome of a run as owed. Whoever next finds the message finished counts the outcome:
+ * this worker or another one. */
 void owed_add(struct lw_worker *w, const struct run *r);
 /* Counts the outcome of a message that was found finished, if the outcome is owed. */
 void owed_pay(struct lw_worker *w, const struct part *p, int64_t offset);

@@ -167,10 +167,10 @@ bool all_joined(const struct lw_worker *w) {
 
 /* Returns the first offset that cannot have been granted before the present epochs (gate.lua). If
  * the group has no commit, nothing was ever granted (part_pause), so the result is the offset at
- * which reading begins. Otherwise it is the end of the log, but only if the end was read after this
- * worker had joined the epochs of all shards. That is true if it has joined them now, because no
- * reply of Redis is handled while the source assigns partitions. If it is not true, lw_worker_end()
- * sets the offset later. */
+ * which reading begins. Otherwise the result is the end of the log, if this worker had joined the
+ * epochs of all shards when the end was read. It had joined them if it has joined them now, because
+ * the worker handles no reply of Redis while the source assigns partitions. If the worker has not
+ * joined all epochs, the result is INT64_MAX, and lw_worker_end() sets the offset later. */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
     assert(a->gen);
     if (a->committed < 0) return a->begin;

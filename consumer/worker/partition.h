@@ -35,7 +35,9 @@ struct part {
     int64_t replay;       /* number of the replay; 0: a partition of Kafka */
     struct looked looked; /* the group's commit, as it was last read (rival.c) */
     uint32_t gen;         /* number of the present assignment (its generation) */
-    uint32_t pass;        /* number of rewinds; deliveries of an earlier pass are ignored */
+    /* `pass` grows by 1 at each assignment and each rewind. Deliveries of an earlier pass are
+     * ignored. */
+    uint32_t pass;
     struct lw_offsets *offsets;
     /* Offsets: `begin` is where reading began. `log_begin` is where the log began at the
      * assignment. `log_end` is where the log ended then, or the end of the records read before the

@@ -40,10 +40,10 @@ const char *script_sha(const struct lw_script *s) {
     return "";
 }
 
-/* Begins a pipeline. While calls wait to be sent again, the items of gate, settle and claim (the
- * lanes and holds that these calls name) stay as they are, because the calls are built from them
- * once more. Until then, pipelines only check the connection or join the epoch, and do not need
- * these items. */
+/* Begins a pipeline. Gate, settle and claim keep items: the lanes and holds that their calls name.
+ * While such calls wait to be sent again, the items stay as they are, because the calls are built
+ * from them once more. A pipeline that is sent before these calls only checks the connection or
+ * joins the epoch, and needs no items. */
 void pipe_begin(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     (void)w;
@@ -108,8 +108,9 @@ uint64_t token_new(struct lw_worker *w) {
     return ++w->next_token;
 }
 
-/* Returns the byte limits of a claim or settle. A call may hand over as much as memory has room
- * for, but always at least a little, so that small messages make progress beside large ones. */
+/* Returns the byte limits of a claim or settle. A call may hand over as many bytes of heads as
+ * memory has room for. Even if memory has no room, it may hand over a few, so that small messages
+ * make progress while large ones fill the memory. */
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
     check_memory(&w->memory);
     const struct lw_byte_bounds *b = &w->bytes;
@@ -127,7 +128,7 @@ static bool keeps(enum call_kind k) {
     return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM;
 }
 
-/* Sends once more the calls whose replies were lost, before anything else that names their keys. */
+/* Sends the kept calls again, before anything else is sent that names the same keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);
@@ -273,7 +274,8 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
         return true;
     }
     if (strcmp(r->str, "QUARANTINE") == 0) {
-        /* The worker did not know of this quarantine, so it asks again soon. */
+        /* The server is in a quarantine that this worker did not know of. The worker tries again
+         * after 10 ms. */
         epoch_quiet(sh, now_ms(w) + 10);
         switch (c->kind) {
         case CALL_SETTLE: settle_back(w, sh); break;

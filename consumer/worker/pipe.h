@@ -15,7 +15,7 @@ struct lw_worker;
 struct shard;
 
 /* PIPE_CALLS is the maximum number of calls per pipeline. KEPT_CALLS is the maximum number of calls
- * that are sent again after a lost reply: settle, gate and claim. */
+ * that are sent again after a lost reply. Only settle, gate and claim are sent again. */
 enum { PIPE_CALLS = 32, KEPT_CALLS = 3 };
 
 enum call_kind {
