@@ -54,8 +54,9 @@ struct lw_counts {
     _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale,
         received, redelivered, commits, epochs_lost, leases_lost, letters_kept, unparked;
     _Atomic uint64_t redis_commands, redis_round_trips;
-    /* Lanes that gate or claim asked for: `locks_granted` counts those that this worker got, and
-     * `locks_busy` those that were locked by another worker or had waiting messages. */
+    /* `locks_granted` and `locks_busy` count the lanes that gate or claim tried to lock.
+     * `locks_granted` counts those that this worker got. `locks_busy` counts those that were locked
+     * by another worker or had waiting messages. */
     _Atomic uint64_t locks_granted, locks_busy;
     /* `spans_dropped` is the number of spans that the worker dropped because its ring was full */
     _Atomic uint64_t spans_dropped;
@@ -247,8 +248,9 @@ void lw_board_close(struct lw_board *b);
  * if memory is missing. */
 int lw_board_add_spans(struct lw_board *b, struct lw_err *err);
 
-/* lw_note_get() reads the text again if it was written to meanwhile. After several such reads it
- * returns false and an empty text. */
+/* lw_note_get() returns true if it has copied a whole text. If the text changes while it is read,
+ * the function reads it again. After 100 such reads, the function returns false and an empty
+ * text. */
 void lw_note_set(struct lw_note *n, const char *text);
 bool lw_note_get(const struct lw_note *n, char *out, size_t size);
 
@@ -302,10 +304,10 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
 /* Returns the id under which an outcome is owed: a hash of the message's identity and of whether
  * the message is done or dead. */
 uint64_t lw_owed_id(uint64_t identity_hash, bool dead);
-/* Marks the unanswered outcomes of a worker as owed, in one shard or in all (-1). The supervisor
- * calls this function when the worker has died. The worker calls it when it gives up the calls of a
- * shard. If the table of LW_OWED outcomes is nearly full, some outcomes may be forgotten, and are
- * then not counted. */
+/* Marks the unanswered outcomes of a worker as owed: those of one shard or, if `shard` is -1, of
+ * all shards. The supervisor calls this function when the worker has died. The worker calls it when
+ * it gives up the calls of a shard. If the table of LW_OWED outcomes is nearly full, some outcomes
+ * may be forgotten, and are then not counted. */
 void lw_board_owe(struct lw_board *b, int worker, int shard);
 void lw_board_owe_one(struct lw_board *b, uint64_t id);
 /* Returns true if the outcome of this finished message is owed, and removes it from the table of

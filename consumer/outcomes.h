@@ -79,7 +79,7 @@ void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const ch
  * other ring. Only the worker's main thread calls this function. */
 void lw_outcome_add(struct lw_outcome_rings *rings, const struct lw_outcome_record *r);
 /* Returns how many records have been added to a ring so far. Records are numbered from 0. The ring
- * still holds the last of them, as many as it has cells. */
+ * holds only the newest of these records, one per cell. */
 uint64_t lw_outcome_count(const struct lw_outcome_rings *rings, bool failures);
 /* Copies record n. Returns false if the record was overwritten, or is being overwritten now. */
 bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n,

@@ -8,9 +8,9 @@
 #include "consumer/board.h"
 
 /* Asks the group's coordinator once per second for the commits of the partitions in board->drain,
- * and stores them there. Run this function in a process of its own, because it returns only if no
- * Kafka client can be created. Every partition gets a commit soon after its assignment, even if the
- * partition is empty. */
+ * and stores the commits in board->drain. Run this function in a process of its own, because it
+ * returns only if no Kafka client can be created; it then returns LW_EXIT_FAILED. Every partition
+ * gets a commit soon after its assignment, even if the partition is empty. */
 int lw_drain_follow(const struct lw_config *c, struct lw_board *board);
 
 #endif

@@ -7,14 +7,15 @@
  *                  configuration has errors
  *     STOPPING=1   when the run is about to end; the message carries the time that the end may
  *                  take, so that no unit file has to repeat shutdown.grace_ms
- *     STATUS=…     how many workers are ready, why the first worker that is not ready is not, and
- *                  how many messages are done
+ *     STATUS=…     how many workers are ready, why a worker is not ready (the first such worker),
+ *                  and how many messages are done, dead and waiting
  *     WATCHDOG=1   at each tick at which the main loop of every running worker has turned since the
  *                  tick before
  *
  * So the manager restarts the whole run if the supervisor hangs, or if a worker still hangs after
- * the supervisor tried to kill it. The supervisor must have the time to replace the worker first.
- * Therefore a watchdog that is shorter than this time plus a minute is raised to that sum. */
+ * the supervisor tried to kill it. The supervisor needs time to replace a hung worker before the
+ * manager restarts the run. So if the manager's watchdog is shorter than `heartbeat_ms` of the
+ * supervisor plus a minute, it is raised to this sum. */
 #ifndef LW_CONSUMER_FLEET_SERVICE_H
 #define LW_CONSUMER_FLEET_SERVICE_H
 

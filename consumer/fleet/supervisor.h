@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor: forks the workers, restarts those that end unasked, and ends them in order.
+/* The supervisor forks the workers, restarts those that end unasked, and stops all of them when the
+ * run ends.
  *
  * The supervisor is a table [state][event] of small functions (consumer/fleet/table.c); the loop
  * (supervisor.c) only turns signals, deaths and deadlines into events. The supervisor has no

@@ -287,8 +287,8 @@ static bool still_for(struct lw_sup_still *k, int64_t value, int64_t tick_ms, in
     return k->for_ms > limit_ms;
 }
 
-/* Counts this tick for a seat whose job has not changed. Returns true if a handler thread has
- * exceeded its timeout so far that only the end of the worker can stop the thread. */
+/* Counts this tick for a seat whose job has not changed. Returns true if the job has exceeded its
+ * timeout by so much that only the end of the worker can stop its handler. */
 static bool seat_stands_still(struct lw_sup *s, struct lw_sup_worker *w, int seat) {
     struct lw_seat *b = &s->board->workers[w->index].seats[seat];
     int64_t since = atomic_load(&b->busy) ? atomic_load(&b->since_ms) : INT64_MIN,

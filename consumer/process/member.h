@@ -14,7 +14,7 @@
  * other topics.
  *
  * If kafka.properties set group.instance.id, the id is ID-WORKER-TOPICS, where ID is the value of
- * that property. Each supervisor of the group then needs another value. */
+ * that property. Each supervisor of the group then needs a value of its own. */
 #ifndef LW_CONSUMER_PROCESS_MEMBER_H
 #define LW_CONSUMER_PROCESS_MEMBER_H
 
@@ -22,10 +22,10 @@
 
 enum { LW_MEMBER_MAX = 250, LW_MEMBER_SLOTS = 64 };
 
-/* Claims the lowest free slot of static membership for this process. Returns -1 and sets *fd to -1
- * if workers must be dynamic members, because the configuration says so or because no slot could be
- * claimed; the second case is logged. The claim ends when all copies of `fd` are closed, so
- * children must close their copy. */
+/* Claims the lowest free slot of static membership for this process, and returns the slot. Returns
+ * -1 and sets *fd to -1 if workers must be dynamic members. The reason is either the configuration,
+ * or a failure to claim a slot, which is logged. The claim ends when all copies of `fd` are closed,
+ * so children must close their copy. */
 int lw_member_claim(const struct lw_config *c, int *fd);
 /* Writes a worker's group.instance.id. If slot is -1 and kafka.properties name no id, returns false
  * with an empty `out`. */

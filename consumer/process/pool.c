@@ -66,7 +66,7 @@ struct lw_pool {
     struct lw_seat *seats; /* the seats of the worker's threads; NULL: the worker has no seats */
     struct lw_counts *counts;
     int seats_a_thread;
-    size_t batch_max, heads_max; /* maximum number of jobs in a batch, and of the keys in it */
+    size_t batch_max, heads_max; /* maximum number of jobs, and of keys, in a batch */
     bool gathers;                /* true if a batch may have several jobs of one key */
     int notify_fd, journal;
 
@@ -149,8 +149,9 @@ static bool any_held_up(struct lw_pool *p, int64_t now_us) {
 
 /* --- the queues; all under the lock ----------------------------------------------------------- */
 
-/* Appends the jobs of one list to `queue` and those of another to `chains`; `n` is the number of
- * all these jobs. Wakes one thread, which wakes another if it leaves jobs there. */
+/* Appends the jobs of the list `jobs` to p->queue, and those of the list `chains` to p->chains. `n`
+ * is the number of jobs in both lists. Wakes one thread. If that thread leaves jobs in the queue,
+ * it wakes another thread. */
 static void append(struct lw_pool *p, struct lw_job_queue *jobs, struct lw_job_queue *chains,
                    size_t n) {
     lw_jobs_move(&p->queue, jobs);
@@ -166,9 +167,9 @@ static void append_one(struct lw_pool *p, struct lw_job *job) {
     append(p, &one, &none, 1);
 }
 
-/* Takes the oldest job of `queue` and of `chains` in turn. The batches of a hot key can only run
- * one after the other, while jobs of other keys can run side by side. So half of the batches are
- * given to keys with followers, even if many other jobs wait. */
+/* Takes the oldest job of `queue` or of `chains`. If both have jobs, they take turns. Batches of a
+ * hot key can only run one after the other, while jobs of other keys can run side by side. So half
+ * of the batches are given to keys with followers, even if many other jobs wait. */
 static struct lw_job *pop(struct lw_pool *p) {
     if (!p->queued) return NULL;
     p->queued--;
@@ -239,16 +240,16 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
     return go_on;
 }
 
-/* Collects in t->heads the jobs with which the next batch begins, one per key: the n followers that
- * are there already, then jobs of the queue. Until the time *until_us, followers come before jobs
- * of the queue. If *until_us is 0, this function sets it. Returns the number of jobs in t->heads,
- * or 0 when the pool ends. */
+/* Collects in t->heads the jobs with which the next batch begins, one per key. The first n elements
+ * of t->heads already hold followers from the last batch. The function adds jobs from the queue.
+ * Followers have priority until the time *until_us, which the function sets if it is 0. Returns the
+ * number of jobs in t->heads, or 0 when the pool ends. */
 static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
     pthread_mutex_lock(&p->lock);
-    /* After *until_us, followers go to the end of the queue if they leave too little room in the
-     * batch for the jobs that wait there. */
+    /* After *until_us, all followers go to the end of the queue if the batch has too little room
+     * for them and all jobs in the queue. */
     if (n && now_us >= *until_us && p->queued > p->heads_max - n)
         for (size_t i = 0; n; i++, n--) append_one(p, t->heads[i]);
     if (!n) *until_us = 0;
@@ -298,8 +299,8 @@ static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
     return next;
 }
 
-/* Returns true if a job may start: its lease is not cancelled, and its deadline has not passed.
- * Also sets the outcome to LW_BACK, for a job that does not start. */
+/* Returns true if a job may start: its lease is not cancelled, and the deadline of the lease has
+ * not passed. Sets the outcome of the job to LW_BACK, which stays if the job does not start. */
 static bool startable(struct lw_job *job, int64_t now_ms) {
     job->reason[0] = '\0';
     job->outcome = LW_BACK;

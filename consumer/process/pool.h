@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the pool, which consists of the threads on which handlers run. Each has a slot of the
+/* Runs the pool, which consists of the threads on which handlers run. Each thread has a slot of the
  * handler.
  *
  *   main thread                                   handler threads

@@ -34,8 +34,8 @@ struct process_state {
     bool told;
 };
 
-/* Indexes of the first descriptors in `fds`, the array that the main loop polls. Two descriptors
- * per shard follow them. */
+/* Lists the indexes of the fixed descriptors in `fds`, the array that the main loop polls. Two
+ * descriptors per shard follow, from the index FD_LINKS on. */
 enum fixed_fd { FD_SIGNALS, FD_HANDLERS, FD_KAFKA, FD_LINKS };
 
 struct process {

@@ -367,9 +367,9 @@ static void stop(struct process *p) {
     lw_debug("stopping");
 }
 
-/* Returns true if the worker may leave: everything is settled, or the time for it is over. When
- * shutdown.grace_ms is over, this function cancels the handlers, so that other workers can soon run
- * the messages that these handlers give back. */
+/* Returns true if the worker may leave: everything is settled, the run must end at once, or the
+ * time limit has passed. When shutdown.grace_ms is over, this function cancels the handlers, so
+ * that other workers can soon run the messages that these handlers give back. */
 static bool stopped(struct process *p) {
     if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
     int64_t now = lw_boot_ms();

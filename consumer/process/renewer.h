@@ -24,7 +24,7 @@ struct lw_renewer_setup {
     /* `worker_id` is the id of this worker, to which a number is added to form a token; borrowed */
     const char *worker_id;
     struct lw_leases *leases;
-    /* the renewer adds the lost leases to `counts`; may be NULL */
+    /* the renewer adds the number of lost leases to `counts`; NULL: lost leases are not counted */
     struct lw_counts *counts;
     /* `epoch` copies the id of a shard's epoch; it must be thread-safe */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);

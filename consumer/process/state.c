@@ -12,8 +12,8 @@
 
 enum {
     LOOK_MS = 500,
-    TELL_MS = 5000,        /* minimum duration of a reason before it is logged */
-    TELL_AGAIN_MS = 30000, /* time after which the same reason is logged again */
+    TELL_MS = 5000,        /* time for which there must be a reason before one is logged */
+    TELL_AGAIN_MS = 30000, /* time after which a reason is logged again */
     QUIET_MS = 10000,      /* time without progress after which a ready worker logs the reason */
 };
 

@@ -123,8 +123,8 @@ void lw_tracer_begin(struct lw_tracer *t, struct lw_job *job, const struct lw_wa
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* Returns how the span says that the attempt has ended: a retry without attempts left is a dead
- * letter. */
+/* Returns the end that the span records for the attempt. A retry without attempts left is recorded
+ * as a dead letter. */
 static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
     switch (job->outcome) {
     case LW_DONE: return LW_END_DONE;

@@ -52,16 +52,16 @@ void floors_open(struct lw_worker *w, struct part *p);
 void floors_assigned(struct lw_worker *w, struct part *p);
 /* Forgets which floors were sent to a shard whose epoch is lost. */
 void floor_unknown(struct lw_worker *w, const struct shard *sh);
-/* Notes a floor that watch has read from a shard. If `again` is true, the partition's floor is sent
- * to that shard once more. */
+/* Notes the floor of a partition that watch has read from a shard. If `again` is true, the floor is
+ * sent to that shard once more, even if the shard has it already. */
 void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool again);
 /* Empties the list of floors to send, when a new pipeline begins. */
 void floor_begin(struct shard *sh);
 void floor_build(struct lw_worker *w, struct shard *sh);
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void commit_step(struct lw_worker *w);
-/* Writes the metadata of a partition's commit. Returns false if it has no range of finished
- * offsets. */
+/* Writes the metadata of a partition's commit to `out`. Returns false if no offset above the
+ * watermark is finished. */
 bool commit_encode(struct lw_worker *w, const struct part *p, char *out);
 bool commit_confirm(struct lw_worker *w);
 
