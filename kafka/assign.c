@@ -100,9 +100,9 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     return -1;
 }
 
-/* For each partition of `list`, writes what the group has committed, the bounds of the log and the
- * beginning of reading to an element of `found`, and the anchor of the commit to an element of
- * `anchors`. Sets the offsets in `list` to those at which reading begins. */
+/* For each partition of `list`, fills in one element of `found` (the group's commit, the bounds of
+ * the log, and the offset at which reading begins) and one element of `anchors` (the anchor of the
+ * commit). Sets the offsets in `list` to those at which reading begins. */
 static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list,
                        struct lw_assigned *found, struct lw_anchor *anchors) {
     int64_t until_ms = lw_boot_ms() + ASSIGN_MS;
@@ -186,9 +186,9 @@ void lw_source_lose_all(struct lw_source *s) {
 
 /* --- the callback ----------------------------------------------------------------------------- */
 
-/* Asks librdkafka which protocol the group uses. The question must come before the assignment is
- * passed to librdkafka: if librdkafka has no partitions and is closing, its group may end at any
- * moment, and then the question is never answered (librdkafka 2.0.2). */
+/* Asks librdkafka which protocol the group uses. Must be called before the assignment is passed to
+ * librdkafka. While the consumer closes, librdkafka may end its part in the group as soon as it has
+ * no partitions, and in librdkafka 2.0.2 rd_kafka_rebalance_protocol() then waits forever. */
 static bool cooperative(rd_kafka_t *rk) {
     const char *protocol = rd_kafka_rebalance_protocol(rk);
     return protocol && !strcmp(protocol, "COOPERATIVE");
@@ -207,8 +207,8 @@ static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partit
     return code;
 }
 
-/* Seeks in the partitions that this worker had before a cooperative rebalance and keeps: those with
- * a generation up to `last_gen`. */
+/* Seeks to the next offset in each partition that this worker had before a cooperative rebalance
+ * and keeps. These are the partitions with a generation up to `last_gen`. */
 static void put_back(struct lw_source *s, uint32_t last_gen) {
     for (size_t i = 0; i < s->n_parts && s->parts[i]->gen <= last_gen; i++) {
         struct lw_err err = {0};

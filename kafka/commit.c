@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commits, always with explicit offsets and metadata, because rd_kafka_offsets_store() loses the
- * metadata before librdkafka 2.2.0.
+/* Sends commits, always with explicit offsets and metadata, because rd_kafka_offsets_store() loses
+ * the metadata in versions of librdkafka before 2.2.0.
  *
  * The answers come through a separate queue, so that a rebalance callback can wait for a commit.
  * When a later generation begins, no commit is unanswered, because librdkafka joins the group again

@@ -28,8 +28,8 @@ static const struct setting consumer_defaults[] = {
 /* More defaults, for the classic group protocol only. In the new group protocol the broker decides
  * these values. */
 static const struct setting classic_defaults[] = {
-    /* the default is not cooperative-sticky, because that can loop forever before librdkafka
-     * 2.6.1 */
+    /* the default is not cooperative-sticky, because this strategy can loop forever in versions of
+     * librdkafka before 2.6.1 */
     {"partition.assignment.strategy", "range"},
     /* the session timeout, which is five heartbeats; after a host has died, no worker reads its
      * partitions until this timeout is over */
@@ -48,7 +48,7 @@ static const struct setting consumer_forced[] = {
 
 /* Properties of producers. Messages may have up to 64 MiB, so that an envelope around the largest
  * usual record fits; the broker rejects a message that is too large for the topic. A missing topic
- * is reported after 5 s instead of 30. */
+ * is reported after 5 s instead of 30 s. */
 static const struct setting producer_forced[] = {
     {"enable.idempotence", "true"},    {"allow.auto.create.topics", "false"},
     {"message.timeout.ms", "30000"},   {"topic.metadata.propagation.max.ms", "5000"},
@@ -80,11 +80,12 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
      * broker. */
     if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR")))
         to = LW_LOG_WARN;
-    /* librdkafka repeats its line with each attempt, and kafka/explain.c reports the reason */
+    /* Log a rejected certificate only at level debug, because librdkafka repeats the line with each
+     * attempt, and kafka/explain.c reports the reason. */
     if (!strcmp(facility, "SSLCERTVRFY")) to = LW_LOG_DEBUG;
-    /* librdkafka logs AUTOCREATE for a broker that does not support allow.auto.create.topics. The
-     * broker of `latchwork dev` does not. A real broker without this support is older than all
-     * brokers that Latchwork works with. */
+    /* Log AUTOCREATE only at level debug. librdkafka logs it if a broker does not support
+     * allow.auto.create.topics. The broker of `latchwork dev` does not support it. A real broker
+     * that does not support it is older than all brokers that Latchwork works with. */
     if (!strcmp(facility, "AUTOCREATE")) to = LW_LOG_DEBUG;
     if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
 }
@@ -160,8 +161,8 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
     return NULL;
 }
 
-/* Lets librdkafka refresh tokens in a thread of its own. Otherwise a client that is not polled
- * would wait for an answer and never get a token. */
+/* Lets a thread of librdkafka refresh the tokens. Otherwise only polling would refresh them, and a
+ * client that waits for an answer without polling would never get a token. */
 static void refresh_by_itself(rd_kafka_t *rk) {
     rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(rk);
     if (!error) return;

@@ -10,11 +10,10 @@
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 
-/* Creates the configuration of a member of the group: all of kafka.properties, then the properties
- * that the guarantees need, which override the former. member_id is the group.instance.id; "" means
- * none, and NULL means the one in kafka.properties. Returns NULL with *err, which names the
- * property, if librdkafka refuses a property. The caller owns the result until rd_kafka_new() takes
- * it. */
+/* Creates the configuration of a member of the group: all of kafka.properties, overridden by the
+ * properties that the guarantees need. member_id is the group.instance.id; "" means none, and NULL
+ * means the one in kafka.properties. If librdkafka refuses a property, returns NULL with *err,
+ * which names the property. The caller owns the result until rd_kafka_new() takes it. */
 rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id,
                                         struct lw_err *err);
 /* Calls rd_kafka_new() and takes ownership of `conf`, even on failure. Returns NULL with a
@@ -34,9 +33,9 @@ rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
  * properties of lw_kafka_conf_client(). */
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err);
 
-/* Destroys a client. Returns false if the destruction takes longer than timeout_ms, because
- * rd_kafka_destroy() can hang in librdkafka 2.0.2. The destruction then continues in a separate
- * thread, and the client's memory may leak. */
+/* Destroys a client. Returns false if the destruction takes longer than timeout_ms; it then
+ * continues in a separate thread, and the client's memory may leak. The limit is needed because
+ * rd_kafka_destroy() can hang in librdkafka 2.0.2. */
 bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms);
 
 #endif

@@ -21,8 +21,8 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
 /* Makes librdkafka report why it rejects a broker's certificate. Call this function for the
  * configuration of every client. */
 void lw_kafka_watch_certificates(rd_kafka_conf_t *conf);
-/* Returns the explanation for one of OpenSSL's numbers X509_V_ERR_…, or NULL. Public only for the
- * tests. */
+/* Returns the explanation for one of OpenSSL's numbers X509_V_ERR_…, or NULL if this number has no
+ * explanation. Public only for the tests. */
 const char *lw_kafka_certificate_error(int x509_error);
 
 /* Explains why librdkafka could not start with a configuration: which file cannot be read, or that

@@ -21,8 +21,8 @@ enum {
      * next check reads it again */
     READ_MS = 3000,
     ASK_MS = 3000,
-    /* number of offsets before `begin` at which an anchor is searched; one would not suffice,
-     * because the last offset may be a transaction marker */
+    /* number of offsets before `begin` at which the inspector looks for a record as anchor; one
+     * would not suffice, because the last offset may be a transaction marker */
     LEARN_BEFORE = 16,
     DESTROY_MS = 1000,
 };

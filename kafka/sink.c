@@ -12,9 +12,9 @@
 
 enum { DESTROY_MS = 3000 };
 
-/* A sink has two Kafka clients. A broker accepts or rejects a whole batch, so the second client
- * sends a dead letter again that was rejected in a batch of the first client. The second client
- * sends each letter alone, so its rejection proves that the letter itself is at fault. */
+/* A sink has two Kafka clients. The first client sends dead letters in batches, and a broker
+ * accepts or rejects a whole batch. If a batch is rejected, the second client sends each of its
+ * letters again alone, so another rejection proves that the letter itself is at fault. */
 enum { BATCHED, ALONE, CLIENTS };
 
 struct lw_sink {

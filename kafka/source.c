@@ -90,8 +90,9 @@ static bool is_loss(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
 }
 
-/* Logs a problem for which librdkafka retries, the same problem at most once in ten seconds. If
- * authentication fails for a minute, the process ends. */
+/* Logs a problem after which librdkafka retries by itself. Logs the same problem at most once in
+ * ten seconds. If authentication fails for a minute, reports a fatal error, which ends the
+ * process. */
 static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text,
                          const char *topic) {
     int64_t now = lw_boot_ms();
@@ -249,10 +250,11 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
     return 0;
 }
 
-/* Handles rebalances (in their callback) and errors. A record that comes through this queue is
- * delivered as well. It is in order, because it was fetched before its partition got a queue of its
- * own. (According to librdkafka's code, no record ever comes through this queue.) Reading this
- * queue also shows librdkafka that we are alive (max.poll.interval.ms). */
+/* Reads the consumer queue, and handles its rebalances (in their callback) and errors. A record
+ * that comes through the consumer queue is delivered as well. The record is in order, because it
+ * was fetched before its partition got a separate queue. (According to librdkafka's code, no record
+ * ever comes through the consumer queue.) Reading this queue also shows librdkafka that the worker
+ * is alive (max.poll.interval.ms). */
 static int serve_consumer_queue(struct lw_source *s) {
     int n = 0;
     rd_kafka_message_t *m;

@@ -123,10 +123,10 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     return took;
 }
 
-/* Returns the time at which the next waiter in line tries to take the lock if no release is
- * announced, after this waiter has taken it. For a fair or read/write lock, this is in half of
- * LOOK_QUEUE_MS. For other locks, it is shortly after the end of this waiter's lease, or earlier,
- * because LOOK_MS and POLL_MAX_MS limit the time between attempts. */
+/* Called after this waiter has taken the lock. Returns the time at which the next waiter in line
+ * tries to take the lock if no release is announced before. For a fair or read/write lock, this is
+ * half of LOOK_QUEUE_MS from now. For other locks, it is shortly after the end of this waiter's
+ * lease, or earlier, because LOOK_MS and POLL_MAX_MS limit the time between attempts. */
 static int64_t next_look_ms(const struct wait *w) {
     const struct latchwork_lock *l = w->take.lock;
     if (lw_one_queues(l)) return lw_boot_ms() + LOOK_QUEUE_MS / 2;

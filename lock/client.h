@@ -52,8 +52,8 @@ struct latchwork_client {
     /* The client's random id. Redis notifies the client of releases through the channel
      * lwl:wake:ID. */
     char id[LW_CLIENT_ID + 1];
-    /* The letter 's' and the id. Scripts get this name instead of `id` if the client listens on
-     * sharded channels. */
+    /* The letter 's' followed by the id. Scripts get this text instead of `id` if the client
+     * listens on sharded channels. */
     char sharded_id[LW_CLIENT_ID + 2];
     /* The value of lw_forks() when the client was opened. A different value shows that this process
      * is a child of the one that opened the client. */

@@ -37,8 +37,8 @@
  * even from a process that was frozen past its lease.
  *
  * Life: init (once per worker process) -> handle or handle_batch (on many threads) -> close. A
- * crash of the plugin ends its worker. The message then runs alone, and becomes a dead letter after
- * `retry.max_attempts` crashes.
+ * crash of the plugin ends its worker. Each message that the plugin was running then runs alone,
+ * and becomes a dead letter after `retry.max_attempts` crashes.
  *
  * C++ needs C++17 or later. LATCHWORK_HANDLER_INIT and designated initializers are for C only. In
  * C++, let a function make the table, beginning with latchwork_handler_init();
@@ -58,9 +58,10 @@
  *             functions that are safe in a signal handler, and then exec; posix_spawn() and popen()
  *             do so too. The child inherits the thread's blocked signals and the ignored SIGPIPE,
  *             so reset both (POSIX_SPAWN_SETSIGMASK, POSIX_SPAWN_SETSIGDEF). Wait for your own
- *             children by their pids, never for any child. The descriptors of the worker are closed
- *             at exec; open yours with O_CLOEXEC. A child does not end when its worker ends, unless
- *             it calls prctl(PR_SET_PDEATHSIG).
+ *             children by their pids, and never call wait() or waitpid(-1), which could collect a
+ *             child of other code. The descriptors of the worker are closed at exec; open yours
+ *             with O_CLOEXEC. A child does not end when its worker ends, unless the child has
+ *             called prctl(PR_SET_PDEATHSIG).
  *   Stack     Threads have the system's default stack (`ulimit -s`, usually 8 MiB). Do not keep
  *             large buffers on it, and avoid deep recursion, because an overflow crashes the
  *             worker.
@@ -235,10 +236,10 @@ struct latchwork_handler {
      *
      * `batch_of` chooses which messages a batch has. By default they are of different keys, and the
      * next messages of these keys come in a later batch. If a batch has several messages of one
-     * key, the first of them that is not LATCHWORK_DONE ends the batch for that key: the later
-     * messages of the key are given back whatever their answers say, count no attempt, and come
-     * again later. So do not begin with a message of a key before the previous one is done, unless
-     * the effect can be repeated.
+     * key, the first of them whose outcome is not LATCHWORK_DONE ends the batch for that key: the
+     * later messages of the key are given back whatever their answers say, count no attempt, and
+     * come again later. So do not begin with a message of a key before the previous one is done,
+     * unless the effect can be repeated.
      *
      * Latchwork does not wait for a batch to fill: a batch has the messages that are available when
      * a thread is free, often only one. `timeout_ms` limits the whole batch. The function runs on
@@ -256,8 +257,8 @@ struct latchwork_handler {
     uint32_t batch_of; /* which messages a batch has, as an enum latchwork_batch */
 };
 
-/* The beginning of the table: in C {LATCHWORK_HANDLER_INIT, .handle = handle}, in C++
- * latchwork_handler_init(). */
+/* Fill in the table of a plugin with {LATCHWORK_HANDLER_INIT, .handle = handle} in C. In C++, begin
+ * with the value of latchwork_handler_init(). */
 #ifndef __cplusplus
 #define LATCHWORK_HANDLER_INIT .abi = LATCHWORK_ABI, .size = sizeof(struct latchwork_handler)
 #else

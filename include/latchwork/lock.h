@@ -354,8 +354,8 @@ enum latchwork_kind {
     /* Read/write locks: a name has any number of READ holds, or one WRITE hold. Open a lock of each
      * kind with the same name. While a live writer waits, no new reader gets a hold. When a writer
      * releases the lock, all waiting readers are woken together. Do not acquire a READ hold while
-     * you have a READ hold of the same name: a writer that waits between the two would wait for
-     * you, and you for the writer. */
+     * you have a READ hold of the same name: if a writer began to wait after your first acquire,
+     * the writer would wait for your hold, and your second acquire for the writer. */
     LATCHWORK_KIND_READ = 3,
     LATCHWORK_KIND_WRITE = 4,
     /* A semaphore: at most `permits` holds at once, each with its own lease. All users of a name
@@ -429,8 +429,8 @@ struct latchwork_lock_options {
      * be released, but not within the callback. */
     void (*lost)(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why);
     void *lost_ctx;
-    /* custom names, which are copied; the lock's own name is then only for people. Only for mutex
-     * and reentrant locks. */
+    /* Custom names, which are copied. The name given to latchwork_lock_open() is then only shown
+     * to people. Only mutex and reentrant locks can have custom names. */
     const struct latchwork_lock_names *names;
     /* length of `name`, which may contain any bytes; if this is 0, the name ends at its first
      * NUL */
@@ -528,7 +528,8 @@ struct latchwork_lock_info {
     /* kind of the lock; mutex, reentrant and fair locks look alike in Redis and are all shown as
      * MUTEX */
     enum latchwork_kind kind;
-    /* name given to latchwork_lock_open(); for plain and custom locks, the Redis key */
+    /* name given to latchwork_lock_open(); the Redis key if latchwork_lock_list() was called with
+     * LATCHWORK_FLAG_KEYS */
     const char *name;
     size_t name_len;
     const char *token; /* value of the lock without its fence */
@@ -555,7 +556,7 @@ LATCHWORK_API enum latchwork_result latchwork_lock_show(struct latchwork_lock *l
 /* Ends the lock, no matter who holds it, wakes a waiter, and returns a larger fence in *fence
  * (`fence` may be NULL). A store that is given this fence refuses later writes of the old holders.
  * The old holders detect the loss at their next call to Redis. Returns BUSY if nobody held the
- * lock. If an answer was lost and nobody holds the lock now, it was perhaps broken by this call.
+ * lock. If an answer was lost and nobody holds the lock now, this call may have broken the lock.
  * Codes: NOT_HELD, or UNKNOWN after a lost answer, with result BUSY; otherwise ARGUMENT,
  * UNSUPPORTED, any of Redis. */
 LATCHWORK_API enum latchwork_result
@@ -592,13 +593,13 @@ enum { LATCHWORK_MAX_ROWS = 256, LATCHWORK_MAX_TABLE = 128, LATCHWORK_MAX_ID = 2
  *
  * An acquire takes all rows or none. It takes the rows in the order of the bytes of their table and
  * then of their id, regardless of the given order. Duplicates count once. While it waits for a row,
- * it holds and renews only smaller rows, so waiters never wait for each other in a circle. A row
- * whose holder died or whose lease expired is taken over by a single SET NX, never by GET and SET.
- * All rows belong to one hold. The fence of the hold is the same for all rows, and larger than any
- * earlier fence of these rows. The hold is lost if one row is lost; a release then frees the other
- * rows and returns LOST. Up to 11 free rows are taken in one round trip. In a Redis Cluster all
- * rows must be in one slot; otherwise opening the lock is an error. A prefix with a hash tag, such
- * as "{stock}:", puts all rows with this prefix into one slot.
+ * it holds and renews only rows that come before this row in the order, so waiters never wait for
+ * each other in a circle. A row whose holder died or whose lease expired is taken over by a single
+ * SET NX, never by GET and SET. All rows belong to one hold. The fence of the hold is the same for
+ * all rows, and larger than any earlier fence of these rows. The hold is lost if one row is lost; a
+ * release then frees the other rows and returns LOST. Up to 11 free rows are taken in one round
+ * trip. In a Redis Cluster all rows must be in one slot; otherwise opening the lock is an error. A
+ * prefix with a hash tag, such as "{stock}:", puts all rows with this prefix into one slot.
  *
  * With LATCHWORK_FLAG_PLAIN the Redis keys are exactly PREFIX TABLE ":" ID, as other programs may
  * use them. Rows without a TTL are reported (by LATCHWORK_E_NO_TTL and a text that names the key).
@@ -616,10 +617,11 @@ latchwork_rows_open(struct latchwork_client *client, const char *prefix,
 /* A Redlock, by the algorithm of
  * https://redis.io/docs/latest/develop/use/patterns/distributed-locks/: the same key is set to the
  * same random value on all of N independent masters, and each of them gets only a short time to
- * answer. The lock is held if a majority granted it and its validity = ttl - time taken - drift is
- * positive. If the lock is not held, and also when it is released, it is deleted on all servers,
- * even on those that answered with an error or not at all. A lease is extended if a majority
- * extends it. An acquire tries again after a random pause, because a release wakes no waiter.
+ * answer. An acquire succeeds if a majority granted the lock and the validity, which is the TTL
+ * minus the time taken and the drift, is positive. After a failed attempt, and at a release, the
+ * key is deleted on all servers, even on those that answered with an error or not at all. A lease
+ * is extended if a majority extends it. An acquire tries again after a random pause, because a
+ * release wakes no waiter.
  *
  * The lock survives the loss of a minority of the servers. But it depends on clocks and pauses as
  * much as a lock on a single Redis does. A holder that is paused past its lease (by SIGSTOP,
@@ -629,7 +631,7 @@ latchwork_rows_open(struct latchwork_client *client, const char *prefix,
  * started less than a TTL ago are left out (restart_ms). They are recognized by a new run_id or, on
  * the first connection, by uptime_in_seconds, which comes from the server's clock. If the user
  * lacks the right to INFO, a restart is not noticed. If all servers were just started, they grant
- * the first lock after a TTL. (Persistence with appendfsync everysec can lose locks as well.)
+ * no lock until a TTL has passed. (Persistence with appendfsync everysec can lose locks as well.)
  *
  * So the fence is what protects the resource, as with every lock. The fence is the largest that the
  * majority returned, and a majority stores it before the acquire returns the hold. So the fence
