@@ -44,8 +44,8 @@ enum lw_outcome {
     LW_DONE = 'd',  /* the effect has happened, now or earlier under the same identity */
     LW_RETRY = 'r', /* try again after a backoff, and count an attempt */
     LW_DEAD = 'x',  /* never try again, and keep the message as a dead letter */
-    /* the message was not run, or its outcome is unknown because the lease ended first: give it
-     * back without counting an attempt */
+    /* the message was not run, or its outcome is unknown because the lease ended before its handler
+     * did; give the message back without counting an attempt */
     LW_BACK = 'b',
     LW_DEAD_SENT = 's', /* the message is a dead letter that its topic has acknowledged */
 };
@@ -71,9 +71,9 @@ enum lw_go {
     LW_GO_NEXT = 'n', /* keep the lease, and hand over heads of the waiting list */
     LW_GO_DROP = '-', /* release the lock */
     /* LW_GO_NAMED and LW_GO_HEADS are for a lease under which a message still runs. */
-    LW_GO_NAMED = 'm', /* grant further messages of the local chain, which the item names */
-    /* hand over further heads: those that follow, in the waiting list, the message that the item
-     * names */
+    LW_GO_NAMED = 'm', /* grant the messages of the local chain that the item names */
+    /* hand over further heads of the waiting list; if the item names a message, only heads behind
+     * that message */
     LW_GO_HEADS = 'h',
 };
 

@@ -11,7 +11,10 @@
  * most LW_META_MAX bytes and no NUL (librdkafka below 2.6.1 corrupts metadata with a NUL). Ranges
  * that do not fit are omitted, the highest first, because the metadata need not be complete. A text
  * of any other form is foreign. A text with a wrong checksum or an impossible range is corrupt.
- * Decoding either yields no ranges and a reason. No function does I/O. */
+ * Decoding a foreign or corrupt text yields no ranges and a reason. No function does I/O.
+ *
+ * In Kafka, the anchor of the partition may follow this text (kafka/anchor.h). The anchor is
+ * removed before the text is decoded. */
 #ifndef LW_QUEUE_COMMIT_META_H
 #define LW_QUEUE_COMMIT_META_H
 

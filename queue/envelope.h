@@ -37,8 +37,8 @@ enum { LW_ENVELOPE_HEADERS_MAX = 1 << 20 };
 
 /* Encodes a message as an envelope, and appends the envelope to `out`. */
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out);
-/* Decodes an envelope, whose texts then point into `in`. Every length is checked. A truncated or
- * foreign envelope is an error that says what is wrong and where. */
+/* Decodes an envelope. The texts in *e then point into `in`. Every length is checked. If the
+ * envelope is truncated or foreign, *err says what is wrong and at which byte. */
 int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err *err);
 void lw_envelope_clear(struct lw_envelope *e); /* frees the array of headers */
 

@@ -44,9 +44,9 @@ struct lw_record_at {
 };
 
 /* Finds the primary key as configured. If the record has no key and key.missing is `own`, its key
- * is its identity, "topic/partition/offset", which is written to `scratch`. Then the record has a
- * lane of its own, and handlers, fences and commands have a key by which to name it. In every other
- * case the function works like lw_key_find(). */
+ * is its identity, "topic/partition/offset", which is written to `scratch`. The record then has a
+ * lane of its own, and handlers and commands can name the lane by this key. In every other case the
+ * function works like lw_key_find(). */
 enum lw_key_result lw_key_of(const struct lw_config *c, const struct lw_record *r,
                              const struct lw_record_at *at, struct lw_buf *scratch,
                              struct lw_bytes *out, struct lw_err *err);

@@ -3,13 +3,14 @@
  * INFO. A new life begins when data may have been lost or replaced.
  *
  * master_replid alone is not enough: it also changes when the first replica is attached to a
- * master, and some time after the last replica was detached, although no data is lost. A server
- * that was a replica in between, even briefly, may have another server's data. A replica counts the
- * bytes that it reads from its master (total_net_repl_input_bytes); a server that was never a
- * replica reads none. So two samples belong to the same life if master_replid is the same, or if
- * the same process (run_id) is a master both times and has read no replication data in between.
- * CONFIG RESETSTAT resets that count. Therefore, on a server that was promoted once, a reset
- * followed by the attachment of a replica looks like a new life.
+ * master, and some time after the last replica was detached, although no data is lost. However, a
+ * server that was a replica between two samples of INFO, even briefly, may have another server's
+ * data. A replica counts the bytes that it reads from its master (total_net_repl_input_bytes); a
+ * server that was never a replica reads none. So two samples belong to the same life if
+ * master_replid is the same, or if the same process (run_id) is a master in both samples and has
+ * read no replication data between them. CONFIG RESETSTAT resets the count of bytes. Therefore, on
+ * a server that was promoted once, a reset followed by the attachment of a replica looks like a new
+ * life.
  *
  * A promoted server also remembers the replication id of its old master (master_replid2), until its
  * replicas have been gone for a while. So a server that remembers no old master and has read no

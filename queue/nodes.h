@@ -26,8 +26,8 @@ struct lw_node {
     enum lw_slot_at slot;
 };
 
-/* Fills in *out for the node that gave this answer, and says where the slot is. Returns false if
- * the text is not an answer to CLUSTER NODES. */
+/* Fills in *out for the node that gave this answer. out->slot says whether this node owns the slot.
+ * Returns false if the text is not an answer to CLUSTER NODES. */
 bool lw_nodes_self(const char *nodes, int slot, struct lw_node *out);
 /* Returns true if the answer lists the node `id` as a master. */
 bool lw_nodes_master(const char *nodes, const char *id);

@@ -31,7 +31,7 @@ struct lw_offsets {
 
 enum { RING_MIN = 64, RING_SHRINK = 8 };
 
-/* Asserts that no count of records exceeds the count that includes it. */
+/* Asserts that waiting <= unfinished <= n <= cap, and that cap is 0 or a power of two. */
 static inline void check_counts(const struct lw_offsets *t) {
     assert(t->n <= t->cap && (t->cap & (t->cap - 1)) == 0);
     assert(t->waiting <= t->unfinished && t->unfinished <= t->n);

@@ -37,7 +37,8 @@ void lw_offsets_free(struct lw_offsets *t);
  * IN), or LW_OFF_DONE if it is already known to be done (ahead, or below the watermark). Otherwise
  * the record was delivered twice and must be ignored; returns its present state. `tag` is a hash of
  * the key, which lw_offsets_each() and lw_offsets_rewind() pass to their callbacks. A record at or
- * above `next` raises `next` to offset + 1; the offsets in between are a gap. */
+ * above `next` raises `next` to offset + 1; the offsets from the old `next` to the record are a
+ * gap. */
 enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag);
 /* Records that the partition ends at `offset`: every lower offset was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);
@@ -45,8 +46,8 @@ void lw_offsets_end(struct lw_offsets *t, int64_t offset);
  * and changes nothing if the record is already DONE, or was not delivered (the caller must mark it
  * again after its delivery). */
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
-/* Records offsets at or above the watermark that are known to be done before their delivery (from
- * commit metadata, or from states in Redis). Ranges may overlap. */
+/* Records offsets that are known to be done before their delivery (from commit metadata, or from
+ * states in Redis). Offsets below `next` are ignored. Ranges may overlap. */
 void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done);
 /* Returns the state of an offset. The state is DONE if the offset is below the watermark, or known
  * to be done before its delivery. */
@@ -61,9 +62,10 @@ size_t lw_offsets_unfinished(const struct lw_offsets *t);
 /* Returns the number of tracked records, which lie between the watermark and `next`. */
 size_t lw_offsets_held(const struct lw_offsets *t);
 
-/* Moves *offset to the first record in `state` at or above it, and returns true. Returns false if
- * none of the next *budget records is in `state`; then *offset is where the search must continue,
- * or `next` at the end. *budget is reduced by the number of examined records. */
+/* Searches upwards from *offset for a record in `state`. Sets *offset to the offset of the first
+ * such record, and returns true. Examines at most *budget records, and reduces *budget by the
+ * number of examined records. Returns false if none of these records is in `state`; then *offset is
+ * the offset at which the search must continue, or `next` if all records were examined. */
 bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset,
                      size_t *budget);
 

@@ -9,7 +9,8 @@
 --         7 Redis time minus the caller's wall clock, in ms,
 --         8 highest fence that the caller has seen,
 --         9 history of the server (run_id/number of bytes read as a replica, queue/life.h), or '',
---         10 old_ms: how long leases of epochs that the caller knew before may still live, or 0,
+--         10 old_ms: time in ms for which leases of epochs that the caller knew before may still
+--         live, or 0,
 --         11, 12 life and history of the cluster node that had this slot before and handed it over
 --         whole, as far as the caller knows (the rule "moved whole"), or '',
 --         13 '1': if a new epoch would begin only because the life is another one, write nothing
@@ -20,8 +21,8 @@
 --         or {'REFUSED', part of the schema that differs, its value in the epoch},
 --         or 'UNVOUCHED' (only with ARGV 13)
 -- Order of writes: the values by which this script recognizes the end of an epoch (life, history
--- and offset:HOST) are overwritten only after the new epoch is written. So if a call fails in
--- between, the next call recognizes the end of that epoch as well.
+-- and offset:HOST) are overwritten only after the new epoch is written. So if a call fails between
+-- these writes, the next call recognizes the end of the same epoch.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
     tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -37,7 +38,7 @@ for i = 14, #ARGV, 2 do
 end
 
 -- A new replication id does not mean a new life if a replica was merely attached to this server or
--- detached from it, and this server itself was no replica in between.
+-- detached from it, and this server itself has not been a replica since its life was recorded.
 local known_life, known_history = redis.call('HGET', epoch_key, 'life'), redis.call('HGET', epoch_key, 'history')
 local same = known_life == life or (history ~= '' and known_history == history)
 local moved_whole = not same and from ~= '' and (known_life == from or (from_history ~= '' and known_history == from_history))
@@ -88,9 +89,9 @@ if not id or not (same or moved_whole) or jumped == id or moved then
     local left = not_before - now
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
     redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
-    -- These looks, the times at which tend is to examine lanes, are later than the largest TTL from
-    -- now, because another clock has set them. They are moved to the largest TTL from now. One call
-    -- does this for a limited number of lanes, and tend finds the others.
+    -- The score of a lane in `lanes` is the time at which tend examines the lane. A score that lies
+    -- more than the largest TTL ahead was set by another clock, so it is lowered to the largest TTL
+    -- from now. One call does this for a limited number of lanes, and tend finds the other lanes.
     for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end

@@ -6,8 +6,9 @@
 -- KEYS    1 epoch, 2 fence, 3 lock
 -- ARGV    1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms, 5 token,
 --         6 '1' if a paused lane may be taken
--- Result: 'LOST', 'JUMP', {'H', fence} if the lane is held now, {'B', ms left or -1} if another
---         holder has locked it, {'Q', ms left} in a quarantine, {'P', 0} if the lane is paused
+-- Result: 'LOST', 'JUMP', {'H', fence} if the caller now holds the lane, {'B', ms left or -1} if
+--         another holder has locked the lane, {'Q', ms left} in a quarantine, {'P', 0} if the lane
+--         is paused
 -- @fences @locks @lanes
 local id, expected, slack, ttl, token, paused_too = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 local why = refuse(id, expected, slack, true)

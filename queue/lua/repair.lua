@@ -8,7 +8,8 @@
 --         included). The ranges have at most 4,096 offsets in all.
 -- Result: 'OK', 'LOST', or 'LATE' if the quarantine is over: then the floors were used, but the
 --         ranges were not
--- If too many segments are below a floor for one call, later calls of floor delete the rest.
+-- If there are more segments below a floor than one call may delete, later calls of floor delete
+-- the remaining segments.
 -- @floors
 local id, n = ARGV[1], tonumber(ARGV[2])
 local why = refuse(id, '', 0)

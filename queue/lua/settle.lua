@@ -25,9 +25,10 @@
 --         tries: as in gate, over all grants in order
 -- If an item is stale, at most the first of its done messages was recorded, and the lane's next
 -- holder runs the others again, in order.
--- Order of writes: dead letters and business ids; states; tries that end; lists; states of messages
--- that were put back; locks; tries that count. Each item is handled twice: by record(), and, when
--- its states are in Redis, by go_on().
+-- Order of writes: dead letters and business ids; states; deletion of the tries of finished
+-- messages; lists; states of messages that were put back; locks; tries that count one more attempt.
+-- Except in the most frequent case, each item is handled twice: by record(), and, when its states
+-- are in Redis, by go_on().
 -- @fences @locks @groups @heads @grants @hints
 local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip',
     ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[8], ARGV[9], tonumber(ARGV[10])
@@ -147,8 +148,9 @@ local function record(i, o)
     local is_held, first_place, s, index = holds(held[i], mine), at, nil, nil
     for k = 1, count do
         s, index = take_place()
-        -- The first effect is recorded no matter who holds the lease now, because it has happened.
-        -- The others are recorded only under the lease; the next holder runs them again, in order.
+        -- The first message that is done is recorded no matter who holds the lease now, because its
+        -- effect has happened. The messages behind it are recorded only under the lease. If the
+        -- lease is lost, the next holder runs them again, in order.
         if (k < count or outcome == LW_DONE) and (is_held or k == 1) then
             if s.base + index >= s.floor then put_state(s, index, LW_STATE_DONE) end
             forget_later(s, index)

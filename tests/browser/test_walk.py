@@ -47,7 +47,7 @@ class Walk:
         b.until_text("main", "BAD_AMOUNT")
         b.until_text("#figures", "2 of 2 workers ready, 8 partitions")
         b.until("a lane that waits", lambda: self.w.get("api/v1/stats")["waiting"] > 5, 60)
-        if SHOTS:  # For a screenshot, wait until the charts show some minutes.
+        if SHOTS:  # For a screenshot, wait until the charts show the last few minutes.
             b.until("minutes of history", lambda: b.run("return live.points.length") > 14, 400)
         self.shot("overview")
 

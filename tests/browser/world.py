@@ -135,8 +135,9 @@ class World:
         return None
 
     def another(self, **http):
-        """Starts another `latchwork run` with the same broker and Redis. The arguments are HTTP
-        settings that only this process gets. Returns the address of its web page."""
+        """Starts another `latchwork run`, which uses the broker and the Redis of `latchwork dev`.
+        The arguments are HTTP settings that only this process gets. Returns the address of its web
+        page."""
         with open(self.config) as f:
             settings = json.load(f)
         port = free_port()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests actions of the HTTP API that run as jobs because they concern many lanes or messages, on a
-private Redis and the dev broker.
+"""Tests actions of the HTTP API that run as jobs because they concern many lanes or messages. The
+tests use a private Redis and the dev broker.
 Usage: test_api_jobs.py [BUILD [TEST…]]
 No test asserts a time. Time limits only turn a hang into a failure."""
 
@@ -147,8 +147,8 @@ class Jobs(ApiCase):
     # --- dead letters -----------------------------------------------------------------------------
 
     def test_replay_of_many(self):
-        """A dry run must change nothing and report what would happen. Then a job must do the same
-        to all messages."""
+        """A dry run must change nothing and report what would happen. Then a job must really replay
+        the dead letters."""
         ids = self.kill(30, reason="again")
         v = self.dry("dead/replay", filter={"reason": "again"})
         self.assertEqual(

@@ -738,8 +738,8 @@ class Watch(Case):
             self.fail("%r is not there %d times: %s" % (text, times, f.read()))
 
     def test_it_runs_again_when_a_file_changes(self):
-        """`handler test` must run again when a file of the handler changes, but not when the
-        handler itself writes into its folder."""
+        """`handler test --watch` must run the tests again when a file of the handler changes, but
+        not when the handler itself writes into its folder."""
         self.exec_handler("""
             import latchwork
             @latchwork.handler

@@ -204,8 +204,9 @@ ended "waits" 143
 ok "ended while waiting: the command was not run" '[ ! -e "$dir/ran" ]'
 cli del 'lwl:{k}:lock' >/dev/null
 
-# On a terminal, the command must be able to read. Ctrl-Z must stop both the command and `latchwork
-# lock`, which then continue when they are put into the foreground. Ctrl-C must end the command.
+# The command must be able to read from the terminal. Ctrl-Z must stop both the command and
+# `latchwork lock`. Both must continue when they are put into the foreground. Ctrl-C must end the
+# command.
 cat >"$dir/terminal.py" <<'END'
 import os, pty, signal, sys, time
 pid, fd = pty.fork()

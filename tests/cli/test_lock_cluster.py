@@ -58,7 +58,7 @@ class Holder:
 
 
 class Locks:
-    """Tests of which each runs once on a cluster and once behind Sentinels. `Servers` is the class
+    """Tests that run twice: once on a cluster, and once behind Sentinels. `Servers` is the class
     that starts the servers."""
 
     @classmethod

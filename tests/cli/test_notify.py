@@ -177,8 +177,8 @@ class Notify(unittest.TestCase):
         self.manager.until("WATCHDOG")
         send(worker, signal.SIGSTOP)
         try:
-            # Skip the messages up to the next status, because a ping of the watchdog may have been
-            # under way.
+            # Skip the messages up to the second status, because a ping of the watchdog may have
+            # been under way when the worker was stopped.
             self.manager.until("STATUS")
             self.manager.until("STATUS")
             self.assertNotIn("WATCHDOG", names(self.manager.until("STATUS")))

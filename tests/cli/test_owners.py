@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that each field of the structs lw_worker, shard and part in consumer/worker is assigned by
-only one file. The same must hold for each field of the structs inside them that belong to one step
-(`sh->gate`, `w->runs`, `p->watch`, …).
+only one file. Inside them are structs that each belong to one step (`sh->gate`, `w->runs`,
+`p->watch`, …); each field of such a struct must also be assigned by only one file.
 Usage: test_owners.py [BUILD_DIR]"""
 
 import glob, os, re, sys

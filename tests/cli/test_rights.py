@@ -183,8 +183,8 @@ class Rights(unittest.TestCase):
         self.assertEqual(shown, self.acl("orders", "-c", self.path))
 
     def test_the_line_replaces_rights_and_leaves_passwords(self):
-        """Pipes the line of `check --acl` into redis-cli, twice. The user has too many rights
-        before the first time, and the line must remove them."""
+        """Pipes the line of `check --acl` into redis-cli, twice. At first the user has too many
+        rights. The line must remove these rights, and must keep the user's password."""
         self.redis.call(
             "ACL",
             "SETUSER",
@@ -308,9 +308,9 @@ class Rights(unittest.TestCase):
         self.assertEqual([(e[b"reason"], e[b"object"]) for e in refused], [])
 
     def test_the_rights_of_locks_are_enough(self):
-        """Runs `lock --redis` as the user that `check --acl --for lock` prints. It must be able to
-        take a lock, to wait for a lock (for which it subscribes), to show a lock and to break
-        it."""
+        """Runs `lock --redis` as the user that `check --acl --for lock` prints. This user must be
+        allowed to take a lock, to wait for a lock (which needs a subscription), to show a lock and
+        to break it."""
         self.be(self.rules("--for", "lock"), "locks")
         self.redis.call("ACL", "LOG", "RESET")
         url = ["--redis", self.redis.url.replace("unix://", "unix://locks:secret@")]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that no embedded Lua script uses a name that does not exist: luac5.1 lists the globals
 that each composed script reads and sets. Without this test, a call of a function that was renamed,
-or that is defined below the call, would fail only when that line runs.
+or that is defined below the call, would fail only when the call is executed.
 Usage: test_scripts.py [BUILD_DIR]"""
 
 import glob, os, re, subprocess, sys, tempfile
@@ -29,7 +29,8 @@ def scripts(path, head):
 
 
 def scripts_of(source, head):
-    """Yields (name, text) of each string literal in a C file that follows a match of `head`."""
+    """Yields (name, text) for each string literal in a C file that follows a match of the pattern
+    `head`. The name is the first group of `head`."""
     for m in re.finditer(head + STRINGS, source, re.M):
         text = ''.join(re.findall(r'"((?:\\.|[^"\\])*)"', m[2]))
         yield m[1], re.sub(r'\\(.)', lambda e: '\n' if e[1] == 'n' else e[1], text)
@@ -104,7 +105,7 @@ def main():
             failed += 1
             print(f'FAILED: {name}: {got}')
 
-    # The checker must find the fault in each of the following scripts.
+    # wrong() must find the fault in each of the following scripts.
     for bad in (
         'local function f() return g() end\nlocal function g() end\nreturn f',
         'if KEYS[1] then x = 1 end',

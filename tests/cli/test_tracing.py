@@ -32,8 +32,8 @@ class Tracing(unittest.TestCase):
         self.addCleanup(self.receiver.server.server_close)
 
     def send(self, spans=8, seconds=20, status=0, **tracing):
-        """Lets each of two workers end jobs, whose number is `spans`. Returns the counts of spans
-        that were sent and lost, and the log."""
+        """Ends `spans` jobs on each of two workers, and sends their spans. Returns the counts of
+        spans that were sent and lost, and the log."""
         path = os.path.join(self.dir.name, "c.json")
         with open(path, "w") as f:
             json.dump(

@@ -5,8 +5,8 @@
 -- slot. A script cannot declare the keys of the states and tries of messages in a waiting list,
 -- because these keys are known only after the list was read; the script makes their names from the
 -- prefix. Redis does not roll back a script that fails in the middle. Therefore a script orders its
--- writes so that the state is safe after each of them, whether or not the call is sent again: "A
--- script that fails in the middle" in doc/explanation/protocol.md.
+-- writes so that the state is safe after each of them, whether or not the call is sent again (see
+-- "A script that fails in the middle" in doc/explanation/protocol.md).
 local P = string.sub(KEYS[1], 1, -6)
 local floor, fmt, sub, find, byte, call, try = math.floor, string.format, string.sub, string.find, string.byte, redis.call, redis.pcall
 -- Calls a Redis command. Returns the error only if the key has another type, which the callers

@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @states
--- The segments of a batch, in the form in which gate and settle get them. The keys from
--- KEYS[first_key] on are, for each segment, its states and its tries. The arguments from ARGV[at]
--- on are, for each segment, topic:partition, its number, and the first and last byte to read at
--- once. If a segment's messages are few and far apart, first and last are 1 and 0, and only the
--- page of each message is read. A message's place consists of three bytes: one for its segment,
--- counted from 1, and two for its index in the segment.
+-- gate and settle get the segments of a batch in the following form. From KEYS[first_key] on there
+-- are two keys per segment: its states and its tries. From ARGV[at] on there are four arguments per
+-- segment: topic:partition, the number of the segment, and the first and the last byte of the range
+-- to read at once. If a segment's messages are few and far apart, the first byte is 1 and the last
+-- byte is 0, and only the page of each message is read. A message's place consists of three bytes:
+-- one for its segment, counted from 1, and two for its index in the segment.
 local groups = {}
 local function take_groups(n, first_key, at)
     if n == 0 then return end

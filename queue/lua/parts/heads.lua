@@ -21,12 +21,13 @@ local function count_read(envelope)
     if #envelope > largest then largest = #envelope end
 end
 
--- Removes finished heads, then returns the next unfinished heads, oldest first: a list of up to
--- `want` {envelope, topic:partition, offset}. Together they have at most lane_bytes, but a first
--- message is returned even if it is larger. If `after_tp` and `after_offset` name a message, only
--- messages after it are returned, and none beyond lane_bytes; the messages up to the named one
--- count too, because they are already granted. `before` is the number of elements before the wanted
--- ones, as far as known. Returns nil, and removes the lane from `lanes`, if no message is left.
+-- Removes finished heads, then returns a list of the next unfinished heads, oldest first. The list
+-- has at most `want` entries {envelope, topic:partition, offset}. The envelopes together have at
+-- most lane_bytes, but the first one is returned even if it is larger. If `after_tp` and
+-- `after_offset` name a message, only messages behind this message are returned. In this case the
+-- messages up to the named one count towards lane_bytes, because they are already granted, and no
+-- message is returned beyond lane_bytes. `before` is the number of elements that the caller expects
+-- before the wanted ones. Returns nil, and removes the lane from `lanes`, if no message is left.
 -- Returns 'MORE' if a limit (PRUNE_MAX removed heads, or the bytes that the call may read) was
 -- reached before an unfinished message was found. Returns 'BAD' if the key of the list has another
 -- type.
@@ -117,7 +118,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         end
         if at + dropped == size and not any then size = size + 16 end
     until full or #list < most or at + dropped == size or dropped >= PRUNE_MAX or call_left <= 0
-    -- a limit was reached while no element was left in the list
+    -- the loop may have stopped at a limit just when it had removed the last element of the list
     if not any and call('EXISTS', wait) == 0 then
         call('ZREM', P .. 'lanes', lane)
         return nil
@@ -125,18 +126,19 @@ local function take_heads(lane, want, before, after_tp, after_offset)
     return any and out or 'MORE'
 end
 
--- Returns the envelope, partition and offset of the lane's oldest unfinished message. Otherwise
--- returns nil, 'MORE' or 'BAD' like take_heads().
+-- Returns the envelope, partition and offset of the lane's oldest unfinished message. If there is
+-- none, or none was found, returns nil, 'MORE' or 'BAD' like take_heads().
 local function first_unfinished(lane)
     local heads = take_heads(lane, 1, 0)
     if type(heads) ~= 'table' then return heads end
     return heads[1][1], heads[1][2], heads[1][3]
 end
 
--- Returns the head to run now. With retry.order skip, heads that are not due yet are rotated to the
--- left end of the list. If none of the examined heads (at most 256) is due, returns 'UNDUE' and the
--- earliest of their due times. If the call reaches its limit of bytes before it has examined all
--- of them, that time is at most LOOK_ON_MS from now, so that the lane is examined again then.
+-- Returns the head to run now, or nil, 'MORE' or 'BAD' like first_unfinished(). With retry.order
+-- skip, heads that are not due yet are rotated to the left end of the list. If none of the examined
+-- heads (at most 256) is due, returns 'UNDUE' and the earliest of their due times. If the call
+-- reaches its limit of bytes before it has examined all these heads, the returned time is at most
+-- LOOK_ON_MS from now, so that the lane is soon examined again.
 local LOOK_ON_MS = 100
 local function runnable_head(lane, skip)
     local head, tp, offset = first_unfinished(lane)
@@ -156,7 +158,8 @@ local function runnable_head(lane, skip)
     return 'UNDUE', earliest
 end
 
--- Returns the same as take_heads(), but with retry.order skip only a single head, which is due.
+-- Returns the same as take_heads(). With retry.order skip, however, returns at most one head, which
+-- is due, or 'UNDUE' and a time like runnable_head().
 local function runnable_heads(lane, skip, want, before, after_tp, after_offset)
     if not skip then return take_heads(lane, want, before, after_tp, after_offset) end
     local head, tp, offset = runnable_head(lane, true)

@@ -20,7 +20,7 @@ local function is_paused(lock)
 end
 
 -- The scripts add a lane to `lanes` before they create its waiting list, and remove the lane when
--- the list has ended. If a lane is in `lanes` but its list is missing, someone has deleted the list
+-- the list is empty. If a lane is in `lanes` but its list is missing, someone has deleted the list
 -- with its messages, Redis has evicted it, or a script failed in the middle. The stream `vanished`
 -- reports the lane to the owners of the messages, who read the messages from Kafka again.
 local VANISHED_MAX = 10000

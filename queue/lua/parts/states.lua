@@ -10,9 +10,9 @@ local REPLAY_MARK_S = 604800
 -- bits. A call reads only the pages of a segment that it needs, or a range of pages at once if its
 -- arguments name a range. Changes stay in memory, where later reads of the call see them, until
 -- save_states() writes them to Redis: of each page, the bytes from the first change to the last.
--- Two writes rely on states and therefore come after them: the removal of finished heads from a
--- list, and the end of a lock. finish_unsaved is true if this call has found a message finished and
--- has not yet written this to Redis.
+-- Two kinds of writes rely on the states, so they come after the states are written: the removal of
+-- finished heads from a list, and the end of a lock. finish_unsaved is true if this call has found
+-- that a message is finished, and has not yet written the state of this message to Redis.
 local finish_unsaved = false
 local floors, segments, dirty = {}, {}, {}
 local DIVISOR = {[0] = 64, 16, 4, 1}

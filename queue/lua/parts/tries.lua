@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @states
--- `tries` is one hash per segment, with one field per message: "ATTEMPTS FIRST_MS DUE_MS", for dead
--- letters and for retries that are due later. The field "OFFSET+" contains the length of the
--- message's wait, so that a due time that was set before Redis' clock went back is recognized.
+-- `tries` is one hash per segment. The field OFFSET contains "ATTEMPTS FIRST_MS DUE_MS": the number
+-- of attempts of the message, the time at which the first of them was recorded, and the time before
+-- which the message is not tried again, or 0. The field "OFFSET+" contains the length of the wait
+-- until DUE_MS, so that a due time that was set before Redis' clock went back is recognized.
 local function tries_of(tp, offset)
     local key = P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT))
     local v = call('HGET', key, text(offset))

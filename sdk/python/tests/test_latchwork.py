@@ -300,7 +300,8 @@ class Processes(unittest.TestCase):
             % threads
         )
         h.send(request("t/0/0"))
-        # gives the message time to reach its handler; if it does not, the test proves less
+        # Give the message time to reach its handler. If this time is too short, the test still
+        # passes, but it does not test the cancellation of a handler that runs.
         time.sleep(0.05)
         h.send(request("t/0/1", key="first"), {"cancel": "t/0/0"})
         self.assertEqual({h.answer()["id"] for _ in range(2)}, {"t/0/0", "t/0/1"})

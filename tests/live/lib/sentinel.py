@@ -13,7 +13,7 @@ NAME = "live"
 # The user and password with which clients log in to the Sentinels. Sentinels have a list of users
 # that is separate from that of Redis.
 USER, USER_PASSWORD = ("watcher", "sentinel-secret")
-# The rights of this user at the Sentinels, as doc/how-to/deploy.md recommends them.
+# The rights of the user USER at the Sentinels, as doc/how-to/deploy.md recommends them.
 USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"
 CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
 LIMIT_S = 60
