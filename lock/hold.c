@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* maximum number of times that a renewal by hand is sent while automatic renewals overlap with
- * it */
+/* A renewal by hand is sent again if an automatic renewal overlapped with it. RENEW_TRIES is the
+ * maximum number of times that it is sent. */
 enum { RENEW_TRIES = 3 };
 
 /* --- locks ------------------------------------------------------------------------------------ */

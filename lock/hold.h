@@ -17,8 +17,8 @@ enum {
     LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24,
     LW_LOCK_KEYS = 6,
     /* Time in ms after which Redis deletes a fence counter that was not used. The next fence is
-     * then taken from Redis' clock. It is larger than all earlier fences unless that clock was set
-     * back by more than this time. */
+     * then taken from Redis' clock. This fence is larger than all earlier fences unless the clock
+     * was set back by more than LW_FENCE_KEEP_MS. */
     LW_FENCE_KEEP_MS = 7 * 24 * 3600 * 1000,
 };
 
@@ -59,8 +59,8 @@ struct lw_shape; /* the names and scripts of one kind of lock, defined in one.c 
 struct latchwork_lock {
     atomic_int refs;
     const struct lw_lock_ops *ops;
-    /* The client of the lock. In a Redlock, this is the client of its first server, and serves only
-     * to detect a fork. */
+    /* The client of the lock. In a Redlock, this is the client of its first server, and is used
+     * only to detect that the process was forked. */
     struct latchwork_client *client;
     /* Returns the keeper that renews the lock's holds: its client's keeper, or a keeper for this
      * lock alone. */
@@ -110,8 +110,9 @@ struct latchwork_hold {
     void *more;
 };
 
-/* Creates a lock, for the functions that open each kind of lock. Checks and copies the options that
- * all kinds share. Returns NULL with *error on failure. */
+/* Creates a lock of any kind. The functions that open the different kinds of locks call this
+ * function first. Checks and copies the options that all kinds share. Returns NULL with *error on
+ * failure. */
 struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name,
                                    const struct latchwork_lock_options *options, const char *label,
                                    struct latchwork_error *error);
@@ -128,8 +129,8 @@ struct latchwork_hold *lw_hold_new(struct latchwork_lock *lock, struct latchwork
 bool lw_hold_token(struct latchwork_hold *hold, struct latchwork_error *error);
 void lw_hold_ref(struct latchwork_hold *hold);
 void lw_hold_unref(struct latchwork_hold *hold);
-/* Records that the lease ends ttl_ms after sent_ms, a time before the request was sent. Records an
- * earlier end if another renewal in flight may have set one. */
+/* Records that the lease ends ttl_ms after sent_ms, which must be a time before the request was
+ * sent. Records an earlier end if another renewal in flight may have set an earlier end. */
 void lw_hold_leased(struct latchwork_hold *hold, int64_t sent_ms, int64_t ttl_ms);
 /* Call lw_hold_renew_begin() before and lw_hold_renew_end() after each request that may change the
  * lease. Redis may execute overlapping requests in any order, and may execute a request whose
@@ -144,7 +145,8 @@ bool lw_hold_renew_end(struct latchwork_hold *hold);
 int64_t lw_hold_keep_ttl(const struct latchwork_hold *hold, int64_t now_ms);
 /* Marks the hold as lost and calls the callback of the hold, each at most once. */
 void lw_hold_lose(struct latchwork_hold *hold, enum latchwork_loss why);
-/* Sets *error to LOST, marks the hold as lost, and returns LOST. */
+/* Marks the hold as lost, fills *error, and returns LOST. If `sent_again` is true, the error says
+ * that this call may have released the lock itself when it was sent for the first time. */
 enum latchwork_result lw_hold_not_ours(struct latchwork_hold *hold, bool sent_again,
                                        struct latchwork_error *error);
 /* Sets lock->seen to `fence` unless lock->seen is larger already. Returns `fence`. */

@@ -15,12 +15,12 @@ enum {
     SLEEP_MAX_MS = 60000,
     /* maximum number of cluster nodes to which the keeper has connections at the same time */
     LINKS_MAX = 64,
-    /* The share of one node in a cluster, if the locks of the holds are in several slots: the
-     * keeper waits for one node for at most 1/SHARE of the time until it must give up the next
-     * hold. */
+    /* If the locks of the holds are in several slots of a cluster, the keeper waits for one node
+     * for at most 1/SHARE of the time until it must give up the next hold. */
     SHARE = 4,
-    /* REST: if a node did not answer, and the locks of the holds are in several slots, the keeper
-     * sends the node nothing for REST times as long as the keeper has waited for it. */
+    /* If the locks of the holds are in several slots of a cluster, and the keeper has waited in
+     * vain for a node for some time, the keeper sends nothing to that node for REST times this
+     * time. */
     REST = 1,
 };
 
@@ -367,8 +367,8 @@ static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
     struct renewal *r = malloc(n * sizeof *r);
     size_t piped = 0;
     for (size_t i = 0; r && i < n; i++) {
-        /* Without memory for the pipeline, skip these holds. The keeper renews them again later, as
-         * after any error. */
+        /* If the allocation of the pipeline failed, skip these holds. As after any error, the
+         * keeper tries again later to renew them. */
         if (due[i]->lock->ops->keep_call &&
             !(due[i]->lock->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)) {
             r[piped] = none;

@@ -34,17 +34,17 @@ struct lw_line {
     int64_t look_ms;
     bool failed; /* true if the line's last attempt failed; `failure` says why */
     struct latchwork_error failure;
-    /* The remaining fields, except the name, are for a cluster. Only the listening thread uses
-     * them, except `up` and empty_ms. */
+    /* The fields from `slot` to `empty_ms` are for a cluster. Other threads set `slot` and
+     * `empty_ms`, and read `up`. Only the listening thread uses the others. */
     int slot;
     bool up; /* true while the line's subscription works */
     /* The ear to whose node the line's SSUBSCRIBE was or will be sent. NULL: the line has no
      * ear. */
     struct lw_ear *ear;
-    bool asked; /* true while SSUBSCRIBE is in flight */
+    bool asked; /* true while the line's SSUBSCRIBE is in flight */
     /* The next line in the list of lines whose SSUBSCRIBE is in flight at the same ear. */
     struct lw_line *asked_after;
-    int64_t retry_ms; /* time (boot clock) to subscribe again after a refusal */
+    int64_t retry_ms; /* earliest time (boot clock) at which the line may get an ear */
     int64_t empty_ms; /* time (boot clock) at which the last waiter left */
     size_t n_name;
     char name[];

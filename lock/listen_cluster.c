@@ -25,8 +25,10 @@ enum {
     /* Time in ms for which a line without waiters keeps its subscription, because a thread may soon
      * wait for the same lock again. */
     LINGER_MS = 1000,
-    RETRY_MS = 100, /* pause, in ms, after a node has refused a subscription */
-    /* REST_MS and REST_MAX_MS: minimum and maximum pause, in ms, after a connection broke. */
+    /* Pause, in ms, after a node has refused a subscription, or if a line can get no ear now. */
+    RETRY_MS = 100,
+    /* After a connection broke, its ear pauses. The mean pause, in ms, doubles from REST_MS to
+     * REST_MAX_MS. The actual pause is a random time from 50 to 150 % of the mean. */
     REST_MS = 50,
     REST_MAX_MS = 2000,
     TURN_MAX_MS = 60000,
@@ -62,7 +64,7 @@ struct ears {
 
 /* Finds the part of the line's name that determines the slot: the text between the first braces, or
  * the whole name. Returns false if this part cannot be put into braces, because it contains '}'.
- * Then no channel with the same slot can be named after it. */
+ * Then the line has no channel, because the name of a channel must contain this part in braces. */
 static bool tag_of(const struct lw_line *line, const char **tag, size_t *n) {
     const char *open = memchr(line->name, '{', line->n_name), *end = line->name + line->n_name;
     const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;
@@ -162,7 +164,7 @@ static void attach(struct lw_waking *k, struct lw_line *line, struct lw_ear *ear
     }
 }
 
-/* The state of one pass over all lines, which gives an ear to each line that needs one. */
+/* The state of one pass over all lines. The pass gives an ear to each line that needs one. */
 struct pass {
     struct ears *ears;
     int64_t now, next_ms; /* start of this pass, and of the next one (boot clock) */
@@ -257,8 +259,8 @@ static void free_ear(struct lw_ear *ear) {
     free(ear);
 }
 
-/* Begins to connect. The login and, for plain channels, the subscription are sent when the
- * connection exists. */
+/* Begins to connect. The login and, for plain channels, the subscription are stored in ear->out,
+ * and sent as soon as the connection is established. */
 static void dial(struct ears *e, struct lw_ear *ear) {
     struct latchwork_client *c = e->waking->client;
     struct lw_err why = {0};

@@ -45,7 +45,7 @@ struct lw_slot_table {
 struct lw_turn {
     uint64_t ask; /* id of the peer to which only this call is sent, after ASKING; 0: none */
     /* True if the client must pause before the next try, because no node serves the slot now, or
-     * its keys are on two nodes. */
+     * because the keys of the call are on two nodes. */
     bool wait;
     bool half_done; /* true if a script stopped in the middle, so the call may have had an effect */
 };

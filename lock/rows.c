@@ -267,7 +267,7 @@ static void end_sub_holds(struct taking *t) {
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
         if (strcmp(h->token, t->hold->token)) {
-            /* This row has a different token from the hold, because the row's first grant came
+            /* The token of this row is not that of the hold, because the row's first grant came
              * after its lease had ended. So the row must be released separately. */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
@@ -364,8 +364,8 @@ static int see(void *ctx, const struct latchwork_lock_info *info) {
     return k->stopped;
 }
 
-/* Returns OK if `any`, the number of rows whose lock exists in Redis, is not 0. Otherwise returns
- * BUSY with *error. */
+/* Returns OK if the lock of at least one row exists in Redis, and BUSY with *error if there is no
+ * such lock. `any` is the number of rows whose lock exists. */
 static enum latchwork_result together(size_t any, struct latchwork_error *error) {
     return any ? LATCHWORK_LOCK_OK
                : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD,

@@ -27,8 +27,8 @@ static bool put_tls(struct lw_tls *t, const char *ca, const char *cert, const ch
            put_text(&t->key_file, cert ? key : NULL) && put_text(&t->server_name, name);
 }
 
-/* Adds the credentials and TLS settings of the options to those of a URL. A password in the URL
- * takes precedence. */
+/* Adds the credentials and TLS settings of the options to those of a URL. If the URL has a
+ * password, the user and the password of the options are ignored. */
 static bool add_login(struct lw_redis_url *u, const struct latchwork_client_options *o,
                       struct latchwork_error *error) {
     if (o->user && !o->password) {
@@ -91,7 +91,7 @@ static bool is_among(const struct lw_redis_url *u, const struct lw_redis_url *ot
     return false;
 }
 
-/* Opens the cluster whose nodes are named by the URL, if there is one, and by the options. */
+/* Opens the cluster whose nodes are named by the options and, unless it is NULL, by the URL. */
 static bool take_cluster(const char *url, const struct latchwork_client_options *o,
                          struct lw_target *t, struct latchwork_error *error) {
     struct lw_redis_url given[LATCHWORK_MAX_ADDRESSES + 1];

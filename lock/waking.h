@@ -50,9 +50,9 @@ bool lw_wait_has_line(struct lw_waking *k, struct lw_bytes name);
 bool lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name);
 /* Moves the waiter to its place in the line, which is in the order of tickets. */
 void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket);
-/* Sleeps until the waiter is first in line and was notified, or its next attempt is due; then
- * returns true. Returns false if until_ms has passed or the client is interrupted. Sets *more to
- * true if other waiters stand behind this one. */
+/* Sleeps until the waiter is first in line, and then until it is notified or the line's next
+ * attempt is due. Then returns true, and sets *more to true if other waiters stand behind this
+ * waiter. Returns false if until_ms has passed or the client is interrupted. */
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);
 /* Records an attempt of a waiter: when the next attempt of the waiter's line is due if no
  * notification comes earlier, and why this attempt failed. `failure` is NULL if others hold the

@@ -161,8 +161,8 @@ static bool is_ours(const struct lw_take *t, const redisReply *held) {
     return t->lock->o.flags & LATCHWORK_FLAG_PLAIN ? held->len == n : held->str[n] == ':';
 }
 
-/* Makes one round of WATCH and EXEC. Returns true if *took is final, and false if the round must be
- * repeated. */
+/* Makes one round of WATCH and EXEC. Returns true if *took is the result of the attempt. Returns
+ * false if EXEC did nothing, so the round must be repeated. */
 static bool take_round(struct batch *b, struct lw_take *t, enum lw_took *took,
                        struct latchwork_error *error) {
     const struct latchwork_lock *l = t->lock;

@@ -34,7 +34,7 @@ struct lw_link {
     /* Number of greeting commands that the server has not answered yet. */
     int greetings;
     int owed;         /* number of missing answers to questions of earlier rounds */
-    int64_t since_ms; /* time (boot clock) since when answers have been missing */
+    int64_t since_ms; /* time (boot clock) since which answers have been missing */
     bool fresh;       /* true if the connection was opened in this round */
     bool asked;       /* true if this round's question was sent and not answered */
     /* True if the question contained the script's text. Then the answer cannot be NOSCRIPT. */
@@ -87,7 +87,8 @@ struct lw_ask {
      * have no vote, and each grant contains a fence. */
     bool taking;
     /* `dropping` is true if the question releases the lock. Then the round waits for every server
-     * that is not silent. If an answer of a server was lost, that server's "no" does not count. */
+     * that is not silent. If the question was sent to a server twice, the server's "no" does not
+     * count, because the first question may have released the lock. */
     bool dropping;
     /* `keeping` is true if the question renews a hold. Then the round uses the bundle that is
      * reserved for renewals. */

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- mutex_drop: releases a lock if its value is the caller's
 -- KEYS 1 lock, 2 zset of waiting clients, or the name of the lock if no client is to be notified;
---      if there is a hint: 3 zset, 4 list to which the hint is pushed if the zset contains the hint
+--      if the caller gives a hint (a text that notifies other programs of the release): 3 a zset,
+--      4 the list to which the hint is pushed if that zset contains the hint
 -- ARGV 1 value, 2 hint
 -- Result: 1, or 0 if the lock does not have this value; in that case nothing is changed
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end

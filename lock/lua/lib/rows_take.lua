@@ -6,8 +6,8 @@
 --      4 lifetime of the fence counters in ms,
 --      5 '1' if the value of a lock is the token alone, without a fence,
 --      6 TTL in ms that a lock without TTL gets, '0': none
--- Result: {fence as a string, number of rows that the caller has now, ms until the lock of the next
---      row expires, -1 if it has no TTL}
+-- Result: {fence as a string, number of rows that the caller has now, LEFT}. LEFT is the ms until
+--      the lock of the next row expires, -1 if that lock has no TTL, 0 if the caller has all rows
 -- @fences
 local token, ttl, seen, keep_ms, plain, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6]
 local most = tonumber(seen)

@@ -3,8 +3,9 @@
 -- waiters CLIENT:NUMBER, whose scores are their tickets. `alive` is a zset of clients, whose scores
 -- are the times until which the clients count as alive.
 local function client_of(waiter) return string.match(waiter, '^[^:]*') end
--- Returns the first waiter in the queue whose client is alive, and its ticket. Removes the waiters
--- in front of it, because their clients count as dead.
+-- Returns the first waiter in the queue whose client is alive, and the waiter's ticket. Returns nil
+-- if there is no such waiter. Removes the waiters in front of it, because their clients count as
+-- dead.
 local function first_of(queue, alive)
     while true do
         local first = call('ZRANGE', queue, 0, 0, 'WITHSCORES')

@@ -15,8 +15,8 @@ local function tell(client, what)
     end
     return type(heard) == 'number' and heard > 0
 end
--- Notifies one client of a release: the client that has waited longest and receives the message.
--- Removes that client from the list, and also clients that did not receive the message.
+-- Notifies one client of a release. Tries the clients in the order in which they began to wait,
+-- until one of them receives the message. Removes each client that was tried from the list.
 local function wake(wait)
     local first = call('ZPOPMIN', wait)
     while first[1] and not tell(first[1], wait) do first = call('ZPOPMIN', wait) end
