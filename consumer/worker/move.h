@@ -29,8 +29,8 @@ struct move {     /* only move.c changes this struct */
     struct lw_buf seen;
     int64_t whole_ms; /* time at which `seen` was requested; 0: `seen` is not usable */
     int64_t owned_ms; /* time at which `owner` was last known to own the slot */
-    /* `started_ms` is a time at which the process that last answered INFO was certainly running
-     * already, computed from its uptime */
+    /* `started_ms` is computed from the uptime in the last reply to INFO. The server had certainly
+     * started by this time. */
     int64_t started_ms;
     int64_t rest_ms;  /* time before which nothing is sent */
     int64_t pause_ms; /* length of the last pause after a refused call; 0: there was none */
@@ -50,9 +50,10 @@ bool move_refused(struct lw_worker *w, struct shard *sh, const char *text);
 bool move_rests(const struct shard *sh, int64_t now);
 /* Returns true if the server is a node of a cluster and was not yet asked who owns the slot. */
 bool move_unasked(const struct shard *sh);
-/* Returns true if this node does not own the slot. */
+/* Returns true if the server is a node of a cluster and has said that it does not own the slot. */
 bool move_elsewhere(struct lw_worker *w, struct shard *sh);
-/* Returns true if the reply to enter has to decide whether the epoch goes on at this node. */
+/* Returns true if the connection or the node of the slot is new. The reply to enter then decides
+ * whether the epoch goes on. */
 bool move_joins(const struct shard *sh);
 /* Returns the life of the server that had the slot before, if this worker knows that all data of
  * the slot was moved away from there. Otherwise returns an empty life. */

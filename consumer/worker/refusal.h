@@ -29,7 +29,7 @@ void refusal_allowed(struct shard *sh, enum call_kind kind);
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now);
 /* Returns true while nothing may be admitted because of a refusal. */
 bool refusal_holds(const struct shard *sh, int64_t now);
-/* Returns the text of the refusal, or NULL if there is none. */
+/* Returns a text that describes the refusal, or NULL if there is no refusal. */
 const char *refusal_text(const struct shard *sh);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* repair: the step that tells a Redis server that has lost its data, during the quarantine, which
  * messages this worker knows to be finished. The floors, and the messages still known as done after
- * the rewind, are sent first, right after enter. The outcomes of handlers that ended after their
- * epoch did, and the messages that only commit metadata lists as finished, are sent later. */
+ * the rewind, are sent first, right after enter. Two kinds of messages are sent later: those whose
+ * handlers ended after the epoch, and those that only commit metadata lists as finished. */
 #include "consumer/worker/repair.h"
 
 #include "consumer/worker/commit.h"
@@ -111,8 +111,9 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
 }
 
 /* Collects the messages of a lost hold whose handlers ended with done after the end of the epoch.
- * They may be written back during the quarantine, if the order of their key allows it. Until that
- * is decided, the rule "epoch ends, grants end" blocks the key in this worker. */
+ * These messages may be written back during the quarantine, if the order of the key's messages
+ * allows it. Until that is decided, the rule "epoch ends, grants end" blocks the key in this
+ * worker. */
 static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
     check_hold(h);
     assert(h->lost);
@@ -185,9 +186,10 @@ static void meta_drop(struct shard *sh, size_t n) {
                 sh->repair.n_meta * sizeof sh->repair.meta[0]);
 }
 
-/* Writes back what became known after the first repair, oldest records first, and keeps each in the
- * list until Redis has answered OK. If a later record of a key were written back without an earlier
- * one, the earlier record would run again, and its effect would be the last. */
+/* Writes back the messages that became known as finished after the first repair. Records that
+ * commit metadata lists are sent oldest first, and stay in their list until Redis has answered OK.
+ * If a later record of a key were written back and an earlier one were not, the earlier record
+ * would run again after the later one. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     assert(sh->phase == READY);
@@ -227,8 +229,8 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     sh->repair.n = 0;
     if (ok) meta_drop(sh, metas);
-    /* if the answer is not OK, it is too late to write back the messages that only metadata lists
-     * as finished */
+    /* if the answer is not OK, it is too late to write back the messages that only commit metadata
+     * lists as finished */
     else
         sh->repair.n_meta = 0;
     /* The quarantine is over, so all messages that Redis does not know to be finished run again. */

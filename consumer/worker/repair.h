@@ -22,7 +22,7 @@ struct repair_item {
     struct part *part;
     uint32_t gen;
     int64_t lo, hi;
-    struct run *late; /* run whose handler ended after the epoch did; NULL: none */
+    struct run *late; /* the run, if its handler ended after its epoch; otherwise NULL */
     bool meta;        /* true: only commit metadata lists this range as finished */
 };
 
@@ -49,14 +49,14 @@ void repair_drop(struct shard *sh); /* ends the repair, because the epoch is los
 void repair_free(struct shard *sh);
 void repair_build(struct lw_worker *w, struct shard *sh);
 void repair_restart(struct shard *sh);
-/* Empties the list of records to write back, when a new pipeline begins. */
+/* Empties the list of ranges that a call of repair names, when a new pipeline begins. */
 void repair_begin(struct shard *sh);
 /* Makes late runs ready for another repair call, because the repair call that names them will never
  * be answered. */
 void repair_forget(struct shard *sh);
 /* Notes a message to be written back, because commit metadata lists it as finished. */
 void repair_meta(struct shard *sh, struct part *p, int64_t offset);
-/* Changes the number of late runs that wait for a repair. */
+/* Adds `by`, which is 1 or -1, to the number of late runs that wait for a repair. */
 void late_count(struct shard *sh, int by);
 /* Begins the repair of every shard again, because the set of messages known as done has changed. */
 void repairs_restart(struct lw_worker *w);

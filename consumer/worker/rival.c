@@ -9,10 +9,10 @@
  * notice the end of their own epoch, another live fleet makes those commits. The fleet with the
  * younger epoch stops, because it is probably the one that was started by mistake.
  *
- * The older fleet only logs an error, and one commit under the foreign epoch is enough for that,
- * because the younger fleet may have stopped before it made another. But after Redis was wiped,
- * other workers of this fleet commit under a new epoch, too. So a worker first waits as long as it
- * may need to notice the end of its own epoch, and then logs the error. */
+ * The older fleet only logs an error. It logs the error even after a single commit under the
+ * foreign epoch, because the younger fleet may have stopped before its second commit. But after
+ * Redis was wiped, other workers of this fleet commit under a new epoch, too. So a worker first
+ * waits as long as it may need to notice the end of its own epoch, and then logs the error. */
 #include "consumer/worker/rival.h"
 
 #include "consumer/worker/partition.h"

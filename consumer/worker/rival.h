@@ -17,8 +17,8 @@ struct looked { /* only rival.c changes this struct */
     int64_t offset;
 };
 
-/* Describes another fleet in this fleet's consumer group whose commits advance. The struct holds
- * how many times this was seen, and when for the first and the last time. */
+/* Describes another fleet in this fleet's consumer group. `first_ms` and `last_ms` are the times at
+ * which this worker first and last saw that the other fleet's commits had advanced. */
 struct rival {
     /* `fleet` is the name of the other fleet, and `part` is the partition in which its last commit
      * was seen */

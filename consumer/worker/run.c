@@ -226,8 +226,8 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
         hold_to_settle(w, h);
 }
 
-/* Stores a dead letter in Redis if its topic will never accept it, so that it blocks neither its
- * lane nor the commit. */
+/* Stores a dead letter in Redis, because its topic will never accept it. Otherwise the message
+ * would block its lane and the commit for ever. */
 static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
     check_run(r);
     assert(r->state == SENDING && why);
@@ -447,8 +447,8 @@ static void resend_letters(struct lw_worker *w) {
         }
 }
 
-/* Starts runs that were held up by a suspect. The suspect starts if no handler runs. The other runs
- * start if no suspect runs alone. */
+/* Starts runs that were held up because of a suspect. The suspect starts if no handler of this
+ * worker has a message. The runs behind the suspect start when it has ended. */
 static void start_line(struct lw_worker *w) {
     while (w->runs.waiting && !w->runs.running_alone) {
         struct run *r = w->runs.waiting;
@@ -485,9 +485,9 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
     return false;
 }
 
-/* Removes a run whose epoch is lost from the count of grants. Returns true if neither a thread nor
- * a topic will answer for it: it was held up behind a suspect, or its dead letter was to be sent
- * again. */
+/* Removes a run whose epoch is lost from the count of grants. Returns true if no handler thread and
+ * no topic will report the end of the run, because the run was held up by a suspect or its dead
+ * letter is not in flight. */
 bool run_lost(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(w->runs.in_flight > 0);

@@ -53,14 +53,14 @@ struct run {
 
 struct runs {         /* only run.c changes this struct */
     size_t in_flight; /* number of runs that have started and are not finished */
-    /* `finished_since` is the number of runs that finished since the last turn; the window adapts
-     * to it. Runs of one hold that ended as done one right after the other, as those of a batch do,
-     * count once. */
+    /* `finished_since` is the number of runs that finished since the last call of runs_finished();
+     * the window adapts to it. If several runs of one hold end as done in direct succession, like
+     * the runs of a batch, they count as one. */
     size_t finished_since;
     /* `last_finished` is the hold of the run that finished last. The pointer is only compared,
      * because the hold may have been freed. */
     const struct hold *last_finished;
-    struct lw_job **start; /* jobs that the handlers get at the end of this step */
+    struct lw_job **start; /* jobs that the next call of run_flush() gives to the handlers */
     size_t n_start, cap_start;
     size_t in_handler; /* number of runs that were given to the handlers and have not come back */
     /* `waiting` lists the runs that are held up because a suspect must run alone: the suspect, and
@@ -84,8 +84,8 @@ struct runs {         /* only run.c changes this struct */
 void runs_open(struct lw_worker *w);
 /* Forgets the runs that are held up behind a suspect, so that they never start. */
 void runs_forget(struct lw_worker *w);
-/* Returns how many runs finished since the last call of this function, and starts to count anew.
- * Runs of one hold that ended as done in one batch count once. */
+/* Returns the number of runs that finished since the last call of this function, and sets the
+ * number to 0. Runs of one hold that ended as done in direct succession count as one. */
 size_t runs_finished(struct lw_worker *w);
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 /* Starts a run. No earlier run of its hold may be running. */
@@ -93,16 +93,16 @@ void run_start(struct lw_worker *w, struct run *r);
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */
-/* Sends dead letters again, starts suspects when it is their turn, and passes started runs to the
- * handlers. */
+/* Starts the runs that a suspect has held up, if they may start now. Then sends refused dead
+ * letters again, and passes started runs to the handlers. */
 void run_step(struct lw_worker *w);
 /* Gives back the runs of a revoked partition that were not given to a handler. */
 void run_leave(struct lw_worker *w, const struct part *p);
 /* Takes a run out of the list of runs that are held up behind a suspect. Returns false if it is not
  * in the list. */
 bool run_leave_line(struct lw_worker *w, struct run *r);
-/* Handles the loss of a run's epoch. Returns true if neither a thread nor a topic will answer for
- * the run. */
+/* Handles the loss of a run's epoch. Returns true if no handler thread and no topic will report the
+ * end of the run. */
 bool run_lost(struct lw_worker *w, struct run *r);
 void late_remove(struct lw_worker *w, struct run *r);
 

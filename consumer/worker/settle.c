@@ -22,11 +22,11 @@
 #include <stdlib.h>
 
 enum {
-    /* LOW_WATER: settle asks for more messages if at most this number of the granted ones is
-     * left */
+    /* If a hold has at most LOW_WATER unfinished messages, a settle is due at once, so that it asks
+     * for more messages. */
     LOW_WATER = 4,
-    /* PARTIAL_MS: finished messages are reported after this time at the latest, even if others of
-     * the hold still run */
+    /* If a hold has more unfinished messages, a settle reports the finished ones after PARTIAL_MS
+     * at the latest. */
     PARTIAL_MS = 20,
 };
 
@@ -139,8 +139,8 @@ static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) 
     return bytes > w->bytes.lane / 2;
 }
 
-/* Chooses the mode of a settle if some messages of the hold still run, or finished after the call
- * was built. */
+/* Chooses the mode of a settle that does not report all runs of the hold, because some have not
+ * finished, or finished after the call was built. */
 static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
     check_hold(it->hold);
     assert(it->n_runs <= it->hold->n_finished);
@@ -418,9 +418,9 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
     hold_free(w, it->hold);
 }
 
-/* Handles the answer that the lease no longer belonged to this worker, and that Redis therefore
- * recorded at most the first done. The lane's next holder runs the other messages again, in
- * order. */
+/* Handles the answer that the lease no longer belongs to this worker. Redis has then recorded at
+ * most one outcome: that of the first run, if the run is done. The lane's next holder runs the
+ * other messages again, in order. */
 static void stale(struct lw_worker *w, struct settle_item *it) {
     check_hold(it->hold);
     struct hold *h = it->hold;
@@ -455,7 +455,8 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
     }
     h->n_in_call = 0;
     hold_drop_runs(w, h, it->n_runs);
-    /* if no finished run is left, the failed run has been settled */
+    /* A failed run is the last finished run of its hold. If no finished run is left, the failed run
+     * has been settled. */
     if (!h->n_finished) h->failed = false;
     /* for runs that finished meanwhile, the time until the next settle is counted from now */
     h->done_ms = now_ms(w);

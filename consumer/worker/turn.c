@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes the turns of a worker. A message goes arrive → gate → run → settle → watch → commit. A turn
- * takes these steps in reverse order, so that messages that end make room for new ones:
+/* Takes the turns of a worker. A message goes arrive → gate → run → settle → watch → commit. In the
+ * pipeline of a shard, watch and settle come before claim and gate, so that messages that end make
+ * room for new ones. A turn takes these steps:
  *
- *     run         starts the messages granted since the last turn, and at the end of the turn those
- *                 that it has granted
+ *     run         starts the messages granted since the last turn, and again, at the end of the
+ *                 turn, the messages granted during the turn
  *     confirm     after an epoch was lost, waits until Kafka has confirmed the assignment
  *     each shard  sends one pipeline, built and executed in this order:
  *                     lift     asks whether the quarantine may end
@@ -18,7 +19,7 @@
  *                     unpark   takes back the states of messages whose waiting lists were deleted
  *                     floor    reports the commits that Kafka has accepted
  *     pause       holds back the partitions of which nothing more may be read now
- *     commit      commits the watermarks, as far as the answers before this turn have raised them
+ *     commit      commits the watermarks, which the answers to earlier pipelines have raised
  *
  * Arrival is not a step of a turn: records from Kafka (arrive.c) and answers from Redis (pipe.c)
  * come between two turns. */
@@ -226,8 +227,8 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     check_worker(w);
     int64_t wait = 20, now = now_ms(w);
     if (w->runs.waiting) wait = 5;
-    /* Kafka is asked for the confirmation again at confirm_ms, and nothing else can be done
-     * before */
+    /* The worker can do nothing before Kafka has confirmed the assignment, and asks Kafka again at
+     * confirm_ms. */
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];

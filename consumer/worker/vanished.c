@@ -10,8 +10,9 @@
  * recognized by its key's tag, and two keys with one tag count as one. So at worst a message is
  * parked twice, and its second copy does not run, because the message is finished by then.
  *
- * A worker that has just been assigned a partition reads the whole stream. It does the same for
- * messages that were parked before, up to the end that the log had at the assignment. */
+ * A worker that has just been assigned a partition reads the whole stream. It also sets back the
+ * states of messages that earlier owners parked in such lanes, up to the end that the log had at
+ * the assignment. */
 #include "consumer/worker/vanished.h"
 
 #include "consumer/worker/lane.h"

@@ -19,7 +19,7 @@ struct missing {
     struct stream_id {
         uint64_t ms, seq;
     } seen;     /* position in the stream `vanished` up to which this assignment has read */
-    bool asked; /* true: the call under way reads from position `seen` */
+    bool asked; /* true: the call under way also reads the stream for this partition */
     /* `tags` is a bitmap of the tags of the lanes whose lists have vanished; NULL: there are
      * none */
     uint8_t *tags;
@@ -43,7 +43,7 @@ struct vanished { /* only vanished.c changes this struct */
 
 void vanished_build(struct lw_worker *w, struct shard *sh);
 void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-/* Logs that the stream could not be read. */
+/* Logs that the stream `vanished` could not be read. */
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why);
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -46,7 +46,7 @@ struct part_watch { /* only watch.c changes this struct */
     int64_t *at; /* array: for each shard, the offset from which the watch continues */
 };
 
-/* Allocates the arrays of a new partition that the watch needs. */
+/* Allocates the arrays that the watch needs for a new partition. */
 void watch_open(struct lw_worker *w, struct part *p);
 /* Forgets what was read for an earlier assignment of the partition. */
 void watch_assigned(struct lw_worker *w, struct part *p);

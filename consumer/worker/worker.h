@@ -110,7 +110,8 @@ struct lw_worker_setup {
     struct lw_board *board;
     struct lw_counts *counts;
     int index; /* index of this worker on the board */
-    /* `id` identifies this worker, unique in the fleet and over time: host-pid-random */
+    /* `id` identifies this worker. No other worker of the fleet ever has the same id. The format is
+     * host-pid-random. */
     const char *id;
     const char *host;       /* name of the host whose wall clock is read */
     const char *cluster_id; /* id of the Kafka cluster; "": unknown */
@@ -132,8 +133,8 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup);
 void lw_worker_free(struct lw_worker *w); /* frees the worker and all that it owns; sends nothing */
 
 /* Takes one turn: sends the next pipeline to every shard whose last pipeline is answered, then
- * commits. The pipeline settles finished messages, claims the lanes that hints name, and gates
- * messages that have arrived. */
+ * commits. The pipeline settles finished messages, claims the lanes that hints name, and asks gate
+ * about messages that have arrived. */
 void lw_worker_turn(struct lw_worker *w);
 /* Returns how long the caller of lw_worker_turn() may sleep if nothing happens, in ms. */
 int64_t lw_worker_wait_ms(struct lw_worker *w);
@@ -144,8 +145,8 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size);
 /* Returns the prefix of the shard's names in Redis, "lw:{NAME.SHARD}:". */
 const char *lw_worker_prefix(const struct lw_worker *w, int shard);
 
-/* Limits new grants while the handler is unhealthy, to no message, or to one message at a time as a
- * trial. Running messages continue. */
+/* Limits new grants while the handler cannot work. LW_GRANT_NONE allows no new grant. LW_GRANT_ONE
+ * allows one message at a time, as a trial. Running messages continue. */
 enum lw_grant_limit { LW_GRANT_ALL, LW_GRANT_ONE, LW_GRANT_NONE };
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
 
