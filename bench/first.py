@@ -45,9 +45,10 @@ EXEC = [
     "-u",
     r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/',
 ]  # a handler that answers "done" to each request
-# The commands that only clients send; scripts never call them. TIME, ZADD and ZREMRANGEBYSCORE are
-# not in this list, because scripts call them, too. Latchwork sends these three commands once with
-# each INFO, so three commands are added for each INFO.
+# The commands that count as sent by Latchwork and not as called by scripts. TIME, ZADD and
+# ZREMRANGEBYSCORE are not in this list, because scripts make most calls of them. Latchwork sends
+# these three commands once with each INFO, so three commands are added for each INFO. The list has
+# LRANGE although scripts call it, too, to read the heads of waiting lists.
 SENT = (
     "evalsha",
     "eval",

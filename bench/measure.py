@@ -23,9 +23,10 @@ SAMPLE_S = 0.05
 # Time in ms that a producer waits to fill a batch. This is the default of librdkafka, and of
 # Kafka's own producer since 4.0.
 LINGER_MS = 5
-# The commands that only Latchwork sends; scripts never call them. TIME, ZADD and ZREMRANGEBYSCORE
-# are not in this list, because scripts call them, too. Latchwork sends these three commands once
-# with each INFO, so three commands are added for each INFO.
+# The commands that count as sent by Latchwork and not as called by scripts. TIME, ZADD and
+# ZREMRANGEBYSCORE are not in this list, because scripts make most calls of them. Latchwork sends
+# these three commands once with each INFO, so three commands are added for each INFO. The list has
+# LRANGE although scripts call it, too, to read the heads of waiting lists.
 SENT = (
     "evalsha",
     "eval",

@@ -190,9 +190,10 @@ static void reset(struct ops *o, const struct lw_http_request *q) {
     o->scanned = o->to_scan = 0;
 }
 
-/* Calls the route's function. If the connection to Redis proves to be broken, which may have
- * happened unnoticed long before the request, a request that only reads is repeated once, provided
- * that enough time is left. */
+/* Calls the route's function. If the function fails because the connection to Redis is broken,
+ * connects and calls the function once more, because the connection may have broken unnoticed long
+ * before the request. A POST request is not repeated, nor is any request if too little time is
+ * left. */
 static int call(struct api_call *k) {
     if (k->route->offline) return k->route->fn(k);
     if (!connected(k->o)) return -1;

@@ -19,8 +19,9 @@ struct one_key {
 
 /* --- who holds it ----------------------------------------------------------------------------- */
 
-/* Extracts the host and the process id from a worker's id, which is HOST-PID-RANDOM. If a command
- * of an operator holds the lock, its holder id has another form, and both values stay null. */
+/* Sets the members "host" and "pid" of `v` from a worker's id, which is HOST-PID-RANDOM. Both
+ * members become null if `worker` has another form, because a command of an operator holds the
+ * lock. */
 static void set_host(json_t *v, struct lw_bytes worker) {
     char id[256];
     json_object_set_new(v, "host", json_null());
@@ -116,9 +117,9 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 /* Lists the newest dead letters of this key from the key's shard. Each letter read is compared with
- * the key, because the shard has the letters of many keys. An edited letter may have got a key of
- * another shard but stays in its shard, so the list lacks a letter that came to this key in this
- * way. */
+ * the key, because the shard has the letters of many keys. An edit can give a letter another key,
+ * but the letter stays in its old shard. So the list lacks a letter that got this key by an edit in
+ * another shard. */
 static int find_dead(struct one_key *one, json_t **list, bool *complete) {
     struct ops *o = one->k->o;
     struct api_rows rs = {.k = one->k, .limit = DEAD_MAX, .list = *list = json_array()};

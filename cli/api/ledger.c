@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers GET ledger with the newest result of an audit, and POST ledger by starting a job that
- * audits the application. The audit uses only data in Kafka and Redis. */
+/* Answers GET ledger with the newest result of the ledger, and POST ledger by starting a job that
+ * runs the ledger: it compares the data of the application in Kafka and Redis. */
 #include "cli/ledger/ledger.h"
 
 #include "cli/api/job.h"
@@ -14,7 +14,7 @@ static int make(struct ops *o, json_t **result) {
 static const struct api_work work_ledger = {.noun = "ledger", .verb = "run", .make = make};
 
 int api_run_ledger(struct api_call *k) {
-    k->execute = true; /* The audit changes nothing, so it has no dry run. */
+    k->execute = true; /* The ledger changes nothing, so it has no dry run. */
     return api_job_start(k, &work_ledger);
 }
 

@@ -114,9 +114,10 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Searches for the dead letter first, and then runs the command for the id that was found, so that
- * the search does not use up the job's time. *all becomes the result, or NULL if there is no such
- * dead letter. Returns -1 with o->err on failure. */
+/* Runs `dead replay` or `dead drop` for one dead letter. The letter is searched before the command
+ * begins its job (ops/job.h), so that the search does not make the job longer. Sets *all to the
+ * result as one JSON object, or to NULL if there is no such dead letter. Returns -1 with o->err on
+ * failure. */
 static int act_on_one(struct api_call *k, const char *word, const char *verb,
                       int (*operate)(struct ops *), json_t **all) {
     struct ops *o = k->o;

@@ -15,16 +15,16 @@ enum { LW_ACL_PATTERN = 96 };
  * pattern. */
 void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]);
 
-/* Adds the rule that allows a command, such as "+get" or "+script|load". `args` has the form of the
- * member `args` in struct lw_redis_right. */
+/* Appends to `out` the rule that allows a command, such as "+get" or "+script|load". `args` has the
+ * form of the member `args` in struct lw_redis_right. */
 void lw_acl_allow(struct lw_buf *out, const char *command, const char *args);
 
 /* Returns false if an ACL rule cannot or must not name this user. cli/check/acl.c explains why. */
 bool lw_acl_may_name(const char *user);
 
-/* Adds "ACL SETUSER …" and a line break. The rule replaces all rights of the user and leaves its
- * passwords as they are. `name` is the name of the application; if `name` is NULL, the rule is for
- * the user of the lock library. */
+/* Appends the command "ACL SETUSER …" and a line break to `out`. The command replaces all rights of
+ * the user and leaves its passwords as they are. `name` is the name of the application; if `name`
+ * is NULL, the command is for the user of the lock library. */
 void lw_acl_line(struct lw_buf *out, const char *user, const char *name);
 
 #endif

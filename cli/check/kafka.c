@@ -17,9 +17,9 @@ struct trouble {
     char text[LW_EXPLAINED_MAX];
 };
 
-/* Keeps what a broker has said, such as that the password is wrong, even if a later attempt fails
- * to connect. Failed attempts are common, because a name such as localhost may have several
- * addresses, and the broker may listen at only one of them. */
+/* Keeps the latest error. But an error from a broker that was reached, such as a wrong password, is
+ * not replaced by a later failure to connect. Such failures are common, because a name such as
+ * localhost may have several addresses, and the broker may listen at only one of them. */
 static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *trouble) {
     struct trouble *last = trouble;
     bool reached = !strstr(reason, "Connect to ");

@@ -165,8 +165,8 @@ static void add_sample(struct samples *all, const char *command, const char *arg
     for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++)
         add_word(all, strcmp(w, "K") ? w : key);
     snprintf(all->number[all->n++], sizeof all->number[0], "%zu", words);
-    /* If a sample did not fit into the array, it would be left out. This cannot happen, because the
-     * tables of samples are constant. */
+    /* A sample that does not fit into `argv` would be left out. This does not happen, because the
+     * tables of samples are constant and much smaller than `argv`. */
     if (all->argc == WORDS_MAX) all->argc = count;
 }
 
@@ -229,7 +229,7 @@ static bool may(struct server *s, size_t argc, const char **argv) {
 }
 
 /* Tests the samples for a user that may not run EVAL: by ACL DRYRUN, or by commands that are queued
- * in a transaction and then discarded. */
+ * in a transaction and then discarded. Returns false if the user may use neither. */
 static bool ask_otherwise(struct server *s, const struct samples *all, char *letters) {
     const char *dry[] = {"ACL", "DRYRUN", s->user, "PING"};
     if (may(s, 4, dry)) return ask_each(s, all, dry, 3, letters);
@@ -332,9 +332,9 @@ static bool check_names(struct server *s, const char *tag, char usable[200]) {
     return fine;
 }
 
-/* Reports all missing rights at once: key names, and commands on a name that is allowed. Returns
- * false if a right is missing. The caller then does not check the rights on the other shards,
- * because one report is enough. */
+/* Reports all missing rights at once: the key names that the user may not use, and the commands
+ * that the user may not run on an allowed key name. Returns false if a right is missing. The caller
+ * then does not check the rights on the other shards, because one report is enough. */
 static bool check_rights(struct server *s, int shard) {
     char tag[LW_SHARD_PREFIX], usable[200] = "";
     lw_shard_prefix(s->c, shard, tag);

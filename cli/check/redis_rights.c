@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists the commands that a Redis user of Latchwork needs, and words in the code that only look
  * like commands. scripts/redis-rights.sh finds these commands in the code. tests/cli/test_rights.py
- * fails if this table lacks a command, has a command too many, or names another role. */
+ * fails if this table lacks a command that the script finds, has a command that the script does not
+ * find, or gives a command other roles than the script. */
 #include "cli/check/redis_rights.h"
 
 #include <stddef.h>

@@ -11,7 +11,8 @@ extern const struct cli_command cli_dead;
 
 /* Calls fn for every dead letter that passes the filters. If the command has arguments and all of
  * them are IDs of dead letters, reads only these dead letters. Otherwise reads all dead letters in
- * pages, shard after shard, the oldest of each shard first. Returns 1 if fn ended the reading. */
+ * pages, shard after shard, the oldest of each shard first. Returns 0 after the last dead letter,
+ * -1 with o->err on failure, or the value of `fn` if it is not 0, which ends the reading. */
 int dead_each(struct ops *o, ops_message_fn *fn, void *ctx);
 /* Calls fn with the dead letter that one element of XRANGE's reply describes, if that dead letter
  * passes the filters. */
@@ -19,8 +20,9 @@ int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_
               void *ctx);
 /* Reads a page of one shard's dead letters (cli/dead/page.c), oldest or newest first. The page
  * begins after the ID `at`, or with the first dead letter if `at` is "". The function sets `at` to
- * the ID of the last dead letter that it looked at. The page ends at the ID `since` at the latest;
- * if `since` is "", there is no such limit. *more becomes true if there may be another page. */
+ * the ID of the last dead letter that it looked at. The page ends before the ID `since`, which is
+ * not read; if `since` is "", there is no such limit. *more becomes true if there may be another
+ * page. */
 enum { DEAD_ID = 48 };
 int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since,
               int64_t count, bool *more, ops_message_fn *fn, void *ctx);

@@ -252,7 +252,8 @@ static int run(struct dev *d) {
     }
     if (!status && d->stop) {
         if (d->view.start_ms) dev_view_say(&d->view, "ending");
-        /* The run was stopped before the demo checked its figures, so a demo counts as failed. */
+        /* A signal stopped the program before the demo checked its figures, so the demo counts as
+         * failed. */
         if (d->o.demo) status = 1;
     } else if (!status) {
         status = judge(d);

@@ -70,8 +70,9 @@ struct dev_shared {
 struct dev_home {
     char folder[64];
     char socket[96], database[96], config[96], log[96], journal[96];
-    int page_port;  /* port of the web page on 127.0.0.1 */
-    char token[33]; /* token with which the web page may change something */
+    int page_port; /* port of the web page on 127.0.0.1 */
+    /* value of the setting http.token; only requests with this token may change something */
+    char token[33];
 };
 int dev_home_make(struct dev_home *h, struct lw_err *err);
 void dev_home_remove(const struct dev_home *h);
@@ -88,8 +89,8 @@ struct dev_child {
     int status;
 };
 
-/* The main function of a child. It calls dev_child_ready() when it is ready or has failed; its
- * return value becomes the exit status. */
+/* The main function of a child. The function calls dev_child_ready() when the child is ready or has
+ * failed. The return value of the function becomes the exit status of the child. */
 typedef int dev_child_main(void *ctx, int ready_fd);
 /* Starts a child and waits until it reports (at most 20 s). A program that replaces the child
  * (exec) counts as ready. */
@@ -98,8 +99,8 @@ int dev_child_start(struct dev_child *c, const char *name, const char *log,
 /* Reports to the parent that the child is ready. If `failure` is not NULL, reports instead that the
  * child has failed for the reason `failure`. */
 void dev_child_ready(int ready_fd, const char *failure);
-/* Returns true if the child has ended although nobody asked it to end. In this case *status is set
- * to the child's wait status. */
+/* Returns true if the child has ended since the last call; then c->status is the child's wait
+ * status, and c->pid becomes 0. Returns false if the child still runs or was not started. */
 bool dev_child_ended(struct dev_child *c);
 /* Describes in words how a child ended. */
 void dev_child_describe(const struct dev_child *c, char *out, size_t size);

@@ -103,8 +103,8 @@ static int64_t choose(struct traffic *t) {
     return back >= t->orders ? 0 : t->orders - back;
 }
 
-/* Writes an order that the service of --faults refuses. Each of these orders has its own customer.
- * The amount of one order is not a number. */
+/* Writes order number i of the orders in CHF, which the service of --faults refuses. Each of these
+ * orders has its own customer. In exactly one of these orders, the amount is not a number. */
 static int write_odd(char *text, size_t size, int i) {
     const char *amount = i == DEV_ODD_ORDERS / 2 ? "\"12,50\"" : "1250";
     return snprintf(text, size,

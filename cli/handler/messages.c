@@ -14,8 +14,9 @@ enum { LINE_MAX_BYTES = 16 << 20, HEADERS_MAX = 1000 };
 const char *const handler_result_words[RESULT_N] = {"none", "done",    "retry",   "dead",
                                                     "back", "skipped", "crashed", "stuck"};
 
-/* The allowed members of a message in the file. The test uses the members up to "expect", and
- * ignores the others, which `queue export` and `dead export` write. */
+/* The names that a member of a message in the file may have. The test uses the members up to
+ * "expect" in this list. It ignores the members after "expect", which `queue export` and `dead
+ * export` write. */
 static const char *const known[] = {
     "key",      "key_base64",   "payload",        "payload_base64", "headers",   "headers_base64",
     "topic",    "partition",    "offset",         "timestamp_ms",   "ts",        "attempt",

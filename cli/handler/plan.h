@@ -18,7 +18,7 @@ enum handler_round {
     ROUND_CANCEL, /* each message is cancelled while it runs, as if its lease were lost */
     ROUND_AFTER,  /* the cancelled messages are delivered again, as to the next holder of the key */
     /* In ROUND_STALE, new messages with the same contents and with smaller fences are delivered, as
-     * if a holder that was suspended, and whose lease has ended, continued. */
+     * by a holder that was suspended and continues after the end of its lease. */
     ROUND_STALE,
     ROUNDS
 };

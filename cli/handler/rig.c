@@ -58,7 +58,7 @@ struct rig {
     struct run *runs; /* array with one element per message of the round */
     size_t left;      /* number of runs that are under way */
     enum handler_round round;
-    int64_t progress_ms; /* start of the wait, or the most recent end of a delivery */
+    int64_t progress_ms; /* time at which wait_for_all() began, or a delivery ended last */
     size_t held;
     /* `answered` is true if the handler has answered any message. `on_trial` is true while one
      * message is used to test the command. */
@@ -210,8 +210,8 @@ static void reap(struct rig *r) {
 
 /* --- a round ---------------------------------------------------------------------------------- */
 
-/* Renews the leases of the deliveries under way. In ROUND_CANCEL, instead cancels each delivery
- * that has run for CANCEL_MS. */
+/* Renews the leases of the deliveries under way. But in ROUND_CANCEL, each delivery that was
+ * submitted at least CANCEL_MS ago is cancelled instead. */
 static void tend(struct rig *r) {
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < r->plan->n; i++) {
