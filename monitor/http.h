@@ -9,9 +9,9 @@
  * A request that must wait for Redis goes to one of two slow threads, so that a slow Redis does not
  * delay the first thread. One slow thread answers the lengthy requests, which may look at all lanes
  * for seconds. The other slow thread answers the short requests, which therefore never wait behind
- * a lengthy one. Each slow thread answers one request after the other, and has a waiting list of
- * limited length. A request is answered 503 if that list is full, or if the request has waited for
- * LW_HTTP_LIMIT_MS.
+ * a lengthy one. Each slow thread answers one request after the other, and the number of requests
+ * that wait for it is limited. A request is answered 503 if too many requests wait already, or if
+ * the request has waited for LW_HTTP_LIMIT_MS.
  *
  * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new connection makes
  * the server close the oldest one. Streams, and connections whose request waits for a slow thread,
@@ -103,7 +103,9 @@ int lw_http_port(const struct lw_http *h);
 /* Sends a text to all clients of streams, without waiting for any of them. Thread-safe. */
 void lw_http_publish(struct lw_http *h, struct lw_bytes text);
 int lw_http_streams(const struct lw_http *h); /* returns the number of open streams; thread-safe */
-void lw_http_close(struct lw_http *h); /* closes the server after the responses in progress */
+/* Waits until each slow thread has answered its current request, answers all waiting requests with
+ * 503, ends the streams and closes the server. */
+void lw_http_close(struct lw_http *h);
 
 /* --- http_request.c --------------------------------------------------------------------------- */
 

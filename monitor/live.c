@@ -45,8 +45,9 @@ struct spread {
 struct lw_live {
     pthread_mutex_t lock; /* guards all fields below it */
     struct point point[LW_LIVE_POINTS];
-    uint64_t n;                  /* number of points ever added */
-    struct spread sampled, told; /* sums at the last point and at the last event "now" */
+    uint64_t n; /* number of points ever added */
+    /* `sampled` is the sum at the last point, and `told` the sum at the last event "now". */
+    struct spread sampled, told;
 };
 
 struct lw_live *lw_live_open(void) {

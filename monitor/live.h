@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The figures that the page shows: the current state, and a point every five seconds for the
- * charts, of which the last 15 minutes are kept. All figures come from the board and from the
- * exporter's last questions to Redis, so a page causes no requests to Redis.
+/* The figures that the page shows: the current state, and the charts, which have a point every five
+ * seconds of the last 15 minutes. All figures come from the board and from the exporter's last
+ * questions to Redis, so a page causes no requests to Redis.
  *
  * The events are Server-sent events, as GET /api/v1/events sends them. Thread-safe. */
 #ifndef LW_MONITOR_LIVE_H

@@ -3,9 +3,9 @@
  * HELP and TYPE lines, and the reference page, are generated from this table.
  *
  * All values come from the board, whose counters survive the deaths of workers, and from the
- * exporter's last questions to Redis (shard_look.h). Reading locks no mutex that a worker could
- * wait for. Labels have few values, such as outcomes, states, shards, topics and partitions. The
- * key of a message is never a label. */
+ * exporter's last questions to Redis (shard_look.h). The functions lock no mutex that a worker
+ * could wait for. Labels have few values, such as outcomes, states, shards, topics and partitions.
+ * The key of a message is never a label. */
 #ifndef LW_MONITOR_METRICS_H
 #define LW_MONITOR_METRICS_H
 

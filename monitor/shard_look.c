@@ -71,8 +71,8 @@ static void append_heads(struct lw_shard_looker *k) {
     lw_redis_append_argv(k->redis, 7 + k->n_old, argv, len);
 }
 
-/* Returns the next reply of the pipeline. Returns NULL with an error if the reply is of another
- * type. */
+/* Returns the next reply of the pipeline. Returns NULL with *err if the reply is not of the type
+ * `type`, or if the connection broke. */
 static redisReply *next(struct lw_shard_looker *k, int type, struct lw_err *err) {
     redisReply *reply = lw_redis_reply(k->redis);
     if (!reply) {
@@ -93,8 +93,9 @@ static bool take_number(struct lw_shard_looker *k, int64_t *out, struct lw_err *
     return true;
 }
 
-/* Returns the time at which a message first arrived, from the first line of its envelope
- * (queue/envelope.h), whose sixth word it is: 1 TOPIC PARTITION OFFSET REPLAY FIRST_MS … */
+/* Returns the time at which a message first arrived: FIRST_MS of the first line of its envelope
+ * (queue/envelope.h), "1 TOPIC PARTITION OFFSET REPLAY FIRST_MS …". Returns 0 if the line is
+ * malformed. */
 static int64_t first_of(const redisReply *line) {
     long long first = 0;
     if (line->type != REDIS_REPLY_STRING ||

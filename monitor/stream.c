@@ -20,8 +20,9 @@ struct stream {
     struct MHD_Connection *connection;
     struct stream *next;
     struct text *text; /* the text that is being sent */
-    /* `seen` is the number of the published text that the stream is sending; before its first
-     * published text, the number of the newest text when the stream was added */
+    /* `seen` is the number of the published text that the stream is sending. Until the stream sends
+     * its first published text, `seen` is the number of the text that was the newest when the
+     * stream was added. */
     uint64_t seen;
     size_t sent; /* number of bytes of `text` that MHD has taken */
     /* `behind` is the number of texts published since the stream began to send its current text */
@@ -34,7 +35,7 @@ struct lw_streams {
     struct stream *first;
     int n;
     struct text *newest; /* the newest published text; NULL: none has been published yet */
-    uint64_t published;  /* number of published texts, and so the number of the newest */
+    uint64_t published;  /* number of texts published so far; the newest text has this number */
     bool ending;
 };
 
@@ -56,8 +57,8 @@ struct lw_streams *lw_streams_open(void) {
     return all;
 }
 
-/* Continues with the newest text, or suspends the stream if the stream has sent it already. Returns
- * true if there is something to send. */
+/* If the stream has sent all of its current text, continues with the newest text, or suspends the
+ * stream if there is no newer text. Returns true if there is something to send. */
 static bool has_more(struct lw_streams *all, struct stream *s) {
     if (s->sent < s->text->n) return true;
     s->behind = 0;

@@ -51,8 +51,8 @@ static char *words_of(const struct ops *o) {
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
-    /* the result has no options if words are not UTF-8, because such words cannot be written as
-     * JSON */
+    /* If an option is not UTF-8, the options cannot be written as JSON. Then the text contains no
+     * options. */
     return text ? text : lw_strdup("{}");
 }
 

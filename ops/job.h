@@ -18,8 +18,9 @@ struct ops_item {
     struct lw_bytes lane; /* id of the lane, an owned copy */
     struct lw_buf envelope;
     char identity[320]; /* identity of the message that is put or dropped */
-    /* `tp` has the form topic:partition. For PUT, it names the original of a message that was read
-     * from Kafka again; otherwise it is "". For DROP, it names the partition of the message. */
+    /* `tp` has the form topic:partition. For PUT, it is the partition of the original if the
+     * message was read from Kafka again, and "" if it was not. For DROP, it is the partition of the
+     * message. */
     char tp[300];
     int64_t offset;
     char entry[64]; /* id in the stream `dead`; "" if the message is no dead letter */
@@ -59,7 +60,8 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
  * the job was interrupted. */
 int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane,
                 bool read_again, const struct ops_message *dead);
-/* Drops a message from its lane, or drops a dead letter. */
+/* Drops a message from its lane, or drops a dead letter. Returns 1 if the caller must stop, as
+ * ops_job_put() does. */
 int ops_job_drop(struct ops_job *j, const struct ops_message *m);
 /* Records that a message cannot be processed. Returns 1 if --stop-on-error was given; the caller
  * must then stop. */

@@ -136,8 +136,8 @@ struct ops {
 };
 
 /* Renews the lease of the current job, if there is one, and reports the progress of the command to
- * the watch. Functions that read call ops_tick() regularly, so that a job which searches for a long
- * time keeps its lease. Returns -1 if the watch requires the command to stop. */
+ * the watch. Functions that read lanes or messages call ops_tick() regularly, so that a long
+ * search does not cost the job its lease. Returns -1 if the watch requires the command to stop. */
 int ops_tick(struct ops *o);
 
 /* Records an action of an operator in the audit, for actions that are not jobs. `did` names the
@@ -242,14 +242,14 @@ json_t *ops_lane_json(const struct ops_lane *l);
 /* Returns the age of the lane's oldest message in ms, or -1 if no message waits. */
 int64_t ops_lane_age(const struct ops_lane *l);
 void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
-/* ops_pause() pauses the named lane, and ops_resume() resumes it (ops/pause.c). Sets *changed to
- * false if the lane was already paused, or already resumed. */
+/* ops_pause() pauses the named lane, and ops_resume() resumes it (ops/pause.c). ops_pause() sets
+ * *changed to true if the lane was not paused before, and ops_resume() if the lane was paused. */
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 
-/* Reads the named lanes of one shard, at most OPS_BATCH of them, and calls fn for each in order. */
 /* The type of a callback for one lane. It returns 0 to continue, 1 to stop, and -1 on failure. */
 typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx);
+/* Reads the named lanes of one shard, at most OPS_BATCH of them, and calls fn for each in order. */
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n,
              ops_lane_fn *fn, void *ctx);
 /* Calls fn for each lane that has waiting messages or is paused, and whose name passes the filters.

@@ -194,8 +194,8 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 /* Reduces lock.ttl_ms to the schema's TTL for this command, because no lease may be longer. The
- * handler must see the reduced value, because it stops some time before its lease ends, and
- * computes this time from lock.ttl_ms. */
+ * handler must see the reduced value: from lock.ttl_ms the handler computes how long before the end
+ * of its lease it has to stop. */
 static int take_schema_ttl(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
         ops_begin(o, "HGET"), ops_key(o, &o->shards[s], "epoch", lw_bytes("", 0)),

@@ -48,8 +48,9 @@ LIMIT_S = 1200  # time limit of each wait for the user's part; the installation 
 
 
 class Servers:
-    """A Kafka and a Valkey that require TLS and a password. The topics exist. Users and rights are
-    created by the commands in the documents."""
+    """A Kafka and a Valkey that require TLS and a password. This class creates the topics, the
+    users of Kafka, and the administrator of Valkey. The commands in the documents create the user
+    of Valkey and all rights."""
 
     def __init__(self, directory):
         self.kafka = SecureKafka(
@@ -93,7 +94,7 @@ class Servers:
         self.kafka.kill()
 
     def give_rights(self, page, directory):
-        """Runs the kafka-acls commands of the page as the administrator."""
+        """Runs the kafka-acls commands of the document `page` as the administrator."""
         properties = os.path.join(directory, "admin.properties")
         with open(properties, "w") as f:
             f.write(
@@ -105,7 +106,8 @@ class Servers:
             commands = [shlex.split(line) for line in f if line.strip().startswith("kafka-acls ")]
         if not commands:
             raise Failure("no command for kafka-acls in " + page)
-        # In Kafka 4, kafka-acls is in another Maven package. The tool of Kafka 3.9 works with both.
+        # Use kafka-acls of Kafka 3.9, because the tool is in another Maven package in Kafka 4. The
+        # older tool works with Kafka 3.9 and Kafka 4.
         environment = dict(os.environ, LW_KAFKA_VERSION="3.9.1")
         libs = subprocess.check_output([SCRIPT, "fetch"], env=environment, text=True).strip()
         places = {"localhost:9094": self.kafka.at["SASLTLS"], "admin.properties": properties}
@@ -146,7 +148,8 @@ def hand_over(servers, shared):
         os.path.join(shared, "places"),
         "KAFKA=%s\nREDIS_PORT=%d\n" % (servers.kafka.at["SASLTLS"], servers.port),
     )
-    os.chmod(shared, 0o777)  # the handler, which runs as another user, writes its journal here
+    # The handler, which runs as another user, writes its journal to this folder.
+    os.chmod(shared, 0o777)
 
 
 def begin_user(distribution, packages, shared):

@@ -5,12 +5,12 @@
 # and operates the servers.
 # usage: test-secured.sh PACKAGES SHARED
 #
-# A chroot has no running systemd, so the program is started as the unit starts it: by the user
-# latchwork, and stopped by SIGTERM. `make deb-systemd` tests the unit itself. The configuration is
-# composed of the examples in the installed pages, in which only addresses are changed. The folder
-# SHARED contains what administrators give to users: certificates, passwords, addresses. Through
-# further files in SHARED, this script and packaging/secured.py tell each other how far they have
-# come.
+# A chroot has no running systemd. So this script runs the program as the unit does: the program has
+# the user latchwork, and SIGTERM stops it. `make deb-systemd` tests the unit itself. The
+# configuration is composed of the examples in the installed pages, in which only addresses are
+# changed. The folder SHARED contains what administrators give to users: certificates, passwords,
+# addresses. Through further files in SHARED, this script and packaging/secured.py tell each other
+# how far they have come.
 set -eu
 packages=$1 shared=$2
 # shellcheck source=/dev/null

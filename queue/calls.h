@@ -7,10 +7,13 @@
  *
  *     gate     lw_places_add (each message) → lw_gate_begin → lw_call_lane (each lane) →
  *              lw_gate_args → lw_call_envelope, lw_call_dedup (for each message that has one)
- *     settle   lw_places_add (of each item the finished, then the named) → lw_settle_begin →
- *              lw_call_lane (each item) → lw_settle_args → lw_call_value (each value) → of each
- *              item: lw_settle_last, lw_call_dedup (the finished, then the named; only with ids)
+ *     settle   lw_places_add (each message) → lw_settle_begin → lw_call_lane (each item) →
+ *              lw_settle_args → lw_call_value (each value) → for each item: lw_settle_last,
+ *              lw_call_dedup (each message; only if messages have business ids)
  *     claim    lw_claim_begin → lw_call_lane (each lane) → lw_claim_args
+ *
+ * In a settle call, the messages are in the order of their items. Of one item, the finished
+ * messages come first, and then the named messages.
  *
  * Texts are borrowed: they must stay valid until the pipeline is sent, unless a comment says that
  * they are copied. */
@@ -138,11 +141,10 @@ struct lw_settle_call {
 void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes);
 void lw_settle_args(const struct lw_call *c, const struct lw_places *p,
                     const struct lw_settle_call *s);
-/* lw_settle_last() adds the arguments that the last message of an item needs: for LW_RETRY and
- * LW_BACK the backoff and the envelope, for LW_DEAD the reason and the envelope. The envelope is
- * copied. */
 /* Returns true if the arguments for a message with this outcome include the envelope. */
 bool lw_settle_carries(enum lw_outcome outcome);
+/* Adds the arguments that the last finished message of an item needs: for LW_RETRY and LW_BACK the
+ * backoff and the envelope, for LW_DEAD the reason and the envelope. Copies the envelope. */
 void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t backoff_ms,
                     const char *reason, struct lw_bytes envelope);
 
