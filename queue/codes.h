@@ -32,8 +32,8 @@ enum lw_state {
     LW_STATE_DEAD = 3,
 };
 
-/* Extracts the state of one offset from a byte with the states of four offsets, the first of them
- * in the highest bits. */
+/* Extracts the state of one offset from a byte with the states of four offsets. The lowest of the
+ * four offsets has the highest bits. */
 static inline enum lw_state lw_state_in(char four, int64_t offset) {
     return (enum lw_state)((unsigned char)four >> (2 * (3 - offset % 4)) & 3);
 }

@@ -63,9 +63,10 @@ size_t lw_offsets_unfinished(const struct lw_offsets *t);
 size_t lw_offsets_held(const struct lw_offsets *t);
 
 /* Searches upwards from *offset for a record in `state`. Sets *offset to the offset of the first
- * such record, and returns true. Examines at most *budget records, and reduces *budget by the
- * number of examined records. Returns false if none of these records is in `state`; then *offset is
- * the offset at which the search must continue, or `next` if all records were examined. */
+ * such record, and returns true. Passes at most *budget records that are not in `state`, and
+ * reduces *budget by the number of these records. Returns false if *budget is used up, with the
+ * offset at which the search must continue in *offset, or if no records are left, with `next` in
+ * *offset. */
 bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset,
                      size_t *budget);
 

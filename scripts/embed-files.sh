@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Embeds the files of the web page (monitor/page) in a C file, each both as it is and compressed.
+# Embeds the files of the web page (monitor/page) in a C file. Each file is embedded twice: once as
+# it is, and once compressed.
 #   usage: scripts/embed-files.sh FILE… > page.c
 # Compilers need not accept string literals as long as these files, so each file becomes a list of
 # bytes.

@@ -175,7 +175,7 @@ local function record(i, o)
         ids = {}
         for k = 1, named do ids[k] = take_arg() end
     end
-    -- a message that was finished before stays finished
+    -- a message that was finished before this call stays finished
     if is_held and outcome ~= LW_DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then outcome = LW_DONE end
     if is_held and (outcome == LW_DEAD or outcome == LW_DEAD_SENT) then die(s, index, reason, envelope) end
     return {lock = KEYS[first_key + i], is_held = is_held, at = at, count = count, s = s, index = index, outcome = outcome, backoff = backoff,

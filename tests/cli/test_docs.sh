@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that the documents are true. The configuration reference must be the generated one, links
-# must have a target, tests that are named must exist, configurations must load, handlers must
-# compile, and no page may name the machine on which it was written.
+# Checks that the documents are true. Generated pages must agree with the program, links must have a
+# target, tests that are named must exist, configurations must load, handlers must compile, and no
+# page may name the machine on which it was written.
 # Usage: tests/cli/test_docs.sh [BUILD_DIR]
 # shellcheck disable=SC2013,SC1003 # words on lines, and a backslash that is meant
 LC_ALL=C.UTF-8

@@ -349,8 +349,9 @@ class Messages(Case):
 
 class Trouble(Case):
     def test_a_plugin_that_crashes(self):
-        """Several threads run messages, of which one crashes the plugin and one ends its process.
-        Only these two may be reported as failed, and all other messages must still be tested."""
+        """Several threads run messages. One message crashes the plugin, and another message makes
+        the plugin end its process. Only these two messages may be reported as failed, and all other
+        messages must still be tested."""
         self.plugin(
             """
             usleep(m->offset == 7 ? 5000 : 50000);

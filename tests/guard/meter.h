@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the worker's own code without the fakes around it. Allocations, and under callgrind
- * instructions, are counted only between meter_enter() and meter_leave(), and only while the meter
- * is on.
+/* Measures the worker's own code without the fakes around it. The meter counts allocations. If the
+ * program runs under callgrind, the meter makes callgrind count instructions too. Both are counted
+ * only between meter_enter() and meter_leave(), and only while the meter is on.
  *
  * A caller of the worker's code calls meter_enter() before and meter_leave() after it. A callback
  * that the worker's code calls (struct lw_io) calls meter_leave() first, and meter_enter() before

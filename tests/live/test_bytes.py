@@ -31,7 +31,8 @@ def high_water_mb(pid):
 @scenario
 def large_messages_wait(t):
     """Messages of 640 MB in total wait in ten waiting lists. A new worker must take only a few
-    messages at a time, and must run each message once, and the messages of each key in order."""
+    messages at a time. It must run each message once, and must run the messages of each key in
+    order."""
     t.start_redis()
     t.make_topics(1)
     settings = {"workers": 1, "handler": exec_handler(processes=16), "lock": {"ttl_ms": 4000}}
