@@ -12,8 +12,9 @@ enum { TOKENS_MAX = 32, TOKEN_NAME_MAX = 64, HOSTS_MAX = 16, MASK_MAX = 64, POIN
 
 /* --- http.listen ------------------------------------------------------------------------------ */
 
-/* Splits a text of the form HOST:PORT; `host` must have room for 64 bytes. Returns true if the text
- * has another form. */
+/* Splits a text of the form HOST:PORT; `host` must have room for 64 bytes. HOST must be
+ * "localhost", or a numeric address, in brackets if it is IPv6. Returns true if the text is not
+ * valid. */
 static bool listen_problem(const char *text, char *host, int *port) {
     unsigned char address[16];
     bool v6 = *text == '[';

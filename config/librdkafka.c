@@ -23,15 +23,16 @@ static bool is_scram(const char *value) { return !strncmp(value, "SCRAM-", 6); }
 static bool is_oauth(const char *value) { return !strcmp(value, "OAUTHBEARER"); }
 static bool is_kerberos(const char *value) { return !strcmp(value, "GSSAPI"); }
 
-/* The ways in which a limit is reported. A limit is something that a version of librdkafka cannot
- * do. A NOTE is shown only in `version --verbose`, because such a limit concerns nearly every user
- * and endangers no message. */
+/* Says how a limit is reported. A limit is something that a version of librdkafka cannot do. A NOTE
+ * is shown only in `version --verbose`, because such a limit concerns nearly every user and
+ * endangers no message. */
 enum how { NOTE, WARN, REFUSE };
 
-/* A limit applies to versions of librdkafka from `from` to below `below` (EVERY means no bound) or,
- * if `feature` is set, to a library without that feature. A limit concerns the properties listed in
- * `properties` (each followed by a space), if `meets` accepts their value. If `meets` is NULL, the
- * limit concerns every configuration. */
+/* A limit applies to the versions of librdkafka from `from` up to, but not including, `below`
+ * (EVERY: no bound) or, if `feature` is set, to a library without that feature. `properties` names
+ * the properties that the limit concerns, each followed by a space. The limit concerns only those
+ * of their values that `meets` accepts. If `properties` is NULL, the limit concerns every
+ * configuration. */
 static const struct limit {
     int from, below;
     const char *feature, *properties;

@@ -14,7 +14,7 @@ enum { LOCK_EXIT_FAILED = 1, LOCK_EXIT_USAGE = 2, LOCK_EXIT_BUSY = 75 };
 extern const struct cli_command cli_lock;
 
 /* Holds the arguments of one command line. The strings belong to argv. Either cli.config or redis
- * is set; cli.tail is the command of exec. */
+ * is set; cli.tail is the command that the verb exec runs. */
 struct lock_args {
     struct cli_args cli;
     const char *key, *redis, *match;

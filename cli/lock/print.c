@@ -84,8 +84,8 @@ static char *base64(struct lw_bytes b) {
     return out;
 }
 
-/* Sets the member `name` of the object, or the member NAME_base64 if the bytes are not UTF-8. The
- * value is null if there are no bytes. */
+/* Sets the member `name` of the object, or the member NAME_base64 if the bytes are not UTF-8. If
+ * b.p is NULL, the value is null. */
 static void set_bytes(json_t *o, const char *name, struct lw_bytes b) {
     json_t *text = b.p ? json_stringn(b.p, b.n) : json_null();
     if (text) {

@@ -196,8 +196,8 @@ static void lose(struct run *r) {
     r->ran.lost = true;
     r->kill_ms = now + r->kill_after_ms;
     if (why == LATCHWORK_LOSS_UNCONFIRMED) {
-        /* nobody else can get the lock before the lease, which was not renewed, ends; so kill the
-         * command shortly before that moment at the latest */
+        /* the lease was not renewed, but nobody else can get the lock before the lease ends; so the
+         * command is killed shortly before the end of the lease at the latest */
         int64_t last = end - (end - now) / MARGIN_DIVISOR;
         if (last < r->kill_ms) r->kill_ms = last;
     }

@@ -170,9 +170,9 @@ static int settle(struct import *im, const struct sent *s) {
     return 0;
 }
 
-/* Produces the messages in NAME:importing, oldest first. Then removes the messages that Kafka
- * acknowledged or refused permanently from NAME:importing, up to the first message that must be
- * sent again. Returns 0, 1 if the import must end, or -1 on failure. */
+/* Produces the messages in `page`, oldest first. Then removes the messages that Kafka acknowledged
+ * or refused permanently from NAME:importing, up to the first message that must be sent again. A
+ * dry run only counts the messages. Returns 0, 1 if the import must end, or -1 on failure. */
 static int produce_page(struct import *im, redisReply *page) {
     struct sent *sent = lw_alloc(page->elements * sizeof *sent);
     size_t n = 0;
@@ -220,7 +220,7 @@ static int import_pages(struct import *im) {
     return stop;
 }
 
-/* Makes a dry run: reads the messages in both lists and changes nothing. */
+/* Reads the messages of one list for a dry run, oldest first, and changes nothing. */
 static int look_at_pages(struct import *im, const char *list) {
     int stop = 0;
     for (int64_t at = length(im, list); !stop && at > 0; at -= PAGE) {

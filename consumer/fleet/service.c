@@ -21,7 +21,7 @@ enum {
      * end. The sum is the time that the end of the run may take. */
     STOP_MARGIN_MS = 10000,
     /* RELOAD_STEP_MS: at each tick of a reload, the supervisor asks the service manager to extend
-     * its timeout by at least this time */
+     * the timeout of the reload by at least this time */
     RELOAD_STEP_MS = 30000
 };
 

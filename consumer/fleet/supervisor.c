@@ -302,7 +302,7 @@ static void resize(struct run *r, int n) {
     for (int i = n; i < was; i++) lw_sup_step(s, &s->workers[i], LW_SUP_STOP);
 }
 
-/* Returns the new configuration, or NULL if it could not be read. */
+/* Returns the new configuration, or NULL if it has errors or the run has no configuration file. */
 static struct lw_config *read_again(struct run *r) {
     const struct lw_supervise_options *o = r->sup.o;
     if (!o->reload) {

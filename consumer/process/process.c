@@ -42,8 +42,8 @@ enum {
     ANSWER_MAX_MS = 10000,
     /* The following times bound the end of the process. The supervisor kills a worker that has not
      * ended 5 s after shutdown.grace_ms. */
-    /* CANCEL_MS is the time that cancelled handlers have to return after shutdown.grace_ms is
-     * over */
+    /* CANCEL_MS is the time limit for cancelled handlers, counted from the end of
+     * shutdown.grace_ms */
     CANCEL_MS = 1000,
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,

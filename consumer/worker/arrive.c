@@ -131,8 +131,7 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
         find_lane(w, p, a, &f);
     }
     if (!p || is_over(w, p, a, &f)) {
-        /* if the partition is not assigned any more, the record belongs to an earlier assignment
-         * and is released */
+        /* the record needs no handler, or it belongs to an earlier assignment of the partition */
         w->io->release(w->ctx, a->origin);
         return;
     }

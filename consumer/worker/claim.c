@@ -37,7 +37,8 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     check_claim(&sh->claim);
     assert(!sh->claim.n && sh->phase == READY);
-    /* Memory has no room for more heads until some of those in memory have finished. */
+    /* If memory has no room for more heads, no lane is claimed until some of the heads in memory
+     * have finished. */
     if (!heads_fit(w)) return 0;
     while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);

@@ -101,8 +101,8 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     check_worker(w);
     assert(gen);
     struct part *p = part_of_gen(w, gen);
-    /* nothing is done about a refused commit, because Kafka also reports by a rebalance that the
-     * partition was lost */
+    /* nothing is done about a refused commit: if the partition was lost, Kafka also reports this by
+     * a rebalance, and otherwise the commit is sent again */
     (void)stale;
     if (!p || !ok) return;
     part_committed(p, offset);
@@ -114,8 +114,8 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
 
 /* Applies the rule "Kafka confirms first": before anything is repaired or gated after an epoch
  * loss, Kafka must accept a commit of the watermarks, which shows that the partitions still belong
- * to this worker. Returns false while Kafka has not accepted the commit. The caller then tries
- * again. */
+ * to this worker. If Kafka refuses the commit of a single partition, this worker drops the
+ * partition. Returns false if the whole commit failed. The caller then tries again. */
 bool commit_confirm(struct lw_worker *w) {
     assert(w->commit.confirm);
     int64_t now = now_ms(w);
