@@ -45,7 +45,7 @@ struct lw_job {
     const char *topic;
     int32_t partition;
     int64_t offset, timestamp_ms;
-    struct lw_bytes key, payload; /* if p is NULL, the key or payload is null */
+    struct lw_bytes key, payload; /* key.p is NULL for a null key, payload.p for a null payload */
     const struct lw_header *headers;
     size_t n_headers;
     int attempt; /* number of this attempt; the first is 1 */

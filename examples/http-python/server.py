@@ -11,7 +11,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 lock = threading.Lock()
-# customer → the last fence, the sum of the orders, and the identities of their messages
+# Maps each customer to a tuple: the last fence, the sum of the orders, and the identities of the
+# messages with these orders.
 accounts = {}
 
 

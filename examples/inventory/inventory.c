@@ -45,7 +45,7 @@ struct shop { /* the state that the threads of one process share */
     struct figures *figures;
     struct latchwork_client *client;
     struct latchwork_lock *lock; /* the lock of the item; NULL with --no-lock */
-    /* connection to the stock; each thread has its own, because connections of hiredis are not
+    /* connection to the stock; `store_mutex` guards it, because connections of hiredis are not
      * thread-safe */
     redisContext *store;
     pthread_mutex_t store_mutex;

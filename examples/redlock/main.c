@@ -5,10 +5,11 @@
  *     redlock ROUNDS FILE URL URL URL…
  *
  * FILE contains two numbers: the counter, and the largest fence so far. A holder that was paused
- * until its lease had ended has a smaller fence, and is refused. The counter stays correct because
- * of this check. The majority of servers alone would not be enough. (With a database, the program
- * would make the check in its UPDATE … WHERE fence < ?. With a file, a safe check would need a lock
- * on the file. This program assumes instead that no process is paused between pread and pwrite.) */
+ * until its lease had ended may have a smaller fence than FILE. The program then leaves the counter
+ * unchanged. The counter stays correct because of this check. A lock from the majority of servers
+ * alone would not be enough. (With a database, the program would make the check in its UPDATE …
+ * WHERE fence < ?. With a file, a safe check would need a lock on the file. This program assumes
+ * instead that no process is paused between pread and pwrite.) */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>

@@ -6,8 +6,8 @@
  *
  * FILE contains the balances of eight accounts, which begin with 100 each. A transfer locks the two
  * rows that it changes, and may name them in any order without a deadlock. The sum of the balances
- * stays 800. If a program is killed during a transfer, the others wait for the two rows at most for
- * the TTL. */
+ * stays 800, unless a process is killed between the two writes of a transfer. Other processes then
+ * wait for the two rows until the lease of the killed process has ended. */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>

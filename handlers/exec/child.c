@@ -18,8 +18,8 @@
 enum { EXEC_WAIT_MS = 10000, KILL_WAIT_MS = 5000, FIRST_FREE = 5 };
 
 struct pipes {
-    /* `failed` is the pipe on which the child sends errno if exec fails; a successful exec closes
-     * it without a byte */
+    /* `failed` is the pipe on which the child sends errno if exec fails. If exec succeeds, the pipe
+     * is closed, and the child has sent nothing. */
     int in[2], out[2], err[2], side[2], failed[2];
 };
 

@@ -16,7 +16,7 @@ void lw_exec_cancel(struct lw_buf *out, const struct lw_job *job);
 struct lw_exec_answer {
     struct lw_bytes id;
     enum lw_outcome outcome;
-    struct lw_bytes reason; /* reason of the outcome; if p is NULL, the handler gave no reason */
+    struct lw_bytes reason; /* reason of the outcome; reason.p is NULL if the handler gave none */
 };
 
 /* The content of a line that a handler wrote. The caller initializes the structure with {0}. The
@@ -25,8 +25,8 @@ struct lw_exec_said {
     int hello; /* the version in {"hello":1}; 0: the line is an answer */
     struct lw_exec_answer *answers;
     size_t n, cap;
-    /* `id` names the message that a malformed line answers; if p is NULL, the id could not be
-     * read */
+    /* `id` names the message that a malformed line answers. id.p is NULL if the id could not be
+     * read. */
     struct lw_bytes id;
     json_t *document;
 };
@@ -35,8 +35,8 @@ struct lw_exec_said {
  * then only `id` of the result is valid. */
 int lw_exec_read(struct lw_exec_said *said, struct lw_bytes line, struct lw_err *err);
 void lw_exec_said_free(struct lw_exec_said *said);
-/* Returns the id of the message that an incomplete line seems to answer; if p is NULL, the id is
- * unknown. */
+/* Returns the id of the message that an incomplete line seems to answer. If the id is unknown, p of
+ * the returned struct is NULL. */
 struct lw_bytes lw_exec_begun(struct lw_bytes line);
 
 #endif

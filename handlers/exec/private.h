@@ -62,8 +62,8 @@ enum { CANCEL_GRACE_MS = 500, EXEC_CHUNK = 1 << 16 };
 void exec_serve(struct lw_handler *h, struct lw_feed *feed);
 /* Puts the descriptors of a process that has started into the epoll set. */
 int exec_watch(struct proc *p);
-/* After the message at jobs[at] is done: continues with the follower if there is one, otherwise
- * with the next message of the request. */
+/* Continues a request whose message at jobs[at] is done: starts the follower or, if `follower` is
+ * NULL, goes on to the next message of the request. */
 void exec_go_on(struct request *r, struct lw_job *follower);
 
 /* The next functions are defined in hear.c, which reads what processes write. */

@@ -30,7 +30,7 @@ struct request {
     /* `chain_ms` is the time at which the first message of this chain of followers started; boot
      * clock */
     int64_t chain_ms;
-    int64_t begun_us; /* start of the message at jobs[at]; boot clock, µs */
+    int64_t begun_us; /* time at which the message at jobs[at] started; boot clock, µs */
     /* If the process was asked to cancel the message at jobs[at], `grace_ms` is the time (boot
      * clock) until which it may still answer. 0: it was not asked. */
     int64_t grace_ms;
@@ -131,9 +131,9 @@ bool proc_errand_over(struct proc *p);
 void proc_await_errand(struct proc *p);
 void proc_free(struct proc *p);
 
-/* Appends ": " and the last line that the process wrote on stderr, if there is such a line. */
+/* If p->last_words is not empty, appends ": " and p->last_words to `text`. */
 void proc_add_last_words(const struct proc *p, char *text, size_t size);
-/* Reads the last line of stderr into last_words. May block for 200 ms. */
+/* Copies the last line that the process wrote on stderr to p->last_words. May block for 200 ms. */
 void proc_read_last_words(struct proc *p);
 /* Returns how many bytes of its requests the process has read. */
 uint64_t proc_has_read(const struct proc *p);

@@ -15,8 +15,8 @@
  *     - when `refused_max` connections in a row could not be made,
  *     - when `row_max` requests in a row have failed, each sent after the failure of the one before
  *       it, or
- *     - when at least REQUESTS_MIN requests were made in WINDOW_S seconds, and `percent` of them
- *       have failed.
+ *     - when at least BREAKER_REQUESTS_MIN requests ended within BREAKER_WINDOW_S seconds, and the
+ *       percentage of failed ones among them is `percent` or more.
  *
  * Any thread may call breaker_health() and breaker_state(). All other functions must be called by
  * one and the same thread. */

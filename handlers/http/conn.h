@@ -46,8 +46,8 @@ bool http_conn_send(struct call *c);
 /* Takes over the socket that libcurl has connected for this call, and sends the request. Returns 0
  * or an errno value. */
 int http_conn_adopt(struct call *c);
-/* Handles the events that epoll reports for the connection of this number: sends and reads what is
- * possible. */
+/* Handles the events that epoll reports for the connection h->conns[number]. Sends and reads what
+ * is possible without blocking. */
 void http_conn_go_on(struct lw_handler *h, uint32_t number, uint32_t events);
 /* Separates a call that is over from its connection. The connection becomes idle if it can carry
  * further requests, and is closed otherwise. */

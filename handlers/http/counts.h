@@ -26,7 +26,7 @@ struct lw_http_counts {
     _Atomic uint64_t requests[LW_HTTP_CODES];
     _Atomic uint64_t connections; /* number of connections made */
     _Atomic uint64_t openings;    /* number of times that the breaker has opened */
-    _Atomic uint32_t breaker;     /* a value of enum lw_http_breaker */
+    _Atomic uint32_t breaker;     /* state of the breaker, a value of enum lw_http_breaker */
 };
 
 extern const char *const lw_http_code_name[LW_HTTP_CODES];

@@ -184,9 +184,9 @@ static void add_data(struct lw_buf *out, const struct lw_job *job, const char *u
     }
 }
 
-/* Returns true if a record's header may become an attribute of the event: its name has at most
- * ATTRIBUTE_MAX characters, only lower-case letters and digits, and is not a name that CloudEvents
- * or Latchwork uses. */
+/* Returns true if a record's header of this name may become an attribute of the event. The name
+ * must consist of lower-case letters and digits, at most ATTRIBUTE_MAX of them. It must not be a
+ * name that CloudEvents or Latchwork uses. */
 static bool is_attribute(struct lw_bytes name) {
     static const char *const taken[] = {"id",         "source",      "type", "specversion",
                                         "time",       "subject",     "data", "datacontenttype",

@@ -27,8 +27,8 @@ void event_head(struct http_head *head, const struct lw_job *job, const char *us
                 int64_t deadline_ms);
 /* Adds the headers latchwork-fence, latchwork-attempt and latchwork-deadline-ms. */
 void event_head_own(struct http_head *head, const struct lw_job *job, int64_t deadline_ms);
-/* Adds the record's headers that are valid in HTTP and have no other source, up to a total of
- * HEAD_MAX bytes. */
+/* Adds the record's headers that are valid in HTTP. Leaves out a header that is reserved, is named
+ * "host", is set by `fixed`, or would make `head` larger than HEAD_MAX bytes. */
 void event_head_record(struct http_head *head, const struct lw_job *job,
                        const struct event_fixed *fixed);
 
