@@ -64,9 +64,9 @@ size_t lw_offsets_held(const struct lw_offsets *t);
 
 /* Searches upwards from *offset for a record in `state`. Sets *offset to the offset of the first
  * such record, and returns true. Passes at most *budget records that are not in `state`, and
- * reduces *budget by the number of these records. Returns false if *budget is used up, with the
- * offset at which the search must continue in *offset, or if no records are left, with `next` in
- * *offset. */
+ * reduces *budget by the number of these records. Returns false if *budget is used up (then *offset
+ * is the offset at which the search must continue) or if no records are left (then *offset is
+ * `next`). */
 bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset,
                      size_t *budget);
 
