@@ -160,8 +160,8 @@ void lw_finish_redis(struct lw_loader *l);
 bool lw_secret_name(const char *name);
 json_t *lw_masked(const struct lw_loader *l, json_t *v);
 
-/* The functions below are in print.c. They return values in the form in which they are
- * shown to people. */
+/* The functions below are in print.c. Each returns a value of the configuration as people see
+ * it. */
 json_t *lw_show_name(const struct lw_config *c);
 json_t *lw_show_topics(const struct lw_config *c);
 json_t *lw_show_properties(const struct lw_config *c);

@@ -235,8 +235,8 @@ struct lw_board {
      * tracing was never configured */
     struct lw_span_ring *spans;
     _Atomic uint64_t spans_sent, spans_lost[LW_SPAN_LOSSES];
-    /* Only the first n_workers elements of `workers` are in use. The rest costs no memory, because
-     * its pages are never touched. */
+    /* Only the first n_workers elements of `workers` are in use. The rest takes up no memory,
+     * because it is never touched. */
     struct lw_board_worker workers[LW_BOARD_WORKERS];
 };
 

@@ -66,7 +66,7 @@ struct lw_span_ring {
     struct lw_span_record spans[LW_SPANS];
 };
 
-/* Makes the rings of `n` workers. Their pages take up memory only as spans are written. Returns
+/* Makes the rings of `n` workers. A ring takes up memory only as spans are written to it. Returns
  * NULL with *err if the mapping fails. */
 struct lw_span_ring *lw_spans_open(int n, struct lw_err *err);
 void lw_spans_close(struct lw_span_ring *rings, int n);

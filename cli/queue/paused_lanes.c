@@ -76,7 +76,7 @@ static int look_at_lane(struct look *l, const char *key, size_t n) {
 }
 
 static int look_at_lanes(struct look *l, const redisReply *page) {
-    /* a page of ZSCAN has pairs of member and score, and only the members are used */
+    /* a reply of ZSCAN has pairs of member and score; only the members are used */
     for (size_t i = 0; i + 1 < page->elements && !l->may_move; i += 2)
         if (look_at_lane(l, page->element[i]->str, page->element[i]->len) == -1) return -1;
     return 0;
@@ -87,8 +87,8 @@ static int look_at_locks(struct look *l, const redisReply *page) {
     return 0;
 }
 
-/* Runs `command`, which is SCAN or ZSCAN, and calls `fn` with each page of names, up to the last
- * page or until `may_move` is set because a message may still move. */
+/* Runs `command`, which is SCAN or ZSCAN, and calls `fn` with the names of each reply. Ends after
+ * the last reply, or as soon as `may_move` is set because a message may still run. */
 static int walk(struct look *l, const char *command, const char *pattern,
                 int (*fn)(struct look *l, const redisReply *page)) {
     char cursor[32] = "0";

@@ -123,8 +123,7 @@ static int seen(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Reads the next pages of one shard's lanes, beginning at the lane at which the last refresh
- * ended. */
+/* Reads the next lanes of one shard, beginning at the lane at which the last refresh ended. */
 static int go_round(struct top *t, int s) {
     struct top_shard *sh = &t->shard[s];
     struct scan scan = {.t = t};
