@@ -17,10 +17,10 @@
  * follower next, before the rest of its hand, so that the messages of a hot key do not go through
  * the main thread one by one. Meanwhile the rest of the hand may be stolen. If other jobs still
  * wait after CHAIN_US of followers, the next follower goes to the end of the queue. Batch handlers
- * get the followers of a batch in the next batch. A handler that takes several jobs of a key at once
- * (lw_batch_of) gets as many of them as fit in the same batch. If a batch has only jobs of one key,
- * jobs with followers and jobs without followers take turns, so that a hot key does not wait behind
- * all others each time.
+ * get the followers of a batch in the next batch. If a handler takes several jobs of a key at once
+ * (lw_batch_of), as many followers as fit are in the same batch. If a batch has only jobs of one
+ * key, jobs with followers and jobs without followers take turns, so that a hot key does not wait
+ * behind all others each time.
  *
  * When a job has finished, the eventfd `notify_fd` is written, at most once between two reaps. The
  * main thread empties this eventfd before it reaps.
