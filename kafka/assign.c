@@ -36,7 +36,8 @@ static int time_left(int64_t until_ms, int most_ms) {
     return left_ms < 1 ? 1 : left_ms < most_ms ? (int)left_ms : most_ms;
 }
 
-/* Waits after a failed request. Returns true if there is time for another attempt. */
+/* Waits after a failed request. Returns true if there is time for another attempt. Returns false if
+ * the assignment is lost, or if the time is over, which is a fatal error. */
 static bool may_ask_again(struct lw_source *s, const char *what, rd_kafka_resp_err_t code, int try,
                           int64_t until_ms) {
     lw_warn("kafka: can't read %s: %s (attempt %d); retrying for %d s more", what,
@@ -194,9 +195,9 @@ static bool cooperative(rd_kafka_t *rk) {
     return protocol && !strcmp(protocol, "COOPERATIVE");
 }
 
-/* Passes the assignment to librdkafka. `list` is NULL for an assignment without partitions.
- * `in_parts` is true in a cooperative rebalance, which adds or removes only the partitions of
- * `list`. */
+/* Passes an assignment to librdkafka, or a revocation if `assign` is false. `list` is NULL for an
+ * assignment without partitions. `in_parts` is true in a cooperative rebalance, which adds or
+ * removes only the partitions of `list`. */
 static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list,
                                      bool assign, bool in_parts) {
     if (!in_parts || !list) return rd_kafka_assign(rk, assign ? list : NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Explains what an error of librdkafka means for this configuration, for example which right is
  * missing, on which resource and for which user, or why a broker's certificate was rejected. The
- * text of librdkafka follows the explanation. */
+ * explanation usually contains the text of librdkafka. */
 #ifndef LW_KAFKA_EXPLAIN_H
 #define LW_KAFKA_EXPLAIN_H
 
@@ -11,8 +11,8 @@
 
 enum { LW_EXPLAINED_MAX = 1024, LW_PRINCIPAL_MAX = 320 };
 
-/* Returns the name by which the brokers know us, for example "user \"orders\"", if the
- * configuration contains such a name. */
+/* Writes the name by which the brokers know this client to `out`, for example "user \"orders\"", or
+ * "this user" if the configuration does not show the name. Returns `out`. */
 const char *lw_kafka_principal(const struct lw_config *c, char out[LW_PRINCIPAL_MAX]);
 /* Writes the explanation of an error to `out`, and returns `out`. `right` and `topic` say what was
  * tried, for example "READ" and the name of a topic; `topic` is NULL if it is not known. */
@@ -25,9 +25,9 @@ void lw_kafka_watch_certificates(rd_kafka_conf_t *conf);
  * explanation. Public only for the tests. */
 const char *lw_kafka_certificate_error(int x509_error);
 
-/* Explains why librdkafka could not start with a configuration: which file cannot be read, or that
- * the password of the private key may be wrong. `out` also gets librdkafka's own text. Returns
- * `out`. */
+/* Writes to `out` why librdkafka could not start with a configuration: which file cannot be read,
+ * or that the password of the private key may be wrong. Unless a file cannot be read, `out` also
+ * gets librdkafka's own text. Returns `out`. */
 const char *lw_kafka_explain_start(const struct lw_config *c, const char *text,
                                    char out[LW_EXPLAINED_MAX]);
 

@@ -211,8 +211,8 @@ void lw_inspector_close(struct lw_inspector *i, int64_t timeout_ms) {
     i->ending = true;
     pthread_cond_signal(&i->asked);
     pthread_mutex_unlock(&i->mutex);
-    /* the thread still waits for a broker that does not answer; do not wait for the thread, because
-     * the process ends soon */
+    /* If the thread still waits for a broker that does not answer, leave the thread and its memory
+     * alone, because the process ends soon. */
     if (!lw_join_within(i->thread, timeout_ms)) return;
     lw_kafka_destroy(i->rk, DESTROY_MS);
     pthread_mutex_destroy(&i->mutex);

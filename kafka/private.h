@@ -113,7 +113,7 @@ void lw_source_lose_all(struct lw_source *s);
 /* Frees commits that can no longer be answered. */
 void lw_source_forget_commits(struct lw_source *s);
 void lw_source_serve_look(struct lw_source *s);
-/* Abandons the request for the group's commits that is in flight, if there is one. */
+/* Ends the thread of kafka/look.c. Abandons a request for the group's commits that is in flight. */
 void lw_source_end_look(struct lw_source *s);
 void lw_source_serve_commits(struct lw_source *s, int timeout_ms);
 

@@ -112,9 +112,9 @@ struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err) {
     return NULL;
 }
 
-/* Replaces a producer after a fatal error, because an idempotent producer never sends again after
- * such an error. Fails while one of the producer's letters is in flight; the caller then tries
- * again later. */
+/* Connects a producer, or replaces it after a fatal error, because an idempotent producer never
+ * sends again after such an error. Returns -1 with *err if this fails, or if letters of the old
+ * producer are still in flight; the caller then tries again later. */
 static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     char why[512];
     rd_kafka_t *rk = k->rk[which];

@@ -159,8 +159,7 @@ void lw_call_encode(struct lw_call *call, struct lw_text *out) {
     free(bytes);
 }
 
-/* Sends a call. If an allocation failed while the call was built, sends nothing and returns false
- * with *error. */
+/* Sends a call. If an allocation fails, sends nothing and returns false with *error. */
 static bool send_call(struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
     char *bytes = NULL;
     int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);

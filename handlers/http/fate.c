@@ -6,6 +6,7 @@
  *                                                                  a 5xx without an outcome
  *     no connection, timeout, or incomplete
  *       response                              retry                back
+ *     response longer than allowed            retry                retry
  *     lease lost                              back                 back
  *
  * "back" counts no attempt. If a batch is refused as a whole, its messages are sent again one by
@@ -53,9 +54,9 @@ static void end_call(struct call *c, enum lw_outcome outcome, const char *reason
     http_release(c);
 }
 
-/* Ends a call that has failed. If `down` is true, the service is at fault and no attempt is
- * counted. If the call was also the trial of a half-open breaker, its message rests for longer than
- * the breaker's pause, so that another message is the next trial. */
+/* Ends a call that has failed. If `down` is true, the breaker is open, so the service is at fault,
+ * and no attempt is counted. If the call was also the trial of a half-open breaker, its message
+ * rests for longer than the breaker's pause, so that another message is the next trial. */
 static void end_failed(struct call *c, bool down, const char *why) {
     if (down)
         end_call(c, LW_BACK, "", c->trial ? c->h->breaker.pause_ms + 1 : 0);

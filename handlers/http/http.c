@@ -101,7 +101,8 @@ static int try_connect(const struct addrinfo *a, int wait_ms) {
     return error;
 }
 
-/* Connects without sending a request, because the service might take any request for a message. */
+/* Checks that the service accepts a connection. Sends no request, because the service might take
+ * any request for a message. */
 static int start_check(struct lw_handler *h, int wait_ms, struct lw_err *err) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int bad = getaddrinfo(h->set.host, h->set.port, &hints, &list), error = 0;

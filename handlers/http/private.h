@@ -71,7 +71,7 @@ void http_follow(struct call *c, struct lw_job *follower);
  * call. */
 /* Ends a call that libcurl has finished. `code` is libcurl's result. */
 void http_settle(struct call *c, CURLcode code);
-/* Ends a call whose response is complete, malformed or cut off. */
+/* Ends a call whose response is complete, malformed, too long or cut off. */
 void http_settle_read(struct call *c);
 /* Ends a call whose connection could not be taken over from libcurl. `error` is an errno value. */
 void http_unadopted(struct call *c, int error);

@@ -149,7 +149,7 @@ static bool flush(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_
 }
 
 /* Waits for all results of the statement. Returns the first result that is an error, or else the
- * last result. */
+ * last result. Returns NULL if the wait has failed, with *error, or if there was no result. */
 static PGresult *collect(struct lw_pg *pg, const struct lw_pg_wait *wait,
                          struct lw_pg_error *error) {
     PGresult *kept = NULL;
@@ -174,8 +174,8 @@ static PGresult *collect(struct lw_pg *pg, const struct lw_pg_wait *wait,
     }
 }
 
-/* Sends the rest of a statement and returns its result. `sent` is false if libpq did not accept the
- * statement. */
+/* Sends the rest of a statement and waits for its result. Returns the result, or NULL with *error.
+ * `sent` is 0 if libpq did not accept the statement. */
 static PGresult *finish(struct lw_pg *pg, int sent, const struct lw_pg_wait *wait,
                         struct lw_pg_error *error) {
     if (!sent) {

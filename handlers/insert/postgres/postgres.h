@@ -67,8 +67,8 @@ enum lw_pg_class {
      * or a missing table) */
     LW_PG_AWAY,
     LW_PG_UNKNOWN, /* any other error: one more attempt may help */
-    /* LW_PG_OVER is no error: the leases of all jobs have ended, so the answer is no longer needed.
-     * The connection is closed. */
+    /* LW_PG_OVER is no error: the lease or timeout of each job has ended, so the answer is no
+     * longer needed. The connection is closed. */
     LW_PG_OVER,
 };
 

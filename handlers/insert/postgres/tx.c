@@ -210,7 +210,8 @@ struct set {
     size_t n;
 };
 
-/* Returns true if the leases of all jobs have ended. Then the answer is no longer needed. */
+/* Returns true if the lease or timeout of each job has ended. Then the answer is no longer
+ * needed. */
 static bool all_ended(void *ctx) {
     const struct set *set = ctx;
     int64_t now = lw_boot_ms();
@@ -219,8 +220,8 @@ static bool all_ended(void *ctx) {
     return true;
 }
 
-/* Gives back the jobs whose leases have ended. Returns the number of remaining jobs, which keep
- * their order, and how long the statement may take for them. */
+/* Gives back the jobs whose lease or timeout has ended. Returns the number of remaining jobs, which
+ * keep their order. Sets *patience_ms to the time that the statement may take for them. */
 static size_t drop_ended(struct item **set, size_t n, int64_t *patience_ms) {
     int64_t now = lw_boot_ms();
     size_t left = 0;

@@ -113,8 +113,9 @@ static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t pa
     return number;
 }
 
-/* Deletes one slice of the segments that are entirely below the watermark. Returns true if no
- * segment is left. */
+/* Deletes one slice of the segments that are entirely below the watermark. Returns true if this was
+ * the last slice. Sets *ok to false if the slice was not deleted, which must be tried again
+ * later. */
 static bool clean_slice(struct lw_sweeper *c, const char *topic, int32_t partition,
                         int64_t watermark, bool *ok) {
     int64_t end = watermark / LW_SEEN_OFFSETS;
@@ -133,7 +134,7 @@ static bool exec(struct lw_sweeper *c, const char *sql) {
 }
 
 /* Reads the bits of the segment that contains the watermark, and clears in `bits` all bits below
- * the watermark. Returns false if none of these bits was set. */
+ * the watermark. Returns false if none of these bits was set, or if there is no such segment. */
 static bool trimmed(struct lw_sweeper *c, const char *topic, int32_t partition, int64_t watermark,
                     unsigned char *bits, size_t size) {
     bind_partition(c, c->partial, topic, partition);
