@@ -14,12 +14,12 @@ struct scan {
     struct lw_buf *scratch; /* buffer for decoded names */
     struct lw_err *err;
     int depth; /* number of objects and arrays that enclose the place of the scan */
-    /* true if a string scanned since the last reset of this field contains the escape \u0000 */
+    /* true if the escape \u0000 was scanned after this field was last set to false */
     bool nul_seen;
 };
 
-/* Each function below that returns an int returns 0 on success. On failure it returns -1 and sets
- * the first error and its position. */
+/* Sets the error to the position and the reason of a refusal. Always returns -1. The functions
+ * scan_…() below return 0, or -1 with such an error. */
 static int bad(const struct scan *s, const unsigned char *where, const char *what) {
     return lw_fail(s->err, "malformed JSON at byte %zu: %s", (size_t)(where - s->begin), what);
 }

@@ -55,7 +55,8 @@ struct lw_json_path {
     /* Only the scan itself uses the fields below. */
     /* points to the '/' of the next step, or to the end of the pointer once the value is found */
     const char *next;
-    /* number of steps of the pointer, counted from the first, that lead to the place of the scan */
+    /* number of the pointer's steps that the scan has followed to its current place; these are the
+     * first steps of the pointer */
     int depth;
     /* Each mark combines the length and the first byte of a step: `mark` of the next step, and
      * `first_mark` of the first step. Most names have another mark than the step and are ruled out
@@ -70,8 +71,9 @@ bool lw_json_pointer_ok(const char *pointer);
  * be freed. */
 void lw_json_path_init(struct lw_json_path *path, const char *pointer);
 
-/* Scans a text and sets values[i] to the value at paths[i]. Returns -1 with "malformed JSON at byte
- * N: …", and then the values must not be used. `scratch` is a buffer for decoded names. */
+/* Scans a text and sets values[i] to the value at paths[i]. Returns 0. If the text is refused,
+ * returns -1 with the error "malformed JSON at byte N: …"; then the values must not be used.
+ * `scratch` is a buffer for decoded names. */
 int lw_json_scan(struct lw_bytes text, struct lw_json_rules rules, struct lw_json_path *paths,
                  size_t n, struct lw_json_value *values, struct lw_buf *scratch,
                  struct lw_err *err);

@@ -166,8 +166,9 @@ class Measure:
     # --- one process, from its start to its end ---------------------------------------------------
 
     def observe(self, run, contender, command, during=None):
-        """Runs the command. While the command runs, calls during(process), which must make the
-        process end. Returns the figures that do not depend on the number of messages."""
+        """Runs the command, and waits for its end. While the command runs, calls during(process) if
+        `during` is given; this function must make the process end. Returns the figures that do not
+        depend on the number of messages."""
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(tempfile.TemporaryFile("w+"))
             clients = [stack.enter_context(Client(r.path)) for r in run.redises]
@@ -281,7 +282,7 @@ class Measure:
             handled, first, last = progress(run.journal)
         elif (
             contender.ours
-        ):  # without a journal, count from the first to the last lock that Redis saw
+        ):  # without a journal, take the time from the first to the last lock that Redis saw
             return o["line"].get("done", 0) + o["line"].get("dropped", 0), o["active_s"] or o[
                 "whole_s"
             ]
@@ -355,7 +356,8 @@ class Measure:
     def park(self, run, contender, data, paused):
         """Makes a worker park all messages of a topic, either in paused lanes or behind locks that
         another client holds. Measures the memory of Redis per waiting message when all messages
-        wait and the worker is idle."""
+        wait and the worker is idle. Returns the worker's process, which still runs, and the
+        figures."""
         prefix = run.prefix("")
         with Client(self.rig.redis.path) as c:
             if paused:

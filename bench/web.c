@@ -64,8 +64,9 @@ static size_t body_length(const char *head, const char *end) {
     return 0;
 }
 
-/* Consumes the bytes of one whole request, or of a body. Returns the number of bytes consumed; 0
- * means that more bytes must arrive first. */
+/* Consumes the head of one request or, if bytes of the last body are missing, bytes of that body.
+ * Adds 1 to *answers when a request is complete. Returns the number of bytes consumed, or 0 if the
+ * head is not complete yet. */
 static size_t take(int fd, const char *p, size_t n, int *answers) {
     if (at[fd].skip) {
         size_t some = n < at[fd].skip ? n : at[fd].skip;

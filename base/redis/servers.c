@@ -28,7 +28,7 @@ void lw_redis_servers_doubt(struct lw_redis_servers *s) {
 
 /* Describes an error reply which means that the server no longer serves the shard. */
 struct deposed {
-    /* text with which the error reply begins or, if `inside` is true, which it contains */
+    /* The error reply begins with `text` or, if `inside` is true, contains `text`. */
     const char *text;
     bool inside;
     /* true if the error means that the shard's slot, or a key of it, is on another node */

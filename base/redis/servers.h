@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The servers of the shards: those of a list in the configuration, the master that Sentinels name,
- * or the cluster node that owns a shard's slot.
+/* Finds the server of each shard. The configuration lists the servers, or Sentinels name the
+ * master, or the server is the cluster node that owns the shard's slot.
  *
  * A failover moves the master, and a migration moves a slot, so every new connection must ask
  * again. A Sentinel may learn of a failover later than the other Sentinels. Therefore the login
@@ -33,8 +33,10 @@ struct lw_redis_servers {
     size_t n;
     /* user, password, database and TLS settings for the server that Sentinels name */
     struct lw_redis_url login;
-    char *master;        /* name by which the Sentinels know the master */
-    atomic_size_t first; /* index of the Sentinel to ask first: the last one that answered */
+    char *master; /* name by which the Sentinels know the master */
+    /* index, modulo n, of the Sentinel to ask first: the Sentinel that answered last, or another
+     * one after lw_redis_servers_doubt() */
+    atomic_size_t first;
     struct lw_cluster *cluster;
     int *slot; /* array: the slot of each shard in a cluster */
     size_t n_slots;

@@ -52,7 +52,8 @@ static int take_number(const char *p, size_t n, int max, int *out) {
     return 0;
 }
 
-/* Reads "user:password@" at the beginning of a text, and returns the text after it. */
+/* Reads "user:password@", which ends at the last '@' of the text, and returns the text after it.
+ * Returns the whole text if it has no '@', or NULL with *err if this part is malformed. */
 static const char *take_user(const char *p, struct lw_redis_url *u, struct lw_err *err) {
     const char *at = strrchr(p, '@');
     if (!at) return p;
@@ -77,7 +78,8 @@ static int take_port(const char *p, size_t n, struct lw_redis_url *u, struct lw_
     return 0;
 }
 
-/* Reads an address of the form host[:port] or [v6][:port]. */
+/* Reads an address of the form host[:port] or [v6][:port]. An empty host becomes 127.0.0.1. Returns
+ * -1 with *err if the address is malformed. */
 static int take_host(const char *p, size_t n, struct lw_redis_url *u, struct lw_err *err) {
     const char *end = p + n, *host = p, *host_end;
     if (n && *p == '[') {

@@ -95,7 +95,7 @@ struct lanes {
     /* `lane` and `identity` name the lane and the message at which the last response ended. Both
      * are empty if the response ended between two pages. */
     struct lw_buf lane, identity;
-    bool skip;  /* true: the last response already had the messages of `lane` up to `identity` */
+    bool skip;  /* true: leave out the messages of `lane` up to `identity`, which were exported */
     bool ended; /* true: the response is full */
 };
 

@@ -158,9 +158,9 @@ static struct job *new_job(struct api_call *k, const struct api_work *w) {
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* Answers 409 if a job of the application is running, in this process or elsewhere. Another job may
- * still begin elsewhere right after this check. Then the job of this request fails when it starts,
- * because it finds the other job. */
+/* Sets *busy to true and answers 409 if a job of the application is running, in this process or
+ * elsewhere. Another job may still begin elsewhere right after this check. If so, the job of this
+ * request finds that other job when it starts, and fails. */
 static int is_busy(struct api_call *k, bool *busy) {
     struct ops *o = k->o;
     ops_begin(o, "GET"), ops_key(o, &o->shards[0], "job", lw_bytes("", 0));

@@ -142,7 +142,8 @@ static void send_one(struct traffic *t) {
 }
 
 /* Returns the number of messages that should have been produced by now. Messages are produced in
- * whole bursts. */
+ * whole bursts. If the number of messages is limited, the last burst is due only when the flag
+ * `last` in the shared memory is set. */
 static int64_t due(const struct traffic *t, int64_t elapsed_ms) {
     int64_t burst = t->o->burst_ms * t->o->rate / 1000,
             n = (elapsed_ms / t->o->burst_ms + 1) * burst, all = t->o->messages;
