@@ -36,7 +36,8 @@ struct lw_handler {
     void *self;
     bool inited;
     const json_t *config; /* borrowed from the configuration; may be NULL */
-    /* `settings` lists the numbers that host_setting() has returned as text; guarded by `lock` */
+    /* `settings` lists the numbers and booleans that host_setting() has returned as text; `lock`
+     * guards the list */
     struct setting *settings;
     pthread_mutex_t lock;
     size_t batch_max;
