@@ -100,9 +100,9 @@ struct lw_store_kind {
     /* Deletes one slice of identities in one short transaction. The cleaner's thread calls
      * `sweep_seen` and `sweep_old`. */
     enum lw_swept (*sweep_seen)(struct lw_sweeper *w, const struct lw_sweep *what);
-    /* Called once per round, after all partitions are clean. In the rounds that the kind of store
-     * chooses, deletes one slice of old fences, or old identities of replays, or both. `round`
-     * begins at 0. */
+    /* Called at the end of each round that has cleaned all partitions, except the last round. In
+     * the rounds that the kind of store chooses, deletes one slice of old fences, or old identities
+     * of replays, or both. Rounds are numbered from 0. */
     void (*sweep_old)(struct lw_sweeper *w, unsigned round);
 };
 
