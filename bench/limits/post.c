@@ -83,7 +83,8 @@ static void submit(struct post *p, struct lw_job **jobs, size_t n) {
     if (k) lw_feed_submit(p->feed, jobs, k);
 }
 
-/* Reaps the messages that have ended, and submits the same number of new messages. */
+/* Reaps the messages that have ended, and submits the same number of new messages, or fewer if
+ * fewer are left of --messages. */
 static void exchange(struct post *p) {
     struct lw_job *jobs[AT_ONCE_MAX];
     size_t n;

@@ -30,9 +30,10 @@ int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID]
 /* Checks a new payload for a dead letter (cli/dead/edit.c). If the old payload was JSON, the new
  * one must be JSON, too; otherwise returns -1 with *err. */
 int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, struct lw_err *err);
-/* Gives a dead letter another payload, and adds an entry to the audit. Sets `id` to the letter's
- * new id, "SHARD:STREAM-ID", or to "" if nothing was written, for instance because another operator
- * has changed the letter since it was read. */
+/* Gives a dead letter another payload, and adds an entry to the audit. Returns -1 with o->err on
+ * failure. Sets `id` to the letter's new id, "SHARD:STREAM-ID", or to "" if the letter was not
+ * changed, for instance because another operator has changed it since it was read. If only the
+ * audit failed, `id` is set, too. */
 enum { DEAD_FULL_ID = 64 };
 int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
                char id[DEAD_FULL_ID]);

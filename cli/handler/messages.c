@@ -245,8 +245,8 @@ static int take_place(const struct reader *r, const json_t *line, struct handler
                : 0;
 }
 
-/* Finds the primary key in the same way as a worker. A message without a key becomes dead or
- * skipped, depending on the setting key.missing. */
+/* Finds the primary key in the same way as a worker. A message without a key becomes dead, or is
+ * skipped if the setting key.missing is skip. A message whose key is not valid becomes dead. */
 static void find_key(const struct reader *r, struct handler_message *m) {
     struct lw_record record = {m->record_key, m->payload, m->headers, m->n_headers};
     struct lw_record_at at = {lw_bytes_of(m->topic), m->partition, m->offset};

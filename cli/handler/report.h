@@ -22,7 +22,7 @@ struct handler_report {
 
 /* Prints the finished deliveries in the order of the plan, up to the first unfinished delivery. */
 void handler_report_more(struct handler_report *r);
-/* Prints the summary. Returns true if all results were as expected. */
+/* Prints the summary. Returns true if the test reached its end and all results were as expected. */
 bool handler_report_end(struct handler_report *r);
 
 #endif
