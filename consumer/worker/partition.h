@@ -35,8 +35,8 @@ struct part {
     int64_t replay;       /* number of the replay; 0: a partition of Kafka */
     struct looked looked; /* the group's commit, as it was last read (rival.c) */
     uint32_t gen;         /* number of the present assignment (its generation) */
-    /* `pass` grows by 1 at each assignment and each rewind. Deliveries of an earlier pass are
-     * ignored. */
+    /* `pass` grows by 1 at each assignment, rewind and revocation. Deliveries of an earlier pass
+     * are ignored. */
     uint32_t pass;
     struct lw_offsets *offsets;
     /* Offsets: `begin` is where reading began. `log_begin` is where the log began at the

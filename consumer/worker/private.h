@@ -28,7 +28,7 @@ struct lw_worker {
     void *ctx;
     struct lw_counts *counts;
     struct lw_counts own_counts;
-    pthread_mutex_t epoch_mutex; /* protects shard.epoch, which the thread of the renewer reads */
+    pthread_mutex_t epoch_mutex; /* protects epoch.id of each shard, which the renewer reads */
     struct lw_leases *leases;
     struct shard *shards;
     int n_shards;

@@ -30,8 +30,9 @@ enum {
     PARTIAL_MS = 20,
 };
 
-/* Returns the time before a retry. It grows exponentially with the attempts, and up to half of it
- * is random, so that messages that failed together are not retried together. */
+/* Returns the time before a retry. If the handler asked for a time, returns that time. Otherwise
+ * the time grows exponentially with the attempts, and up to half of it is random, so that messages
+ * that failed together are not retried together. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
     assert(w->c->retry.backoff_ms >= 0 && r->tries >= 0);
     if (r->job.wait_ms > 0) return r->job.wait_ms;

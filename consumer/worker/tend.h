@@ -12,8 +12,8 @@ struct shard;
 
 struct tend { /* only tend.c changes this struct */
     int64_t at_ms;
-    /* `due_ms` is the time at which lanes must be checked because a backoff that this worker has
-     * set ends; 0: there is none */
+    /* Lanes must be checked at `due_ms`, because a backoff that this worker has set ends then. 0:
+     * there is no such backoff. */
     int64_t due_ms;
 };
 

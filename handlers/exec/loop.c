@@ -83,8 +83,8 @@ static void send_request(struct request *r) {
     begin_message(r);
 }
 
-/* Checks that an idle process still runs and has written nothing, so that no new message is blamed
- * for an earlier fault of the process. */
+/* Returns false if the process is idle and has died, or has broken the protocol by writing a line.
+ * This check keeps a new message from being blamed for an earlier fault of the process. */
 static bool is_sound(struct proc *p) {
     if (p->n_requests || !p->sent) return true;
     enum heard heard = exec_hear_all(p);
@@ -193,8 +193,8 @@ static struct proc *least_loaded(struct lw_handler *h, int limit) {
     return best;
 }
 
-/* Reserves a process for suspects as long as suspects wait, preferably the process with the fewest
- * messages. */
+/* Reserves a running process for suspects, unless one is reserved already. Chooses the process with
+ * the fewest messages. */
 static void reserve(struct lw_handler *h) {
     if (h->reserved && h->reserved->state == PROC_UP) return;
     h->reserved = NULL;

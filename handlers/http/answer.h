@@ -33,8 +33,8 @@ struct http_verdict {
  * the body. now_s is in seconds since 1970. */
 void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_verdict *out);
 
-/* Parses the body. Returns a JSON document that overrides the status, to be released by the caller,
- * or NULL if the body is no such document. */
+/* Parses the body. Returns NULL if the body does not override the status. Otherwise returns the
+ * body as a JSON document, which the caller must release. */
 json_t *answer_document(struct lw_bytes body);
 /* Decides the outcome of message number `at` (from 0) of a request with `n` messages. Leaves
  * out->wait_ms unchanged. */
