@@ -248,8 +248,9 @@ static enum latchwork_result null_argument(const char *name, struct latchwork_er
     return lw_lock_wrong(error, "%s is NULL", name);
 }
 
-/* Completes a hold after its lock was taken, for all kinds of locks. Returns false with *error if
- * automatic renewal cannot be started; the caller then has to release the lock. */
+/* Begins a hold after its lock was taken. Sets the end of the hold if max_hold_ms is set, and
+ * starts automatic renewal if the lock has it. Returns false with *error if automatic renewal
+ * cannot be started. Then the caller has to release the lock. */
 static bool begin_hold(struct latchwork_lock *l, struct latchwork_hold *h,
                        struct latchwork_error *error) {
     lw_lock_saw(l, h->fence);

@@ -33,9 +33,9 @@ struct lw_lock_ops {
      * held. Must call lw_hold_leased() after it extended the lease. */
     enum latchwork_result (*keep)(struct latchwork_hold *hold, int64_t ttl_ms,
                                   struct latchwork_error *error);
-    /* Writes a call that extends the lease and is answered with 1, or with 0 if the lock is no
-     * longer held. The keeper sends such calls for many holds in one pipeline. NULL: the kind is
-     * renewed by `keep` alone. */
+    /* Builds a call that extends the lease. Redis answers 1, or 0 if the lock is no longer held.
+     * The keeper sends such calls for many holds in one pipeline. If `keep_call` is NULL, the
+     * keeper calls `keep` for each hold instead. */
     void (*keep_call)(struct latchwork_hold *hold, int64_t ttl_ms, struct lw_call *call);
     /* Returns the fence of the i-th name of a lock with several names. NULL: all names share one
      * fence. */

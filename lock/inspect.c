@@ -22,8 +22,8 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     memcpy(digits, colon + 1, n_fence);
     digits[n_fence] = '\0';
     i->fence = strtoull(digits, NULL, 10);
-    /* Derive the time of the grant from the fence: a fence is usually the time of its grant in µs,
-     * and a little larger if Redis' clock was set back. */
+    /* A fence is the time of its grant in µs, unless Redis' clock was set back: then it is larger.
+     * So the time of the grant can be derived from the fence. */
     i->since_ms = (int64_t)(i->fence / 1000);
     i->token_len = (size_t)(colon - p);
     const char *slash = memrchr(p, '/', i->token_len);

@@ -60,7 +60,8 @@ static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
         }
 }
 
-/* Returns the time at which the keeper gives up the hold: when two thirds of its lease are over. */
+/* Returns the time at which two thirds of the hold's lease are over. The keeper then gives up the
+ * hold. */
 static int64_t give_up_ms(const struct latchwork_hold *h) {
     return atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) / 3;
 }
@@ -68,7 +69,8 @@ static bool at_its_end(const struct latchwork_hold *h) {
     return atomic_load(&h->deadline_ms) >= h->end_ms;
 }
 
-/* Returns the time of the hold's next renewal: when a third of its lease is over. */
+/* Returns the time at which a third of the hold's lease is over. The keeper then renews the hold.
+ * Returns INT64_MAX if the lease already lasts until max_hold_ms ends the hold. */
 static int64_t next_renewal_ms(const struct latchwork_hold *h) {
     int64_t ttl_ms = atomic_load(&h->ttl_ms);
     return at_its_end(h) ? INT64_MAX : atomic_load(&h->deadline_ms) - ttl_ms + ttl_ms / 3;

@@ -35,7 +35,7 @@ struct lw_take {
 
 /* Returns true for fair, read and write locks, whose waiters have tickets. */
 bool lw_one_queues(const struct latchwork_lock *l);
-/* Returns true if all users of the lock announce their releases. */
+/* Returns true if every program that uses the lock notifies the waiting clients of a release. */
 bool lw_one_tells(const struct latchwork_lock *l);
 struct lw_bytes lw_one_wait_name(const struct latchwork_lock *l);
 

@@ -59,7 +59,7 @@ bool lw_peers_open(struct latchwork_client *c, struct lw_cluster *cluster,
  * pthread_cond_destroy() would wait for those threads without end. */
 void lw_peers_close(struct latchwork_client *c, bool child);
 
-/* Returns the id of the owner of `slot`, which may be LW_ANY_SLOT, or 0 with *error. If the owner
+/* Returns the id of the owner of `slot`, or 0 with *error. `slot` may be LW_ANY_SLOT. If the owner
  * is unknown, reads the slot map, for timeout_ms at most. In a client of one server, that server
  * owns all slots. */
 uint64_t lw_peer_of(struct latchwork_client *c, int slot, int64_t timeout_ms,

@@ -54,9 +54,9 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket);
  * attempt is due. Then returns true, and sets *more to true if other waiters stand behind this
  * waiter. Returns false if until_ms has passed or the client is interrupted. */
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);
-/* Records an attempt of a waiter: when the next attempt of the waiter's line is due if no
- * notification comes earlier, and why this attempt failed. `failure` is NULL if others hold the
- * lock. */
+/* Records an attempt of a waiter that did not take the lock. The next attempt of the waiter's line
+ * is due at look_ms, or earlier if a notification comes. `failure` is the error with which the
+ * attempt failed, or NULL if others hold the lock. */
 void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms,
                      const struct latchwork_error *failure);
 /* Returns true if the line's last attempt failed with an error, and copies that error to *error. A
@@ -64,9 +64,9 @@ void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms,
  * Redis cannot be reached. */
 bool lw_wait_failed(struct lw_waking *k, struct lw_waiter *w, struct latchwork_error *error);
 /* Removes the waiter from its line. `won` says whether the waiter has taken the lock. The next
- * waiter becomes first; if `won` is true, it tries at look_ms. Otherwise the time of the line's
- * next attempt stays as it is, and the next waiter inherits a notification that the leaving waiter
- * has not used. Returns true if the line is now empty. */
+ * waiter becomes first. If `won` is true, the next waiter tries at look_ms. Otherwise the time of
+ * the line's next attempt stays as it is, and the next waiter inherits a notification that the
+ * leaving waiter has not used. Returns true if the line is now empty. */
 bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t look_ms);
 
 #endif

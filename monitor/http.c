@@ -36,7 +36,7 @@ struct pending {
 struct client {
     struct client *older, *newer;
     int fd;
-    bool kept;  /* true if the connection's request waits for a slow thread, or is a stream */
+    bool kept;  /* true if the request waits for a slow thread, or the response is a stream */
     bool ended; /* true if the socket is shut down; MHD will close the connection soon */
 };
 

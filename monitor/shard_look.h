@@ -28,8 +28,8 @@ struct lw_shard_look {
 /* A connection to a shard, with a position in the round through the shard's lanes. */
 struct lw_shard_looker;
 
-/* Makes a connection object for a shard, without connecting yet. It borrows the configuration
- * until it is closed. */
+/* Makes a connection object for a shard, without connecting yet. The object borrows the
+ * configuration until lw_shard_looker_close(). */
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);
 void lw_shard_looker_close(struct lw_shard_looker *k);
 /* Asks the shard for its figures, and connects first if necessary. After a failure `up` is false

@@ -5,7 +5,8 @@
 #
 #   build   writes the tarball, its bill of materials (SPDX) and SHA256SUMS to build/tarball
 #   twice   builds the tarball again, and fails if its bytes differ
-#   test    unpacks and runs the tarball in a clean chroot of Debian 13 without its libraries
+#   test    unpacks and runs the tarball in a clean chroot of Debian 13, which has none of the
+#           libraries that the tarball contains
 #
 # Only files that git tracks are built. The files have the date of the newest commit. The chroots
 # are kept in $LW_CLEAN_CHROOTS (default build/clean).

@@ -7,7 +7,8 @@
 
 /* If the messages of a call in a segment lie close together, with at least one message per 128
  * bytes of states, the script reads all states from the first to the last message with one command.
- * One more byte costs Redis about a hundredth of one more command. */
+ * Otherwise the script reads one page per message. Redis needs about as much time for one more
+ * command as for 100 more bytes. */
 enum { DENSE_BYTES = 128 };
 
 /* maximum length of a segment's name, which consists of topic, partition and number */

@@ -17,7 +17,8 @@ enum {
     /* Time in ms for which no round (a question to all servers) waits for a server that has not
      * answered in time. */
     SILENT_MS = 1000,
-    /* Time in ms for which an answer may be missing before the connection is closed. */
+    /* If answers of a server have been missing for this time in ms, the connection to the server
+     * is closed. */
     OWED_MAX_MS = 1000,
     OWED_MAX = 64,
 };

@@ -33,10 +33,12 @@ struct lw_link {
     struct lw_redis *redis; /* connection to the server; NULL: not connected */
     /* Number of greeting commands that the server has not answered yet. */
     int greetings;
-    int owed;         /* number of missing answers to questions of earlier rounds */
-    int64_t since_ms; /* time (boot clock) since which answers have been missing */
-    bool fresh;       /* true if the connection was opened in this round */
-    bool asked;       /* true if this round's question was sent and not answered */
+    int owed; /* number of missing answers to questions of earlier rounds */
+    /* If answers are missing, the time (boot clock) at which the last answer came, or at which the
+     * first of them began to be missing. */
+    int64_t since_ms;
+    bool fresh; /* true if the connection was opened in this round */
+    bool asked; /* true if this round's question was sent and not answered */
     /* True if the question contained the script's text. Then the answer cannot be NOSCRIPT. */
     bool whole;
     struct lw_text out; /* bytes that are waiting to be written to the socket */
@@ -97,8 +99,8 @@ struct lw_ask {
     int64_t restart_ms;
 
     enum lw_vote vote[LATCHWORK_MAX_NODES];
-    /* True for each server to which the question was sent twice, because its first answer was
-     * lost. */
+    /* True for each server whose first answer was lost, because the connection broke after the
+     * question was sent. */
     bool in_doubt[LATCHWORK_MAX_NODES];
     int yes, no, open;
     uint64_t fence;             /* the largest fence that a server granted in this round */

@@ -28,7 +28,7 @@ enum {
     NICENESS = 10,   /* nice value of the process, so that workers get the CPU first */
 };
 
-/* The spans of a request: the number of spans that are taken from each ring, oldest first. */
+/* Says which spans are in a request: the oldest of[i] spans of each ring i, `n` spans in all. */
 struct batch {
     size_t n, of[LW_BOARD_WORKERS];
 };
@@ -150,15 +150,16 @@ static void taken(struct tracing *t, const struct batch *b, const struct lw_post
         tell_well(t);
 }
 
-/* Returns how long to wait before the next post. The wait has a small random part, so that many
- * supervisors do not post at the same time. */
+/* Returns how long to wait before the next post. If the endpoint asks for no certain wait, the wait
+ * is backoff_ms plus or minus a random part of at most an eighth, so that many supervisors do not
+ * post at the same time. */
 static int64_t wait_of(const struct lw_post_answer *a, int64_t backoff_ms) {
     if (a->retry_after_ms) return a->retry_after_ms;
     return backoff_ms - backoff_ms / 8 + lw_boot_us() % (backoff_ms / 4);
 }
 
 /* Posts a request until the server accepts or refuses it, or the time for retries is over. After
- * SIGTERM posts only once. Returns false if the request was neither accepted nor refused. */
+ * SIGTERM posts only once more. Returns false if the request was neither accepted nor refused. */
 static bool deliver(struct tracing *t, const struct batch *b, const char *text) {
     struct lw_post_answer a;
     int64_t first_ms = lw_boot_ms(), backoff_ms = t->times.backoff_ms;
@@ -227,8 +228,8 @@ static void watch_signals(void) {
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     sigaction(SIGTERM, &act, NULL);
-    /* The parent may have blocked SIGTERM, so that the signal does not arrive before its handler is
-     * installed. */
+    /* The handler of SIGTERM is installed now. The parent may have blocked the signal, so that it
+     * does not arrive earlier. */
     sigprocmask(SIG_UNBLOCK, &term, NULL);
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
