@@ -172,8 +172,8 @@ bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *ou
     return true;
 }
 
-/* Counts a reply to TIME that came too late to compare the server's clock with this machine's. Logs
- * a warning if such replies keep the shard in phase HELLO. */
+/* Counts a reply to TIME that came too late to compare the clock of the server with that of this
+ * machine. Logs a warning if such replies keep the shard in phase HELLO. */
 static void slow_reply(struct lw_worker *w, struct shard *sh, int64_t trip_ms) {
     assert(trip_ms > 0);
     sh->server.checking = true; /* the next pipeline asks for the time again */
@@ -211,8 +211,8 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
 }
 
-/* Lets the epoch continue on this connection. `another` is true if the server is in another life
- * than before. */
+/* Lets the epoch continue on this connection. `another` is true if the life of the server differs
+ * from the life that this worker knew before. */
 static void goes_on(struct lw_worker *w, struct shard *sh, bool another) {
     move_joined(w, sh, another);
     shard_to(sh, sh->repair.over ? READY : REPAIRING);

@@ -44,15 +44,15 @@ void connection_restart(struct lw_worker *w, struct shard *sh);
 void connection_drop(struct lw_worker *w, struct shard *sh);
 /* Returns the life of the server, which is sent with enter. */
 const struct lw_life *connection_life(struct shard *sh);
-/* Stores the life that connection_life() returns. Returns true if another life was stored
+/* Stores the life that connection_life() returns. Returns true if a different life was stored
  * before. */
 bool connection_entered(struct shard *sh);
 /* Lets the epoch continue on this connection, because the reply to enter says so. */
 void connection_rejoined(struct lw_worker *w, struct shard *sh);
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
 void hello_done(struct lw_worker *w, struct shard *sh);
-/* Writes to `out` why the server's clock cannot be compared with this machine's, and what the
- * operator can do. Returns false if the clocks can be compared. */
+/* Writes to `out` why the clock of the server cannot be compared with that of this machine, and
+ * what the operator can do. Returns false if the clocks can be compared. */
 bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *out, size_t size);
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -256,7 +256,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         int tries = grants_tries(g);
         uint64_t mine = fence++;
-        /* if an earlier message of the hold has failed, this message is put back */
+        /* if an earlier message of the hold has failed, this message goes back to its lane */
         if (h && h->failed) continue;
         if (!msg_current(m)) {
             if (!gone) gone = m, *at = NULL;
@@ -337,8 +337,8 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
 }
 
 /* Adapts the number of lanes that a call asks for. Messages that must wait, or were done before,
- * occupy no handler. So if only few lanes may run, calls ask for more lanes than there are free
- * handlers. */
+ * occupy no handler. So if at most half of the lanes of a call may run, the next calls ask for more
+ * lanes than there are free handlers. */
 static void ask_for_more(struct shard *sh, int asked, int ran) {
     assert(ran >= 0 && ran <= asked);
     if (2 * ran <= asked)

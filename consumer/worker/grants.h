@@ -13,7 +13,7 @@ struct lw_worker;
 struct msg;
 struct shard;
 
-/* Reads the grants of one reply, one after the other. */
+/* Holds the position in a reply whose grants are read one after the other. */
 struct grants {
     uint64_t fence;
     const redisReply *tries, *heads;

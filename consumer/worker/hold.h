@@ -50,7 +50,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
                       uint64_t fence, int64_t deadline_ms);
 /* Frees a hold that was removed from its lane, with the runs that are left in it. */
 void hold_free(struct lw_worker *w, struct hold *h);
-/* Grants a message, which starts after those granted before it. */
+/* Grants a message. It starts after the messages that were granted before it. */
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 /* Links the grants behind a run that starts now. */
 void hold_link(struct lw_worker *w, struct run *r);

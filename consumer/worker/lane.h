@@ -52,7 +52,8 @@ struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id
  * lane if nothing is left in it. Called after each change of the lane. */
 void lane_wake(struct lw_worker *w, struct lane *l);
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
-/* Removes the messages in front of the first one that needs gate, and returns that one, or NULL. */
+/* Removes the messages in front of the first message that needs gate. Returns the message that
+ * needs gate, or NULL if there is none. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l);
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);

@@ -487,8 +487,8 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
                 n, err.text);
 }
 
-/* Makes sure that no more messages of a revoked partition start. Kafka delivers those that have not
- * started to the next owner. */
+/* Makes sure that no more messages of a revoked partition start. The next owner gets from Kafka the
+ * messages that have not started. */
 static void part_leave(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);

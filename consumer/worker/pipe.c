@@ -256,7 +256,8 @@ static void load_reply(struct shard *sh, const redisReply *r) {
     connection_scripts(sh, at == LW_SCRIPTS - 1);
 }
 
-/* Handles the replies that every script may give. Returns true if the reply was one of these. */
+/* Handles the replies that every script may give: LOST, JUMP and QUARANTINE. Returns false for any
+ * other reply. */
 static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     assert(c && sh->phase != DOWN);
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;

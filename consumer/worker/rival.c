@@ -67,8 +67,8 @@ static void verdict(struct lw_worker *w, int64_t now) {
     }
 }
 
-/* Returns true if the error about the other fleet should be logged: for the first time, or because
- * another commit of that fleet was seen after the last such log line and SAID_MS have passed. */
+/* Returns true if the error about the other fleet should be logged. It is logged once, and again
+ * when SAID_MS have passed and a further commit of that fleet was seen after the last log line. */
 static bool is_news(const struct rival *r, int64_t now) {
     assert(r->n > 0);
     return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS);

@@ -318,9 +318,9 @@ void run_flush(struct lw_worker *w) {
     if (n) w->io->run(w->ctx, w->runs.start, n);
 }
 
-/* Handles a run that ended after its epoch did. If the run is done, repair may still write it back,
- * and the run that was linked behind it goes on. If it is not done, it is removed, and the run that
- * was linked behind it is given back. */
+/* Handles a run whose handler ended after the epoch. If the run is done, repair may still write it
+ * back, and the run that was linked behind it goes on. If the run is not done, it is removed, and
+ * the run that was linked behind it is given back. */
 static void finished_late(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->hold->lost && r->state == RUNNING);

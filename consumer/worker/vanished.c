@@ -236,8 +236,8 @@ static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
     return (int)(tag % (uint32_t)x->n_shards) == x->shard && is_missing(x->missing, tag);
 }
 
-/* Ends the scan before the first record of such a lane that gate has not decided yet, because gate
- * may still park the record. */
+/* Called for each record that gate has not decided yet. Ends the scan before the first one whose
+ * lane's list has vanished, because gate may still park the record. */
 static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
     assert(ctx);
     struct unparking_scan *x = ctx;

@@ -11,7 +11,8 @@
  *     unknown                                         -              back, as suspects (suspects.h)
  *     nothing: a lease has ended                      back           back
  *
- * "back" counts no attempt. A message whose lease was lost is given back in any case. */
+ * "this message" is the message that the row names, or the message whose lease has ended. "back"
+ * counts no attempt. A message whose lease was lost is given back in any case. */
 #include "handlers/exec/private.h"
 
 #include "base/clock.h"

@@ -141,7 +141,8 @@ uint64_t proc_has_read(const struct proc *p);
 /* Returns the number of buckets of proc.table. */
 size_t request_buckets(const struct lw_handler *h);
 struct request *request_new(struct proc *p, struct lw_job *job);
-/* Finds the request of which this message is the next to be answered; NULL if there is none. */
+/* Finds the request in which the message with this id is the next to be answered. Returns NULL if
+ * there is none. */
 struct request *request_find(const struct proc *p, struct lw_bytes id);
 /* Makes jobs[at] the next message to be answered. */
 void request_move(struct request *r, int at);
