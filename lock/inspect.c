@@ -58,7 +58,8 @@ struct look {
     bool stopped;
     int64_t shown;
     struct latchwork_error *error;
-    /* number of skipped keys that are not locks; NULL: do not count them */
+    /* the number of skipped keys that are not locks, and the first of them; NULL: they are not
+     * counted */
     struct lw_foreign *foreign;
 };
 

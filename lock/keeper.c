@@ -245,8 +245,8 @@ static void take_answer(struct lw_keeper *k, const struct lw_redis *redis, struc
     if (reply->type == REDIS_REPLY_ERROR)
         lw_peer_turned(k->client, redis, reply->str, r->hold->lock->slot, &turn);
     r->ask = turn.ask;
-    /* The keeper ignores an error reply. It renews the hold again later, until it has to give the
-     * hold up. */
+    /* An error reply does not end the hold. The keeper renews the hold again later, until it has to
+     * give the hold up. */
     freeReplyObject(reply);
 }
 
@@ -368,9 +368,9 @@ static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
     static const struct renewal none;
     struct renewal *r = malloc(n * sizeof *r);
     size_t piped = 0;
+    /* If the allocation failed, renew no hold now. As after any error, the keeper tries again
+     * later. */
     for (size_t i = 0; r && i < n; i++) {
-        /* If the allocation of the pipeline failed, skip these holds. As after any error, the
-         * keeper tries again later to renew them. */
         if (due[i]->lock->ops->keep_call &&
             !(due[i]->lock->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)) {
             r[piped] = none;

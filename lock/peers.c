@@ -133,8 +133,8 @@ static void forget(struct latchwork_client *c, struct lw_peer *p) {
 }
 
 /* Reads the slot map. The caller holds the client's mutex, which this function releases while the
- * map is read. If another thread is already reading the map, waits until that thread has
- * finished. */
+ * map is read. If another thread is already reading the map, waits for that thread, and reads the
+ * map only if that thread failed. Returns false with *error on failure. */
 static bool read_map(struct latchwork_client *c, int slot, int64_t timeout_ms,
                      struct latchwork_error *error) {
     struct lw_slot_table *t = c->table;

@@ -247,7 +247,8 @@ static enum MHD_Result send_answer(struct lw_http *h, struct pending *p) {
 /* --- the slow ones ---------------------------------------------------------------------------- */
 
 /* Passes the request to the slow thread that answers requests of its kind. Returns false if that
- * thread's list is full. Otherwise the slow thread owns the request until it is answered. */
+ * thread's list is full, or if the server is closing. Otherwise the slow thread owns the request
+ * until it is answered. */
 static bool hand_over(struct lw_http *h, struct pending *p) {
     struct line *l = &h->line[h->handler.lengthy && h->handler.lengthy(h->handler.ctx, &p->q)];
     pthread_mutex_lock(&h->lock);

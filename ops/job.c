@@ -400,8 +400,8 @@ static void progress(struct ops_job *j, bool last) {
     fputs(last ? "\033[K\n" : "\033[K", stderr);
 }
 
-/* Returns true if a line about one more message should be printed. The number of lines is limited,
- * except with --json, which prints one for each message. */
+/* Counts one more line about a message, and returns true if the number of lines is still below the
+ * limit. With --json or a watch, tell() ignores the result and reports each message. */
 static bool has_line(struct ops_job *j) {
     if (j->lines == LINES_MAX) return false;
     if (++j->lines == LINES_MAX && !j->o->args.json && !j->o->watch)

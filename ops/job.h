@@ -51,9 +51,10 @@ struct ops_job {
     int lines; /* number of lines printed so far about individual messages */
 };
 
-/* For --resume: reads from the record of the job the options that the command line does not give.
- * An option that the command line does give must have the same value as in the record. Times such
- * as "1h" (one hour ago) are relative to the first start of the job. */
+/* For --resume: if the command line names neither messages nor filters, and has neither --to-topic
+ * nor --again, reads all options from the record of the job. Otherwise all options must be the same
+ * as in the record. Times such as "1h" (one hour ago) are relative to the first start of the job.
+ */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
 /* Puts a message into its lane. Returns 1 if the caller must stop, because the limit is reached or

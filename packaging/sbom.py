@@ -40,7 +40,7 @@ SPDX = {
 
 
 def package_of(name):
-    """Returns (version, source, licence or None) of an installed Debian package."""
+    """Returns (version, source, licence or None, homepage) of an installed Debian package."""
     text = subprocess.check_output(
         ["dpkg-query", "-W", "-f=${Version}\t${source:Package}\t${Homepage}", name]
     ).decode()

@@ -65,7 +65,7 @@ for i = 1, #KEYS - 3 do
     if state >= LW_STATE_DONE then
         out[i] = 'D'
     elseif state == LW_STATE_UNSEEN and not find(tp, '#', 1, true) then
-        -- a replay without a mark may still wait, because its mark may have expired
+        -- a message without a mark does not wait; only the mark of a replay may have expired
         out[i] = 'N'
     else
         local g = granted(lock)

@@ -2,12 +2,13 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- job: begin, renew and end a job, so that an application runs one bulk command at a time. A job
 -- has a number, which is the replay number of the messages that it puts back.
--- KEYS 1 epoch, 2 job (string "NUMBER TOKEN", PX), 3 replays (the last number)
---      4 job:NUMBER of the job to continue (job:0 for a new job), 5 audit
+-- KEYS 1 epoch, 2 job (the running job: a string "NUMBER TOKEN" with a TTL),
+--      3 replays (the last number that was used), 4 job:NUMBER, the record of this job (job:0 if a
+--      new job begins), 5 audit
 -- ARGV 1 'begin', 'renew' or 'end', 2 token, 3 ttl_ms
 --      begin: 4 lowest number to use, 5 number of the job to continue ('' for a new job),
---      6.. name, value… to record
---      renew, end: 4 number, 5.. name, value… to record
+--      6.. name, value… to write to the record
+--      renew, end: 4 number of this job, 5.. name, value… to write to the record
 -- Result of begin: the number of the job, {'BUSY', number of the running job}, or {'NONE'} if there
 --      is no job to continue
 -- Result of renew and end: 1, or 0 if another job has begun. A job that did not renew within ttl_ms
