@@ -9,11 +9,15 @@ enum { TOPIC_MAX = 249, HEADER_FIXED = 8 };
 
 /* --- encoding --------------------------------------------------------------------------------- */
 
+/* Appends `b`, or nothing if `b` is absent. */
+static void put(struct lw_buf *out, struct lw_bytes b) {
+    if (b.p) lw_buf_add(out, b.p, b.n);
+}
+
 static void put_u32(struct lw_buf *out, uint32_t v) {
     assert(out);
-    unsigned char b[4] = {(unsigned char)v, (unsigned char)(v >> 8), (unsigned char)(v >> 16),
-                          (unsigned char)(v >> 24)};
-    lw_buf_add(out, b, sizeof b);
+    char b[4] = {(char)v, (char)(v >> 8), (char)(v >> 16), (char)(v >> 24)};
+    put(out, lw_bytes(b, sizeof b));
 }
 
 static long long length_of(struct lw_bytes b) { return b.p ? (long long)b.n : -1; }
@@ -21,9 +25,9 @@ static long long length_of(struct lw_bytes b) { return b.p ? (long long)b.n : -1
 static void put_header(struct lw_buf *out, const struct lw_header *h) {
     assert(h->name.n < UINT32_MAX && h->value.n < UINT32_MAX);
     put_u32(out, (uint32_t)h->name.n);
-    lw_buf_add(out, h->name.p, h->name.n);
+    put(out, h->name);
     put_u32(out, h->value.p ? (uint32_t)h->value.n : UINT32_MAX);
-    if (h->value.p) lw_buf_add(out, h->value.p, h->value.n);
+    put(out, h->value);
 }
 
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out) {
@@ -34,10 +38,9 @@ void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out) {
                 e->topic.p, (int)e->partition, (long long)e->offset, (long long)e->replay,
                 (long long)e->first_ms, (long long)e->timestamp_ms, length_of(e->key), e->dedup.n,
                 e->n_headers, length_of(e->payload));
-    lw_buf_add(out, e->dedup.p, e->dedup.n);
-    if (e->key.p) lw_buf_add(out, e->key.p, e->key.n);
+    put(out, e->dedup), put(out, e->key);
     for (size_t i = 0; i < e->n_headers; i++) put_header(out, &e->headers[i]);
-    if (e->payload.p) lw_buf_add(out, e->payload.p, e->payload.n);
+    put(out, e->payload);
 }
 
 /* --- decoding --------------------------------------------------------------------------------- */

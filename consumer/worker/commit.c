@@ -185,13 +185,12 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
         sh->floors.item[sh->floors.n++] = (struct floor_item){p, p->gen, to};
     }
     if (!sh->floors.n) return;
-    struct lw_commands *c = &sh->pipe.commands;
-    pipe_call(sh, CALL_FLOOR);
-    pipe_script(sh, &lw_script_floor, 2);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id);
-    for (int i = 0; i < sh->floors.n; i++)
-        lw_arg_text(c, sh->floors.item[i].part->name), lw_arg_i64(c, sh->floors.item[i].to),
-            lw_arg_i64(c, sh->floors.item[i].part->log_begin);
+    pipe_script(sh, CALL_FLOOR, &lw_script_floor, 2);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, sh->epoch.id);
+    for (int i = 0; i < sh->floors.n; i++) {
+        const struct floor_item *it = &sh->floors.item[i];
+        pipe_offsets(sh, it->part->name, it->to, it->part->log_begin);
+    }
 }
 
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {

@@ -75,26 +75,24 @@ bool connection_entered(struct shard *sh) {
     return another;
 }
 
+void info_build(struct shard *sh) {
+    pipe_command(sh, CALL_INFO, "INFO");
+    pipe_text(sh, "server"), pipe_text(sh, "replication"), pipe_text(sh, "stats");
+    pipe_text(sh, "memory");
+}
+
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     assert(!sh->pipe.open);
     pipe_begin(w, sh);
     /* TIME must be the first command of the pipeline. Otherwise the time that the server takes for
      * the commands before it would look like network delay. */
-    pipe_call(sh, CALL_TIME);
-    lw_cmd(&sh->pipe.commands, "TIME");
+    pipe_command(sh, CALL_TIME, "TIME");
     if (with_scripts)
         for (int i = 0; i < LW_SCRIPTS; i++) {
-            pipe_call(sh, CALL_LOAD);
-            lw_cmd(&sh->pipe.commands, "SCRIPT");
-            lw_arg_text(&sh->pipe.commands, "LOAD");
-            lw_arg_text(&sh->pipe.commands, lw_scripts[i]->text);
+            pipe_command(sh, CALL_LOAD, "SCRIPT");
+            pipe_text(sh, "LOAD"), pipe_text(sh, lw_scripts[i]->text);
         }
-    pipe_call(sh, CALL_INFO);
-    lw_cmd(&sh->pipe.commands, "INFO");
-    lw_arg_text(&sh->pipe.commands, "server");
-    lw_arg_text(&sh->pipe.commands, "replication");
-    lw_arg_text(&sh->pipe.commands, "stats");
-    lw_arg_text(&sh->pipe.commands, "memory");
+    info_build(sh);
     move_build(sh);
     shard_to(sh, HELLO);
     pipe_send(w, sh);

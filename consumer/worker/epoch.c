@@ -94,13 +94,13 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
 
 /* --- enter ------------------------------------------------------------------------------------ */
 
-static void schema(struct lw_worker *w, struct lw_commands *c) {
+static void schema(struct lw_worker *w, struct shard *sh) {
     assert(w->set.cluster_id && w->n_shards > 0);
-    lw_arg_text(c, "version"), lw_arg_i64(c, LW_SCHEMA_VERSION);
-    lw_arg_text(c, "shards"), lw_arg_i64(c, w->n_shards);
-    lw_arg_text(c, "key_rule"), lw_arg_text(c, w->c->key.from_text);
-    lw_arg_text(c, "group_id"), lw_arg_text(c, w->c->kafka.group_id);
-    if (w->set.cluster_id[0]) lw_arg_text(c, "kafka_cluster"), lw_arg_text(c, w->set.cluster_id);
+    pipe_text(sh, "version"), pipe_number(sh, LW_SCHEMA_VERSION);
+    pipe_text(sh, "shards"), pipe_number(sh, w->n_shards);
+    pipe_text(sh, "key_rule"), pipe_text(sh, w->c->key.from_text);
+    pipe_text(sh, "group_id"), pipe_text(sh, w->c->kafka.group_id);
+    if (w->set.cluster_id[0]) pipe_text(sh, "kafka_cluster"), pipe_text(sh, w->set.cluster_id);
 }
 
 /* Returns how long the leases of earlier epochs may still live. A wiped Redis has no record of this
@@ -116,25 +116,23 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
     assert(sh->phase == ENTERING);
     pipe_begin(w, sh);
-    struct lw_commands *c = &sh->pipe.commands;
-    pipe_call(sh, CALL_ENTER);
-    pipe_script(sh, &lw_script_enter, 3);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_fence), lw_arg_text(c, sh->key_lanes);
+    pipe_script(sh, CALL_ENTER, &lw_script_enter, 3);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_fence), pipe_text(sh, sh->key_lanes);
     char id[LW_EPOCH_ID];
     lw_epoch_id(w->io->wall_ms(w->ctx), w->io->random(w->ctx), w->io->random(w->ctx), id);
-    lw_arg_copy(c, id, strlen(id));
+    pipe_copy(sh, id);
     const struct lw_life *life = connection_life(sh);
-    lw_arg_text(c, life->id);
-    lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->set.grace_ms);
-    lw_arg_text(c, sh->server.jumped);
-    lw_arg_text(c, w->set.host), lw_arg_i64(c, sh->server.wall_offset_ms),
-        lw_arg_i64(c, (int64_t)w->runs.max_fence);
-    lw_arg_text(c, life->history);
-    lw_arg_i64(c, old_leases_ms(w, sh));
+    pipe_text(sh, life->id);
+    pipe_number(sh, w->c->lock.ttl_ms), pipe_number(sh, w->set.grace_ms);
+    pipe_text(sh, sh->server.jumped);
+    pipe_text(sh, w->set.host), pipe_number(sh, sh->server.wall_offset_ms);
+    pipe_number(sh, (int64_t)w->runs.max_fence);
+    pipe_text(sh, life->history);
+    pipe_number(sh, old_leases_ms(w, sh));
     const struct lw_life from = move_from(w, sh);
-    lw_arg_copy(c, from.id, strlen(from.id)), lw_arg_copy(c, from.history, strlen(from.history));
-    lw_arg_text(c, !from.id[0] && move_patient(w, sh) ? "1" : "");
-    schema(w, c);
+    pipe_copy(sh, from.id), pipe_copy(sh, from.history);
+    pipe_text(sh, !from.id[0] && move_patient(w, sh) ? "1" : "");
+    schema(w, sh);
     pipe_send(w, sh);
     assert(sh->pipe.open);
 }

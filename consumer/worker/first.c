@@ -96,12 +96,10 @@ void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     assert(sh->phase == READY);
     if (!shard_quiet(w, sh, now) || now < sh->first.lift_ms) return;
     sh->first.lift_ms = now + LIFT_MS;
-    struct lw_commands *c = &sh->pipe.commands;
-    pipe_call(sh, CALL_LIFT);
-    pipe_script(sh, &lw_script_lift, 1);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->epoch.id);
-    lw_arg_text(c, has_commit(w) ? "1" : "0"),
-        lw_arg_text(c, sh->first.look == LOOK_EMPTY ? "1" : "0");
+    pipe_script(sh, CALL_LIFT, &lw_script_lift, 1);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->epoch.id);
+    pipe_text(sh, has_commit(w) ? "1" : "0");
+    pipe_text(sh, sh->first.look == LOOK_EMPTY ? "1" : "0");
 }
 
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {

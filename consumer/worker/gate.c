@@ -111,8 +111,8 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     unsigned char counts[BATCH];
     char token[LW_TOKEN_TEXT];
     assert(sh->gate.n > 0 && sh->gate.n_msgs >= sh->gate.n && sh->gate.n_msgs <= BATCH);
-    bool plain = gate_places(sh, &p, counts);
     struct lw_call c = pipe_lane_call(w, sh, &lw_script_gate);
+    bool plain = gate_places(sh, &p, counts);
     lw_gate_begin(&c, &p, sh->gate.n);
     for (int i = 0; i < sh->gate.n; i++) lw_call_lane(&c, sh->gate.item[i].lane->id);
     struct lw_gate_call g = {.drop = drops_busy(w),

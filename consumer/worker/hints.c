@@ -91,12 +91,10 @@ void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
     assert(sh->phase == READY);
     if (!sh->hints.more || sh->hints.n >= CLAIM_BATCH || !most || !heads_fit(w)) return;
     sh->hints.more = false;
-    pipe_call(sh, CALL_HINTS);
-    pipe_script(sh, &lw_script_hints, 3);
-    struct lw_commands *c = &sh->pipe.commands;
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_claimed);
-    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH),
-        lw_arg_i64(c, w->c->lock.ttl_ms);
+    pipe_script(sh, CALL_HINTS, &lw_script_hints, 3);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_ready), pipe_text(sh, sh->key_claimed);
+    pipe_text(sh, sh->epoch.id), pipe_number(sh, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH);
+    pipe_number(sh, w->c->lock.ttl_ms);
 }
 
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {

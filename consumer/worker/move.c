@@ -51,9 +51,8 @@ void move_info(struct lw_worker *w, struct shard *sh, const char *info) {
 
 void move_build(struct shard *sh) {
     if (!sh->move.cluster) return;
-    pipe_call(sh, CALL_NODES);
-    lw_cmd(&sh->pipe.commands, "CLUSTER");
-    lw_arg_text(&sh->pipe.commands, "NODES");
+    pipe_command(sh, CALL_NODES, "CLUSTER");
+    pipe_text(sh, "NODES");
 }
 
 /* Notes the answer of the slot's owner to CLUSTER NODES. If the owner had all keys of the slot,

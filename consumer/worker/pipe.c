@@ -29,6 +29,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* SHA-1 of each script, from the reply to SCRIPT LOAD; it is the same on all shards */
 static char sha[LW_SCRIPTS][41];
@@ -60,13 +61,34 @@ void pipe_call(struct shard *sh, enum call_kind kind) {
     sh->pipe.calls[sh->pipe.n++] = (struct call){.kind = kind};
 }
 
-void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys) {
-    assert(script && !sh->pipe.open);
-    assert(n_keys > 0);
-    lw_cmd(&sh->pipe.commands, "EVALSHA");
-    lw_arg(&sh->pipe.commands, lw_bytes(script_sha(script), 40));
-    lw_arg_i64(&sh->pipe.commands, n_keys);
+void pipe_command(struct shard *sh, enum call_kind kind, const char *name) {
+    pipe_call(sh, kind);
+    lw_cmd(&sh->pipe.commands, name);
     assert(sh->pipe.commands.n == sh->pipe.n);
+}
+
+void pipe_text(struct shard *sh, const char *text) { lw_arg_text(&sh->pipe.commands, text); }
+
+void pipe_copy(struct shard *sh, const char *text) {
+    lw_arg_copy(&sh->pipe.commands, text, strlen(text));
+}
+
+void pipe_number(struct shard *sh, int64_t v) { lw_arg_i64(&sh->pipe.commands, v); }
+
+void pipe_key(struct shard *sh, const char *name) {
+    lw_arg_join(&sh->pipe.commands, lw_bytes(sh->prefix, sh->n_prefix), "", lw_bytes_of(name));
+}
+
+void pipe_offsets(struct shard *sh, const char *partition, int64_t a, int64_t b) {
+    assert(partition[0]);
+    pipe_text(sh, partition), pipe_number(sh, a), pipe_number(sh, b);
+}
+
+void pipe_script(struct shard *sh, enum call_kind kind, const struct lw_script *script,
+                 int n_keys) {
+    assert(script && n_keys > 0);
+    pipe_command(sh, kind, "EVALSHA");
+    pipe_text(sh, script_sha(script)), pipe_number(sh, n_keys);
 }
 
 void pipe_send(struct lw_worker *w, struct shard *sh) {

@@ -59,8 +59,21 @@ struct pipeline { /* only pipe.c changes this struct */
 };
 
 void pipe_begin(struct lw_worker *w, struct shard *sh);
+/* Begins a call whose command the caller appends to the pipeline by the functions of queue/calls.h
+ * (gate, settle and claim). */
 void pipe_call(struct shard *sh, enum call_kind kind);
-void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys);
+/* Begins a call of any other kind: a Redis command, or a script with n_keys keys. The functions
+ * below append its keys and arguments. Texts must stay valid until the pipeline is sent, except
+ * those that pipe_copy() and pipe_key() copy. */
+void pipe_command(struct shard *sh, enum call_kind kind, const char *name);
+void pipe_script(struct shard *sh, enum call_kind kind, const struct lw_script *script, int n_keys);
+void pipe_text(struct shard *sh, const char *text);
+void pipe_copy(struct shard *sh, const char *text);
+void pipe_number(struct shard *sh, int64_t v);
+/* Appends the name of a key of the shard. `name` is the part after the shard's prefix. */
+void pipe_key(struct shard *sh, const char *name);
+/* Appends a partition's name and two of its offsets. */
+void pipe_offsets(struct shard *sh, const char *partition, int64_t a, int64_t b);
 void pipe_send(struct lw_worker *w, struct shard *sh);
 /* Keeps the unanswered calls of a lost connection, so that they can be sent again. */
 void pipe_broken(struct lw_worker *w, struct shard *sh);

@@ -55,9 +55,19 @@ void repairs_restart(struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);
 }
 
-static void arg_part(struct lw_commands *c, const struct part *p) {
-    check_part(p);
-    lw_arg_text(c, p->name);
+/* Begins a call of repair with this number of floors, which the caller appends before the ranges. */
+static void call_begin(struct shard *sh, int floors) {
+    pipe_script(sh, CALL_REPAIR, &lw_script_repair, 2);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, sh->epoch.id);
+    pipe_number(sh, floors);
+}
+
+static void call_ranges(struct shard *sh) {
+    check_repair(&sh->repair);
+    for (int i = 0; i < sh->repair.n; i++) {
+        const struct repair_item *it = &sh->repair.item[i];
+        pipe_offsets(sh, it->part->name, it->lo, it->hi);
+    }
 }
 
 /* Builds one call of repair: the floors first, then as many finished ranges as fit. The shard
@@ -66,7 +76,6 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     assert(sh->phase == REPAIRING && !sh->repair.over);
     pipe_begin(w, sh);
-    struct lw_commands *c = &sh->pipe.commands;
     int floors = 0, offsets = 0;
     if (!sh->repair.floors_sent)
         for (size_t i = 0; i < w->n_assigned; i++) floors += w->assigned[i]->committed >= 0;
@@ -93,19 +102,14 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
         shard_to(sh, READY);
         return;
     }
-    pipe_call(sh, CALL_REPAIR);
-    pipe_script(sh, &lw_script_repair, 2);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id),
-        lw_arg_i64(c, floors);
+    call_begin(sh, floors);
     if (floors)
         for (size_t i = 0; i < w->n_assigned; i++) {
             struct part *p = w->assigned[i];
             if (p->committed < 0) continue;
-            arg_part(c, p), lw_arg_i64(c, p->committed), lw_arg_i64(c, p->log_begin);
+            pipe_offsets(sh, p->name, p->committed, p->log_begin);
         }
-    for (int i = 0; i < sh->repair.n; i++)
-        arg_part(c, sh->repair.item[i].part), lw_arg_i64(c, sh->repair.item[i].lo),
-            lw_arg_i64(c, sh->repair.item[i].hi);
+    call_ranges(sh);
     sh->repair.floors_sent = true;
     pipe_send(w, sh);
 }
@@ -198,14 +202,8 @@ void late_build(struct lw_worker *w, struct shard *sh) {
         sh->repair.item[sh->repair.n++] = sh->repair.meta[i];
     if (sh->repair.n_late) collect_late(w, sh);
     if (!sh->repair.n) return;
-    struct lw_commands *c = &sh->pipe.commands;
-    pipe_call(sh, CALL_REPAIR);
-    pipe_script(sh, &lw_script_repair, 2);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id),
-        lw_arg_i64(c, 0);
-    for (int i = 0; i < sh->repair.n; i++)
-        arg_part(c, sh->repair.item[i].part), lw_arg_i64(c, sh->repair.item[i].lo),
-            lw_arg_i64(c, sh->repair.item[i].hi);
+    call_begin(sh, 0);
+    call_ranges(sh);
     check_repair(&sh->repair);
 }
 

@@ -243,10 +243,10 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     static _Thread_local const struct hold *values[BATCH];
     unsigned char items[LW_ITEM_BYTES * BATCH];
     char value[LW_TOKEN_TEXT];
+    struct lw_call c = pipe_lane_call(w, sh, &lw_script_settle);
     int n_values = encode_items(sh, items, values);
     lw_places_clear(&p);
     for (int i = 0; i < sh->settle.n; i++) add_places(sh, &sh->settle.item[i], &p);
-    struct lw_call c = pipe_lane_call(w, sh, &lw_script_settle);
     lw_settle_begin(&c, &p, sh->settle.n);
     for (int i = 0; i < sh->settle.n; i++) lw_call_lane(&c, sh->settle.item[i].hold->lane->id);
     struct lw_settle_call s = {

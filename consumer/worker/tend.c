@@ -3,6 +3,7 @@
  * worker is alive (the heartbeat), and checks the server's life and clock regularly. */
 #include "consumer/worker/tend.h"
 
+#include "consumer/worker/connection.h"
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/move.h"
 #include "consumer/worker/pipe.h"
@@ -22,14 +23,12 @@ void tend_by(struct shard *sh, int64_t due_ms) {
 
 static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
     assert(sh->phase == READY && !sh->pipe.open);
-    struct lw_commands *c = &sh->pipe.commands;
     sh->tend.due_ms = 0;
     if (shard_quiet(w, sh, now)) return;
-    pipe_call(sh, CALL_TEND);
-    pipe_script(sh, &lw_script_tend, 3);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_ready);
-    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, TEND_BATCH), lw_arg_i64(c, w->c->lock.ttl_ms),
-        lw_arg_i64(c, w->c->lock.ttl_ms / 2);
+    pipe_script(sh, CALL_TEND, &lw_script_tend, 3);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_lanes), pipe_text(sh, sh->key_ready);
+    pipe_text(sh, sh->epoch.id), pipe_number(sh, TEND_BATCH);
+    pipe_number(sh, w->c->lock.ttl_ms), pipe_number(sh, w->c->lock.ttl_ms / 2);
 }
 
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
@@ -40,21 +39,17 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     }
     int64_t period = w->c->lock.ttl_ms / 4;
     sh->tend.at_ms = now + period - (int64_t)(w->io->random(w->ctx) % (uint64_t)(period / 4 + 1));
-    struct lw_commands *c = &sh->pipe.commands;
-    pipe_call(sh, CALL_TIME);
-    lw_cmd(c, "TIME");
-    pipe_call(sh, CALL_INFO);
-    lw_cmd(c, "INFO"), lw_arg_text(c, "server"), lw_arg_text(c, "replication"),
-        lw_arg_text(c, "stats"), lw_arg_text(c, "memory");
+    pipe_command(sh, CALL_TIME, "TIME");
+    info_build(sh);
     move_build(sh);
-    pipe_call(sh, CALL_ALIVE);
-    lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)),
-        lw_arg_text(c, w->set.id);
+    pipe_command(sh, CALL_ALIVE, "ZADD");
+    pipe_text(sh, sh->key_workers), pipe_number(sh, w->io->wall_ms(w->ctx));
+    pipe_text(sh, w->set.id);
     /* CALL_ALIVE is made of two commands. The second one removes workers that have been silent for
      * a long time from the list of live workers. */
-    pipe_call(sh, CALL_ALIVE);
-    lw_cmd(c, "ZREMRANGEBYSCORE"), lw_arg_text(c, sh->key_workers), lw_arg_text(c, "-inf");
-    lw_arg_i64(c, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
+    pipe_command(sh, CALL_ALIVE, "ZREMRANGEBYSCORE");
+    pipe_text(sh, sh->key_workers), pipe_text(sh, "-inf");
+    pipe_number(sh, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
     tend_call(w, sh, now);
     vanished_build(w, sh);
 }

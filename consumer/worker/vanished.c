@@ -68,11 +68,9 @@ void vanished_build(struct lw_worker *w, struct shard *sh) {
     }
     char id[48];
     snprintf(id, sizeof id, "(%" PRIu64 "-%" PRIu64, from.ms, from.seq);
-    struct lw_commands *c = &sh->pipe.commands;
-    pipe_call(sh, CALL_VANISHED);
-    lw_cmd(c, "XRANGE"), lw_arg_text(c, sh->key_vanished), lw_arg_copy(c, id, strlen(id)),
-        lw_arg_text(c, "+");
-    lw_arg_text(c, "COUNT"), lw_arg_i64(c, LANES_A_LOOK);
+    pipe_command(sh, CALL_VANISHED, "XRANGE");
+    pipe_text(sh, sh->key_vanished), pipe_copy(sh, id), pipe_text(sh, "+");
+    pipe_text(sh, "COUNT"), pipe_number(sh, LANES_A_LOOK);
 }
 
 struct vanished_lane {
@@ -284,12 +282,10 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
         moved_to(m, x.to);
         return false;
     }
-    struct lw_commands *c = &sh->pipe.commands;
-    pipe_call(sh, CALL_UNPARK);
-    pipe_script(sh, &lw_script_unpark, 2);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id),
-        lw_arg_text(c, p->name);
-    for (int i = 0; i < x.n; i++) lw_arg_i64(c, x.offset[i]);
+    pipe_script(sh, CALL_UNPARK, &lw_script_unpark, 2);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, sh->epoch.id);
+    pipe_text(sh, p->name);
+    for (int i = 0; i < x.n; i++) pipe_number(sh, x.offset[i]);
     sh->vanished.unpark = (struct unparking){p, p->gen, m->serial, x.to};
     return true;
 }

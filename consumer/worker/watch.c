@@ -138,20 +138,19 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
             look_waiting(sh, p, share);
     }
     if (!sh->watch.n) return;
-    struct lw_commands *c = &sh->pipe.commands;
-    pipe_call(sh, CALL_WATCH);
-    pipe_script(sh, &lw_script_watch, 2 + sh->watch.n);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor);
+    pipe_script(sh, CALL_WATCH, &lw_script_watch, 2 + sh->watch.n);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor);
     for (int i = 0; i < sh->watch.n; i++) {
         char name[350];
-        int n = snprintf(name, sizeof name, "state:%s:%" PRId64, sh->watch.item[i].part->name,
-                         sh->watch.item[i].segment);
-        lw_arg_join(c, lw_bytes(sh->prefix, sh->n_prefix), "", lw_bytes(name, (size_t)n));
+        snprintf(name, sizeof name, "state:%s:%" PRId64, sh->watch.item[i].part->name,
+                 sh->watch.item[i].segment);
+        pipe_key(sh, name);
     }
-    lw_arg_text(c, sh->epoch.id);
-    for (int i = 0; i < sh->watch.n; i++)
-        lw_arg_text(c, sh->watch.item[i].part->name), lw_arg_i64(c, sh->watch.item[i].lo),
-            lw_arg_i64(c, sh->watch.item[i].hi);
+    pipe_text(sh, sh->epoch.id);
+    for (int i = 0; i < sh->watch.n; i++) {
+        const struct look_item *it = &sh->watch.item[i];
+        pipe_offsets(sh, it->part->name, it->lo, it->hi);
+    }
     check_watch(&sh->watch);
 }
 
