@@ -2,6 +2,7 @@
 #include "lock/one.h"
 
 #include "base/clock.h"
+#include "base/redis/reply.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -107,29 +108,33 @@ static void counted_take(struct lw_call *c, struct lw_take *t) {
         lw_call_number(c, l->o.give_ttl_ms);
 }
 
-static enum lw_took malformed(struct lw_take *t, struct latchwork_error *error) {
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
-                 "Redis at %s: an answer that makes no sense", t->lock->client->where);
+static enum lw_took malformed(const struct lw_take *t, const redisReply *r, const char *script,
+                              struct latchwork_error *error) {
+    char name[64], why[LW_REPLY_TEXT];
+    snprintf(name, sizeof name, "%s.lua", script);
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "Redis at %s: %s",
+                 t->lock->client->where,
+                 lw_malformed(why, r, name, "string, integer or [integer, string]"));
     return LW_FAILED;
 }
 
 int64_t lw_one_left_ms(int64_t pttl) { return pttl == 0 || pttl == -2 ? 1 : pttl; }
 
-static enum lw_took took(struct lw_take *t, const redisReply *r, int64_t sent_ms,
+static enum lw_took took(struct lw_take *t, const redisReply *r, const struct lw_call *c,
                          struct latchwork_error *error) {
     if (r->type == REDIS_REPLY_STRING) {
-        lw_one_granted(t, r->str, sent_ms);
+        lw_one_granted(t, r->str, c->sent_ms);
         return LW_TAKEN;
     }
     if (r->type == REDIS_REPLY_ARRAY) {
         if (r->elements != 2 || r->element[0]->type != REDIS_REPLY_INTEGER ||
             r->element[1]->type != REDIS_REPLY_STRING)
-            return malformed(t, error);
+            return malformed(t, r, c->script->name, error);
         t->left_ms = r->element[0]->integer;
         snprintf(t->ticket, sizeof t->ticket, "%s", r->element[1]->str);
         return LW_HELD;
     }
-    if (r->type != REDIS_REPLY_INTEGER) return malformed(t, error);
+    if (r->type != REDIS_REPLY_INTEGER) return malformed(t, r, c->script->name, error);
     t->left_ms = lw_one_left_ms(r->integer);
     return LW_HELD;
 }
@@ -141,7 +146,7 @@ enum lw_took lw_one_take(struct lw_take *t, struct latchwork_error *error) {
     redisReply *r = lw_client_call(t->lock->client, &c, error);
     t->uncertain = t->uncertain || c.sent_again;
     if (!r) return LW_FAILED;
-    enum lw_took result = took(t, r, c.sent_ms, error);
+    enum lw_took result = took(t, r, &c, error);
     freeReplyObject(r);
     return result;
 }

@@ -9,6 +9,7 @@
  * holds only rows smaller than the row it waits for, so there can be no deadlock. All rows of a
  * hold have the same token, by which the scripts recognize the caller's rows. */
 #include "base/clock.h"
+#include "base/redis/reply.h"
 #include "lock/keeper.h"
 #include "lock/one.h"
 #include "lock/waking.h"
@@ -39,15 +40,21 @@ static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key
     lw_call_key(c, row->key[key]);
 }
 
+static void malformed(const struct latchwork_lock *l, const redisReply *r, const char *script,
+                      const char *expected, struct latchwork_error *error) {
+    char name[64], why[LW_REPLY_TEXT];
+    snprintf(name, sizeof name, "%s.lua", script);
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "Redis at %s: %s",
+                 l->client->where, lw_malformed(why, r, name, "%s", expected));
+}
+
 /* Makes a call whose reply is an integer, and returns the integer, or -1 with *error. */
 static int64_t ask_number(struct latchwork_lock *l, struct lw_call *c,
                           struct latchwork_error *error) {
     redisReply *r = lw_client_call(l->client, c, error);
     if (!r) return -1;
     int64_t n = r->type == REDIS_REPLY_INTEGER ? r->integer : -1;
-    if (n < 0)
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
-                     "Redis at %s: an answer that makes no sense", l->client->where);
+    if (n < 0) malformed(l, r, c->script->name, "integer of at least 0", error);
     freeReplyObject(r);
     return n;
 }
@@ -175,8 +182,7 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
         t->taken += got;
         took = got == n ? LW_TAKEN : LW_HELD;
     } else {
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
-                     "Redis at %s: an answer that makes no sense", l->client->where);
+        malformed(l, r, c.script->name, "[string, number of rows, integer]", error);
     }
     freeReplyObject(r);
     return took;

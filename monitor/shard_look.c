@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/redis/connection.h"
+#include "base/redis/reply.h"
 #include "config/shard.h"
 #include "ops/script.h"
 
@@ -71,22 +72,28 @@ static void append_heads(struct lw_shard_looker *k) {
     lw_redis_append_argv(k->redis, 7 + k->n_old, argv, len);
 }
 
-/* Returns the next reply of the pipeline. Returns NULL with *err if the reply is not of the type
- * `type`, or if the connection broke. */
-static redisReply *next(struct lw_shard_looker *k, int type, struct lw_err *err) {
+/* Returns the next reply of the pipeline, which replies to `command`. Returns NULL with *err if the
+ * reply is not of the type `type`, or if the connection broke. */
+static redisReply *next(struct lw_shard_looker *k, const char *command, int type,
+                        struct lw_err *err) {
     redisReply *reply = lw_redis_reply(k->redis);
     if (!reply) {
         lw_fail(err, "%s", k->redis->why);
         return NULL;
     }
     if (reply->type == type) return reply;
-    lw_fail(err, "%s", reply->type == REDIS_REPLY_ERROR ? reply->str : "an answer of another form");
+    char why[LW_REPLY_TEXT];
+    lw_fail(err, "%s",
+            reply->type == REDIS_REPLY_ERROR
+                ? reply->str
+                : lw_malformed(why, reply, command, "%s", lw_reply_type(type)));
     freeReplyObject(reply);
     return NULL;
 }
 
-static bool take_number(struct lw_shard_looker *k, int64_t *out, struct lw_err *err) {
-    redisReply *r = next(k, REDIS_REPLY_INTEGER, err);
+static bool take_number(struct lw_shard_looker *k, const char *command, int64_t *out,
+                        struct lw_err *err) {
+    redisReply *r = next(k, command, REDIS_REPLY_INTEGER, err);
     if (!r) return false;
     *out = r->integer;
     freeReplyObject(r);
@@ -123,7 +130,7 @@ static void keep(struct lw_shard_looker *k, const redisReply *lane, int64_t firs
 }
 
 static bool take_heads(struct lw_shard_looker *k, struct lw_shard_look *out, struct lw_err *err) {
-    redisReply *r = next(k, REDIS_REPLY_ARRAY, err);
+    redisReply *r = next(k, "heads.lua", REDIS_REPLY_ARRAY, err);
     if (!r) return false;
     size_t seen = r->elements / 2, named = (size_t)k->n_old;
     forget_old(k);
@@ -149,8 +156,8 @@ static bool ask(struct lw_shard_looker *k, struct lw_shard_look *out, struct lw_
     lw_redis_append(k->redis, "XLEN %sdead", k->prefix);
     lw_redis_append(k->redis, "SCARD %spaused", k->prefix);
     append_heads(k);
-    if (!take_number(k, &now.lanes, err) || !take_number(k, &now.ready, err) ||
-        !take_number(k, &now.dead, err) || !take_number(k, &now.paused, err) ||
+    if (!take_number(k, "ZCARD", &now.lanes, err) || !take_number(k, "LLEN", &now.ready, err) ||
+        !take_number(k, "XLEN", &now.dead, err) || !take_number(k, "SCARD", &now.paused, err) ||
         !take_heads(k, &now, err))
         return false;
     *out = now;

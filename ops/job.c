@@ -459,9 +459,8 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
     if (strcmp(r->str, "QUARANTINE") == 0)
         return lw_fail(&j->o->err, "shard %d has just begun a new epoch: try again in some seconds",
                        sh->index);
-    if ((int)r->len != n) return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
-    if (!strpbrk(r->str, "PADUGBXNH"))
-        return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
+    if ((int)r->len != n || !strpbrk(r->str, "PADUGBXNH"))
+        return ops_malformed(j->o, sh, r, "%d letters, not all of them '-'", n);
     n = 0;
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;

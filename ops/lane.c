@@ -61,7 +61,7 @@ static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_
     if (!r)
         *stop = -1;
     else if (!told || told > n || r->elements % 7 != 1)
-        *stop = lw_fail(&o->err, "shard %d: look answers in another form", sh->index);
+        *stop = ops_malformed(o, sh, r, "a time, and 7 values for each of at most %zu lanes", n);
     for (size_t i = 0; !*stop && i < told; i++) {
         redisReply **e = r->element + 1 + 7 * i;
         struct ops_lane l = {.name = lanes[i], .shard = sh->index, .now_ms = number(r->element[0])};
@@ -121,10 +121,9 @@ static int only_idle(struct ops *o, const struct ops_lane *l, void *ctx) {
  * (names). */
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR],
                   int64_t count, ops_lane_fn *fn, void *ctx) {
-    const char *command = idle ? "SSCAN" : "ZSCAN";
     struct idle only = {fn, ctx};
     if (ops_tick(o)) return -1;
-    ops_begin(o, command);
+    ops_begin(o, idle ? "SSCAN" : "ZSCAN");
     ops_key(o, sh, idle ? "paused" : "lanes", lw_bytes("", 0));
     lw_arg_text(&o->cmd, cursor), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);
     sh->in_scan = strcmp(cursor, "0") != 0;
@@ -133,7 +132,7 @@ int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OP
     int stop = 0;
     bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&
                  r->element[1]->type == REDIS_REPLY_ARRAY && r->element[0]->len < OPS_CURSOR;
-    if (!sound) stop = lw_fail(&o->err, "shard %d: %s answers in another form", sh->index, command);
+    if (!sound) stop = ops_malformed(o, sh, r, "[cursor, array]");
     if (sound) memcpy(cursor, r->element[0]->str, r->element[0]->len + 1);
     sh->in_scan = strcmp(cursor, "0") != 0;
     if (sound)
@@ -208,8 +207,9 @@ static redisReply *page(struct ops *o, struct ops_shard *sh, struct lw_bytes lan
     lw_arg_i64(&o->cmd, skip), lw_arg_i64(&o->cmd, most);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (r && r->elements % 4 == 1 && r->element[0]->type == REDIS_REPLY_INTEGER) return r;
-    if (r) freeReplyObject(r);
-    lw_fail(&o->err, "shard %d: page answers in another form", sh->index);
+    if (!r) return NULL;
+    ops_malformed(o, sh, r, "an integer, and 4 values per message");
+    freeReplyObject(r);
     return NULL;
 }
 

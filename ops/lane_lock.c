@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/host.h"
+#include "base/redis/reply.h"
 #include "config/shard.h"
 #include "lock/one.h"
 #include "queue/epoch.h"
@@ -97,6 +98,14 @@ static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_e
     return true;
 }
 
+static enum latchwork_result malformed(const struct attempt *a, const redisReply *r,
+                                       const char *name, const char *expected,
+                                       struct latchwork_error *error) {
+    char why[LW_REPLY_TEXT];
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "shard %d: %s", a->l->shard,
+                        lw_malformed(why, r, name, "%s", expected));
+}
+
 static bool entered(struct attempt *a, const redisReply *r, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
     bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 3;
@@ -116,14 +125,15 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
         a->redis_ms = strtoll(r->element[2]->str, NULL, 10);
         return true;
     }
+    char ours[LW_SCHEMA_VALUE];
     if (sound)
-        lw_lock_wrong(
-            error,
-            "shard %d: the workers of \"%s\" use %s %s, this configuration differs; use theirs",
-            l->shard, l->c->name, r->element[1]->str, r->element[2]->str);
+        lw_lock_wrong(error,
+                      "shard %d: the workers of \"%s\" run with %s=%s, this configuration has %s; "
+                      "use the workers' value",
+                      l->shard, l->c->name, lw_schema_part(l->c, "", r->element[1]->str, ours),
+                      r->element[2]->str, ours);
     else
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
-                     "shard %d: enter: an answer that makes no sense", l->shard);
+        malformed(a, r, "enter.lua", "UNVOUCHED or an array of at least 3 strings", error);
     return false;
 }
 
@@ -162,14 +172,15 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
         r->element[1]->str)
         redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 +
                    strtoll(r->element[1]->str, NULL, 10) / 1000;
+    if (redis_ms < 0) malformed(a, r, "TIME", "[seconds, microseconds]", error);
     freeReplyObject(r);
+    if (redis_ms < 0) return false;
     *distance_ms = redis_ms - (lw_wall_ms() - trip_ms / 2);
-    if (redis_ms >= 0 && trip_ms <= a->l->schema_ttl_ms / 8) return true;
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR,
-                 redis_ms < 0 ? LATCHWORK_E_REPLY : LATCHWORK_E_TIMEOUT, "shard %d: TIME: %s",
-                 a->l->shard,
-                 redis_ms < 0 ? "an answer that makes no sense"
-                              : "Redis answers too slowly to compare clocks");
+    if (trip_ms <= a->l->schema_ttl_ms / 8) return true;
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT,
+                 "shard %d: TIME took %lld ms; to compare clocks, it must take at most %lld ms "
+                 "(an eighth of the TTL)",
+                 a->l->shard, (long long)trip_ms, (long long)(a->l->schema_ttl_ms / 8));
     return false;
 }
 
@@ -264,8 +275,7 @@ static enum latchwork_result answered(struct attempt *a, const redisReply *r, in
     if (letter == 'H' && more->type == REDIS_REPLY_STRING)
         return granted(a, more->str, sent_ms, error);
     if (!sound || more->type != REDIS_REPLY_INTEGER)
-        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
-                            "hold: an answer that makes no sense");
+        return malformed(a, r, "hold.lua", "string, [string, integer] or ['H', string]", error);
     a->left_ms = more->integer;
     if (letter == 'P')
         return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,

@@ -161,6 +161,10 @@ void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
 /* Works like ops_ask(), but fails if the reply is not of the given REDIS_REPLY_… type. */
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
+/* Sets the error for a reply to the command that was built last, if it does not have the form that
+ * `expected` and the arguments after it describe (base/redis/reply.h). Always returns -1. */
+int ops_malformed(struct ops *o, const struct ops_shard *sh, const redisReply *r,
+                  const char *expected, ...) __attribute__((format(printf, 4, 5)));
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
 /* Returns the number of elements to request next (2 to OPS_PAGE). `bytes` is the total size of the
  * last `asked` elements; if messages are large, fewer are requested, so that Redis is not blocked

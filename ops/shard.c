@@ -2,11 +2,14 @@
 /* Opens connections to the shards of an application. Each connection carries one command at a
  * time. */
 #include "base/clock.h"
+#include "base/redis/reply.h"
 #include "base/redis/servers.h"
 #include "config/shard.h"
 #include "ops/ops.h"
 
 #include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +30,6 @@ static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) 
                        sh->index, says, r->str);
     if (r && r->type == REDIS_REPLY_ERROR)
         return lw_fail(&o->err, "shard %d: Redis answers: %s", sh->index, r->str);
-    if (r) return lw_fail(&o->err, "shard %d: Redis answers in another form", sh->index);
     return lw_fail(&o->err, "shard %d: Redis: %s", sh->index,
                    sh->redis && sh->redis->err ? sh->redis->why : "no connection");
 }
@@ -162,10 +164,25 @@ redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
     return NULL;
 }
 
+int ops_malformed(struct ops *o, const struct ops_shard *sh, const redisReply *r,
+                  const char *expected, ...) {
+    char name[64], what[200], why[LW_REPLY_TEXT];
+    const char *command = o->cmd.argv[o->cmd.cmd[0].first];
+    snprintf(name, sizeof name, o->script ? "%s.lua" : "%s", o->script ? o->script->name : command);
+    va_list ap;
+    va_start(ap, expected);
+    vsnprintf(what, sizeof what, expected, ap);
+    va_end(ap);
+    return lw_fail(&o->err, "shard %d: %s", sh->index, lw_malformed(why, r, name, "%s", what));
+}
+
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type) {
     redisReply *r = ops_ask(o, sh);
     if (!r || r->type == type) return r;
-    fail(o, sh, r);
+    if (r->type == REDIS_REPLY_ERROR)
+        fail(o, sh, r);
+    else
+        ops_malformed(o, sh, r, "%s", lw_reply_type(type));
     freeReplyObject(r);
     return NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/cluster.h"
 
+#include "base/redis/reply.h"
 #include "base/redis/search.h"
 #include "base/redis/slot.h"
 #include "base/text.h"
@@ -67,6 +68,11 @@ static const char *host_of(const redisReply *node, const struct lw_redis_url *as
     return strcmp(host->str, "?") ? host->str : address_of(node);
 }
 
+static int malformed(const redisReply *r, const char *expected, struct lw_err *err) {
+    char why[LW_REPLY_TEXT];
+    return lw_fail(err, "%s", lw_malformed(why, r, "CLUSTER SLOTS", "%s", expected));
+}
+
 static int read_node(const redisReply *r, const struct lw_redis_url *asked, struct lw_span *span,
                      struct lw_err *err) {
     bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 2 &&
@@ -74,7 +80,7 @@ static int read_node(const redisReply *r, const struct lw_redis_url *asked, stru
     const char *host = sound ? host_of(r, asked) : NULL;
     long long port = sound ? r->element[1]->integer : 0;
     if (!host || port < 0 || port > UINT16_MAX)
-        return lw_fail(err, "malformed reply to CLUSTER SLOTS: a node without a host or port");
+        return malformed(r, "[host, port, ...] as a node", err);
     struct lw_place *p = &span->node[span->n_nodes];
     p->port = port ? (int)port : asked->port;
     p->host = strdup(host);
@@ -90,7 +96,7 @@ static int read_span(const redisReply *r, const struct lw_redis_url *asked, stru
                  r->element[1]->type == REDIS_REPLY_INTEGER;
     if (!sound || r->element[0]->integer < 0 || r->element[1]->integer < r->element[0]->integer ||
         r->element[1]->integer >= LW_SLOTS)
-        return lw_fail(err, "malformed reply to CLUSTER SLOTS");
+        return malformed(r, "[first slot, last slot, node, ...]", err);
     span->first = (int)r->element[0]->integer;
     span->last = (int)r->element[1]->integer;
     span->node = calloc(r->elements - 2, sizeof *span->node);
@@ -106,7 +112,7 @@ int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, stru
     if (r->type == REDIS_REPLY_ERROR && strstr(r->str, "cluster support disabled"))
         return lw_fail(err, "it is no cluster node; write redis.url for a single Redis");
     if (r->type == REDIS_REPLY_ERROR) return lw_fail(err, "CLUSTER SLOTS: %.200s", r->str);
-    if (r->type != REDIS_REPLY_ARRAY) return lw_fail(err, "malformed reply to CLUSTER SLOTS");
+    if (r->type != REDIS_REPLY_ARRAY) return malformed(r, "an array", err);
     out->span = calloc(r->elements ? r->elements : 1, sizeof *out->span);
     if (!out->span) return lw_fail_memory(err);
     for (; out->n < r->elements; out->n++)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/login.h"
 
+#include "base/redis/reply.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +36,9 @@ void lw_redis_login(const struct lw_redis_url *u, const char *client_name,
 
 static int role_answer(const redisReply *r, struct lw_err *err) {
     const redisReply *role = r->type == REDIS_REPLY_ARRAY && r->elements ? r->element[0] : NULL;
-    if (!role || role->type != REDIS_REPLY_STRING) return lw_fail(err, "malformed reply to ROLE");
+    char why[LW_REPLY_TEXT];
+    if (!role || role->type != REDIS_REPLY_STRING)
+        return lw_fail(err, "%s", lw_malformed(why, r, "ROLE", "[string, ...]"));
     if (strcmp(role->str, "master"))
         return lw_fail(err, "its role is %.20s; only a master takes writes", role->str);
     return 0;

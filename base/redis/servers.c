@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/servers.h"
 
+#include "base/redis/reply.h"
 #include "base/redis/search.h"
 
 #include <stdlib.h>
@@ -94,12 +95,15 @@ static int take_address(const struct lw_redis_servers *s, const redisReply *r,
     if (r->type == REDIS_REPLY_ERROR) return lw_fail(err, "%.200s", r->str);
     if (r->type == REDIS_REPLY_NIL)
         return lw_fail(err, "it knows no master of this name; correct redis.sentinel.master");
+    char why[LW_REPLY_TEXT];
     bool sound = r->type == REDIS_REPLY_ARRAY && r->elements == 2 &&
                  r->element[0]->type == REDIS_REPLY_STRING &&
                  r->element[1]->type == REDIS_REPLY_STRING;
     long port = sound ? strtol(r->element[1]->str, NULL, 10) : 0;
     if (!sound || !r->element[0]->len || port < 1 || port > 65535)
-        return lw_fail(err, "malformed reply to SENTINEL GET-MASTER-ADDR-BY-NAME");
+        return lw_fail(err, "%s",
+                       lw_malformed(why, r, "SENTINEL GET-MASTER-ADDR-BY-NAME",
+                                    "[host, port from 1 to 65535]"));
     return found(s, r->element[0]->str, (int)port, out, err);
 }
 

@@ -67,7 +67,7 @@ static int scan(struct ops *o, struct ops_shard *sh, char at[OPS_CURSOR], struct
                  r->element[0]->len < OPS_CURSOR;
     if (sound) memcpy(at, r->element[0]->str, r->element[0]->len + 1);
     int stop = sound ? look_at(o, sh, r->element[1], strlen(sh->prefix) + strlen("lock:"), rs)
-                     : lw_fail(&o->err, "shard %d: SCAN answers in another form", sh->index);
+                     : ops_malformed(o, sh, r, "[cursor, array]");
     freeReplyObject(r);
     return stop;
 }

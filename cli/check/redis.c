@@ -3,6 +3,7 @@
  * login may do what the scripts do. */
 #include "base/bytes.h"
 #include "base/redis/connection.h"
+#include "base/redis/reply.h"
 #include "base/redis/script.h"
 #include "cli/check/acl.h"
 #include "cli/check/redis_rights.h"
@@ -176,9 +177,9 @@ static redisReply *call(struct server *s, size_t argc, const char **argv) {
     return lw_redis_ask_argv(s->redis, (int)argc, argv, NULL);
 }
 
-static void malformed(struct server *s) {
-    PROBLEM(s, "%s",
-            "malformed reply to the check of this user's rights: expected one letter per command");
+static void malformed(struct server *s, const redisReply *r, size_t n) {
+    char why[LW_REPLY_TEXT];
+    PROBLEM(s, "%s", lw_malformed(why, r, "rights.lua", "one letter for each of %zu commands", n));
 }
 
 /* Runs the script rights.lua, which tests all samples. Its reply has one letter per sample: 1 for
@@ -191,7 +192,7 @@ static bool ask_script(struct server *s, struct samples *all, char *letters) {
     if (fine) memcpy(letters, reply->str, all->n);
     bool refused = reply && reply->type == REDIS_REPLY_ERROR;
     if (!reply) PROBLEM(s, "EVAL: %s", s->redis->why);
-    if (reply && !fine && !refused) malformed(s);
+    if (reply && !fine && !refused) malformed(s, reply, all->n);
     if (reply) freeReplyObject(reply);
     return fine;
 }

@@ -3,6 +3,7 @@
  * because the other Sentinels may be enough. If no Sentinel works, lw_check_redis() reports a
  * problem. */
 #include "base/redis/connection.h"
+#include "base/redis/reply.h"
 #include "cli/check/servers.h"
 
 #include <stdlib.h>
@@ -44,6 +45,7 @@ static void take(const char *where, const redisReply *a, struct lw_check_report 
 
 static void ask(struct lw_redis *c, const char *where, const char *master,
                 struct lw_check_report *r) {
+    char why[LW_REPLY_TEXT];
     redisReply *a = lw_redis_ask(c, "SENTINEL MASTER %s", master);
     if (!a)
         WARN(where, "SENTINEL MASTER: %s", c->why);
@@ -51,7 +53,9 @@ static void ask(struct lw_redis *c, const char *where, const char *master,
         take(where, a, r);
     else
         WARN(where, "SENTINEL MASTER %s: %s", master,
-             a->type == REDIS_REPLY_ERROR ? a->str : "malformed reply");
+             a->type == REDIS_REPLY_ERROR
+                 ? a->str
+                 : lw_malformed(why, a, "SENTINEL MASTER", "an array of fields and values"));
     if (a) freeReplyObject(a);
 }
 

@@ -169,8 +169,7 @@ static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void
             const redisReply *e = r->element[i];
             bool sound = e->type == REDIS_REPLY_ARRAY && e->elements == 2 &&
                          e->element[0]->type == REDIS_REPLY_STRING;
-            if (!sound)
-                stop = lw_fail(&o->err, "shard %d: XRANGE answers in another form", sh->index);
+            if (!sound) stop = ops_malformed(o, sh, r, "[ID, fields] for each dead letter");
             if (!sound) break;
             snprintf(from, sizeof from, "(%s", e->element[0]->str);
             o->scanned++;

@@ -20,7 +20,7 @@ int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID]
         const redisReply *e = r->element[i];
         bool sound = e->type == REDIS_REPLY_ARRAY && e->elements == 2 &&
                      e->element[0]->type == REDIS_REPLY_STRING && e->element[0]->len < DEAD_ID;
-        if (!sound) stop = lw_fail(&o->err, "shard %d: a dead letter in another form", sh->index);
+        if (!sound) stop = ops_malformed(o, sh, r, "[ID, fields] for each dead letter");
         if (!sound) break;
         memcpy(at, e->element[0]->str, e->element[0]->len + 1);
         stop = dead_tell(o, sh, e, fn, ctx);

@@ -3,6 +3,7 @@
 #include "cli/ledger/private.h"
 
 #include "base/redis/connection.h"
+#include "base/redis/reply.h"
 #include "base/redis/servers.h"
 #include "config/shard.h"
 #include "ops/script.h"
@@ -72,20 +73,28 @@ static void add_at(struct ats *x, struct at a) {
     x->a[x->n++] = a;
 }
 
+static int malformed(struct reading *r, const redisReply *v, const char *command,
+                     const char *expected) {
+    char why[LW_REPLY_TEXT];
+    return lw_fail(r->err, "shard %d: %s", r->shard, lw_malformed(why, v, command, "%s", expected));
+}
+
 /* Returns the reply if it has the given type. Otherwise frees the reply and returns NULL with an
  * error text. */
-static redisReply *take(struct reading *r, void *reply, int type) {
+static redisReply *take(struct reading *r, const char *command, void *reply, int type) {
     redisReply *v = reply;
     if (v && v->type == type) return v;
+    char why[LW_REPLY_TEXT];
     const char *says = v && v->type == REDIS_REPLY_ERROR ? lw_redis_deposed(v->str) : NULL;
     if (says)
         lw_fail(r->err, "shard %d: %s (%s); run the command again when that is over", r->shard,
                 says, v->str);
     else
         lw_fail(r->err, "shard %d: %s", r->shard,
-                !v                             ? r->redis->why
-                : v->type == REDIS_REPLY_ERROR ? v->str
-                                               : "Redis answers in another form");
+                !v ? r->redis->why
+                : v->type == REDIS_REPLY_ERROR
+                    ? v->str
+                    : lw_malformed(why, v, command, "%s", lw_reply_type(type)));
     if (v) freeReplyObject(v);
     return NULL;
 }
@@ -122,7 +131,7 @@ static void once(struct names *x) {
 static int read_names(struct reading *r) {
     char cursor[32] = "0";
     do {
-        redisReply *v = take(r,
+        redisReply *v = take(r, "SCAN",
                              lw_redis_ask(r->redis, "SCAN %s MATCH %s* COUNT %d", cursor, r->prefix,
                                           (int)SCAN_COUNT),
                              REDIS_REPLY_ARRAY);
@@ -132,8 +141,9 @@ static int read_names(struct reading *r) {
         if (sound) memcpy(cursor, v->element[0]->str, v->element[0]->len + 1);
         for (size_t i = 0; sound && i < v->element[1]->elements; i++)
             sort_name(r, v->element[1]->element[i]->str, v->element[1]->element[i]->len);
+        int bad = sound ? 0 : malformed(r, v, "SCAN", "[cursor, array]");
         freeReplyObject(v);
-        if (!sound) return lw_fail(r->err, "shard %d: SCAN answers in another form", r->shard);
+        if (bad) return bad;
         if (r->states.n + r->lists.n > NAMES_MAX)
             return lw_fail(r->err, "shard %d: more than %d names", r->shard, (int)NAMES_MAX);
     } while (strcmp(cursor, "0") != 0);
@@ -156,7 +166,7 @@ static int part_of(struct reading *r, const char *p, size_t n, int64_t *replay) 
 
 static int read_floors(struct reading *r) {
     redisReply *v =
-        take(r, lw_redis_ask(r->redis, "HGETALL %sfloor", r->prefix), REDIS_REPLY_ARRAY);
+        take(r, "HGETALL", lw_redis_ask(r->redis, "HGETALL %sfloor", r->prefix), REDIS_REPLY_ARRAY);
     if (!v) return -1;
     r->floors = lw_alloc((v->elements / 2 + 1) * sizeof *r->floors);
     for (size_t i = 0; i + 1 < v->elements; i += 2) {
@@ -207,7 +217,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT,
             floor = replay ? 0 : floor_of(r, part);
     redisReply *v = take(
-        r,
+        r, "GETRANGE",
         lw_redis_ask(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1),
         REDIS_REPLY_STRING);
     if (!v) return -1;
@@ -233,9 +243,10 @@ static int state_now(struct reading *r, const struct at *a) {
     lw_redis_append(r->redis, "HGET %sfloor %s", r->prefix, name);
     redisReply *b = lw_redis_reply(r->redis), *f = lw_redis_reply(r->redis);
     int state = -1;
-    if (!b || !f || b->type != REDIS_REPLY_STRING)
-        lw_fail(r->err, "shard %d: %s", r->shard,
-                !b || !f ? r->redis->why : "Redis answers in another form");
+    if (!b || !f)
+        lw_fail(r->err, "shard %d: %s", r->shard, r->redis->why);
+    else if (b->type != REDIS_REPLY_STRING)
+        malformed(r, b, "GETRANGE", "string");
     else if (f->type == REDIS_REPLY_STRING && strtoll(f->str, NULL, 10) > offset)
         state = 4;
     else
@@ -278,7 +289,7 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     snprintf(many, sizeof many, "%d", PAGE);
     for (int i = 0; i < 7; i++) len[i] = strlen(argv[i]);
     len[3] = n_key + n, len[7] = lane.n;
-    return take(r, lw_redis_ask_argv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
+    return take(r, "lines.lua", lw_redis_ask_argv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
 }
 
 /* Reads a waiting list from its oldest end, with up to PAGE elements per request. Workers remove
@@ -301,9 +312,9 @@ static int read_list(struct reading *r, uint32_t list) {
                 ledger_wrong(r->l, LEDGER_UNSEEN, r->shard, NULL, 0, r->lists.a[list]);
         }
         for (size_t i = 0; i < n; i++) take_element(r, list, v->element[2 + i]);
+        int bad = sound ? 0 : malformed(r, v, "lines.lua", "[integer, string, ...]");
         freeReplyObject(v);
-        if (!sound)
-            return lw_fail(r->err, "shard %d: a page of a list answers in another form", r->shard);
+        if (bad) return bad;
         if (!n || from + n >= size) return 0;
         from += n > 1 ? n / 2 : 1;
     }
@@ -382,7 +393,8 @@ static int judge_waiting(struct reading *r) {
 }
 
 static int read_dead(struct reading *r) {
-    redisReply *v = take(r, lw_redis_ask(r->redis, "XLEN %sdead", r->prefix), REDIS_REPLY_INTEGER);
+    redisReply *v =
+        take(r, "XLEN", lw_redis_ask(r->redis, "XLEN %sdead", r->prefix), REDIS_REPLY_INTEGER);
     if (!v) return -1;
     r->l->dead_letters += v->integer;
     freeReplyObject(v);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/redis/connection.h"
+#include "base/redis/reply.h"
 #include "base/redis/servers.h"
 #include "config/shard.h"
 
@@ -21,17 +22,19 @@ struct look {
     bool may_move;
 };
 
-static redisReply *take(struct look *l, redisReply *r, int type) {
+static redisReply *take(struct look *l, const char *command, redisReply *r, int type) {
     if (r && r->type == type) return r;
+    char why[LW_REPLY_TEXT];
     const char *says = r && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
     if (says)
         lw_fail(l->err, "%s: %s (%s); run the command again when that is over", l->tag, says,
                 r->str);
     else
         lw_fail(l->err, "%s: %s", l->tag,
-                !r                             ? l->redis->why
-                : r->type == REDIS_REPLY_ERROR ? r->str
-                                               : "an answer of another type");
+                !r ? l->redis->why
+                : r->type == REDIS_REPLY_ERROR
+                    ? r->str
+                    : lw_malformed(why, r, command, "%s", lw_reply_type(type)));
     if (r) freeReplyObject(r);
     return NULL;
 }
@@ -58,14 +61,15 @@ static void add_name(struct look *l, const char *key, size_t n) {
  * its name. If the lane is not paused, sets `may_move`, because the lane's messages may still
  * run. */
 static int look_at_lane(struct look *l, const char *key, size_t n) {
-    redisReply *len =
-        take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
+    redisReply *len = take(l, "LLEN", lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n),
+                           REDIS_REPLY_INTEGER);
     if (!len) return -1;
     bool waiters = len->integer > 0;
     freeReplyObject(len);
     if (!waiters) return 0;
-    redisReply *is = take(l, lw_redis_ask(l->redis, "SISMEMBER %spaused %b", l->tag, key, n),
-                          REDIS_REPLY_INTEGER);
+    redisReply *is =
+        take(l, "SISMEMBER", lw_redis_ask(l->redis, "SISMEMBER %spaused %b", l->tag, key, n),
+             REDIS_REPLY_INTEGER);
     if (!is) return -1;
     if (is->integer)
         add_name(l, key, n);
@@ -97,13 +101,15 @@ static int walk(struct look *l, const char *command, const char *pattern,
             pattern ? lw_redis_ask(l->redis, "%s %s MATCH %slock:* COUNT 1000", command, cursor,
                                    pattern)
                     : lw_redis_ask(l->redis, "%s %slanes %s COUNT 1000", command, l->tag, cursor);
-        r = take(l, r, REDIS_REPLY_ARRAY);
+        r = take(l, command, r, REDIS_REPLY_ARRAY);
         if (!r) return -1;
         bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&
                      r->element[1]->type == REDIS_REPLY_ARRAY && r->element[0]->len < sizeof cursor;
         if (sound) memcpy(cursor, r->element[0]->str, r->element[0]->len + 1);
+        char why[LW_REPLY_TEXT];
         int ok = sound ? fn(l, r->element[1])
-                       : lw_fail(l->err, "%s: %s answers in another form", l->tag, command);
+                       : lw_fail(l->err, "%s: %s", l->tag,
+                                 lw_malformed(why, r, command, "[cursor, array]"));
         freeReplyObject(r);
         if (ok == -1) return -1;
         if (lw_boot_ms() > l->until_ms)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/redis/reply.h"
 #include "base/redis/script.h"
 #include "base/redis/wire.h"
 #include "base/thread.h"
@@ -130,7 +131,10 @@ static void take_renewal(struct shard *sh, const redisReply *r) {
         sh->loaded = false;
         renew(sh);
     } else {
-        complain(sh, r->type == REDIS_REPLY_ERROR ? r->str : "malformed reply to renew");
+        char why[LW_REPLY_TEXT];
+        complain(sh, r->type == REDIS_REPLY_ERROR
+                         ? r->str
+                         : lw_malformed(why, r, "renew.lua", "a status of %zu letters", sh->n_due));
     }
 }
 
@@ -145,7 +149,11 @@ static void on_reply(void *ctx, const redisReply *r) {
         sh->loaded = true;
         renew(sh);
     } else {
-        complain(sh, r->type == REDIS_REPLY_ERROR ? r->str : "malformed reply to SCRIPT LOAD");
+        char why[LW_REPLY_TEXT];
+        complain(sh, r->type == REDIS_REPLY_ERROR
+                         ? r->str
+                         : lw_malformed(why, r, "SCRIPT LOAD", "a string of %zu bytes",
+                                        sizeof sh->sha - 1));
     }
 }
 

@@ -2,6 +2,7 @@
 /* claim: the step that takes the lanes that hints name, and gets their heads. */
 #include "consumer/worker/claim.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/grants.h"
 #include "consumer/worker/hints.h"
 #include "consumer/worker/hold.h"
@@ -82,7 +83,13 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 6 || !e[0]->str || !e[1]->str ||
         e[1]->len != (size_t)n || e[3]->type != REDIS_REPLY_ARRAY ||
         e[4]->type != REDIS_REPLY_ARRAY || !e[5]->str || e[5]->len != (size_t)n) {
-        lw_error("shard %d: malformed reply to claim", sh->index);
+        char why[LW_REPLY_TEXT];
+        lw_error("shard %d: %s; its %d lanes wait for new hints", sh->index,
+                 lw_malformed(why, r, "claim.lua",
+                              "[string, string of %d bytes, integer, array, array, string of %d "
+                              "bytes]",
+                              n, n),
+                 n);
         claim_forget(w, sh);
         return;
     }

@@ -3,6 +3,7 @@
  * (doc/lifecycle.txt, section 3). */
 #include "consumer/worker/epoch.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/commit.h"
 #include "consumer/worker/connection.h"
 #include "consumer/worker/first.h"
@@ -163,20 +164,21 @@ static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisRepl
 /* Ends the worker because a field of its schema differs from that of the fleet. */
 static void refused(struct lw_worker *w, const struct shard *sh, const char *field,
                     const char *theirs) {
-    char why[700];
-    if (strcmp(field, "version") == 0)
+    char why[900], ours[LW_SCHEMA_VALUE];
+    if (strcmp(field, "version") == 0) {
         snprintf(why, sizeof why,
                  "shard %d: the data of \"%s\" has schema %s, Latchwork " LW_VERSION
                  " has schema %d; run the version that wrote the data, or drain the fleet with "
                  "that version and start this one under "
                  "another name",
                  sh->index, w->c->name, theirs, LW_SCHEMA_VERSION);
-    else
+    } else {
+        const char *setting = lw_schema_part(w->c, w->set.cluster_id, field, ours);
         snprintf(why, sizeof why,
-                 "shard %d: the fleet of \"%s\" uses %s %s, this worker differs; give this "
-                 "application another name, or "
-                 "configure it alike",
-                 sh->index, w->c->name, field, theirs);
+                 "shard %d: refused: fleet \"%s\" runs with %s=%.200s, this worker has %s; use the "
+                 "fleet's value, or choose another name",
+                 sh->index, w->c->name, setting, theirs, ours);
+    }
     w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
 }
 
@@ -187,7 +189,10 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         return;
     }
     if (r->type != REDIS_REPLY_ARRAY || r->elements < 3) {
-        lw_worker_disconnected(w, sh->index, "malformed reply to enter");
+        char why[LW_REPLY_TEXT];
+        lw_worker_disconnected(
+            w, sh->index,
+            lw_malformed(why, r, "enter.lua", "UNVOUCHED or an array of at least 3 strings"));
         return;
     }
     if (strcmp(r->element[0]->str, "OK") != 0 || r->elements < 6) {

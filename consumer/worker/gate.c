@@ -3,6 +3,7 @@
  * it runs at once, waits in Redis, or is finished already. */
 #include "consumer/worker/gate.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/grants.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
@@ -353,7 +354,11 @@ void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     const redisReply *const *e = (const redisReply *const *)r->element;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str ||
         e[1]->len != (size_t)sh->gate.n_msgs || e[2]->type != REDIS_REPLY_ARRAY) {
-        lw_error("shard %d: malformed reply to gate", sh->index);
+        char why[LW_REPLY_TEXT];
+        lw_error("shard %d: %s; its %d messages ask again", sh->index,
+                 lw_malformed(why, r, "gate.lua", "[string, string of %d bytes, array]",
+                              sh->gate.n_msgs),
+                 sh->gate.n_msgs);
         gate_back(w, sh);
         return;
     }

@@ -12,6 +12,7 @@
  *                    --> the reply has another epoch, or no worker vouches --> lost */
 #include "consumer/worker/move.h"
 
+#include "base/redis/reply.h"
 #include "base/redis/servers.h"
 #include "base/redis/slot.h"
 #include "consumer/worker/connection.h"
@@ -72,7 +73,11 @@ void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     struct move *m = &sh->move;
     assert(sh->phase == HELLO || sh->phase == READY);
     if (!r->str || !lw_nodes_self(r->str, lw_slot(sh->prefix, sh->n_prefix), &m->node)) {
-        lw_worker_disconnected(w, sh->index, "malformed reply to CLUSTER NODES");
+        char why[LW_REPLY_TEXT];
+        lw_worker_disconnected(w, sh->index,
+                               lw_malformed(why, r, "CLUSTER NODES",
+                                            "a string with one line per node, one of them "
+                                            "marked \"myself\""));
         return;
     }
     m->text.n = 0;

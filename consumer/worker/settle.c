@@ -2,6 +2,7 @@
 /* settle: the step that records the outcomes of runs and decides how their lanes go on. */
 #include "consumer/worker/settle.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/grants.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
@@ -510,7 +511,13 @@ void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
               e[4]->type == REDIS_REPLY_ARRAY && e[5]->type == REDIS_REPLY_ARRAY && e[6]->str &&
               e[6]->len == (size_t)n;
     if (!ok) {
-        lw_error("shard %d: malformed reply to settle", sh->index);
+        char why[LW_REPLY_TEXT];
+        lw_error("shard %d: %s; its %d lanes settle again", sh->index,
+                 lw_malformed(why, r, "settle.lua",
+                              "[string, string of %d bytes, string of %d bytes, integer, array, "
+                              "array, string of %d bytes]",
+                              n, sh->settle.n_named, n),
+                 n);
         settle_back(w, sh);
         return;
     }

@@ -15,6 +15,7 @@
  * the assignment. */
 #include "consumer/worker/vanished.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/lane.h"
 #include "consumer/worker/limits.h"
 #include "consumer/worker/partition.h"
@@ -190,7 +191,8 @@ void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
 void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY) {
-        vanished_failed(w, sh, "malformed reply of XRANGE, expected an array");
+        char why[LW_REPLY_TEXT];
+        vanished_failed(w, sh, lw_malformed(why, r, "XRANGE", "an array"));
         return;
     }
     bool good = true;

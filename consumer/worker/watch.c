@@ -3,6 +3,7 @@
  * parked are finished and, at the assignment, which messages were finished before. */
 #include "consumer/worker/watch.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/commit.h"
 #include "consumer/worker/limits.h"
 #include "consumer/worker/owed.h"
@@ -280,7 +281,9 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(n > 0 && n <= LOOK_BATCH);
     sh->watch.n = 0;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)(2 * n)) {
-        lw_error("shard %d: malformed reply to watch", sh->index);
+        char why[LW_REPLY_TEXT];
+        lw_error("shard %d: %s; its %d segments are read again", sh->index,
+                 lw_malformed(why, r, "watch.lua", "an array of %d elements", 2 * n), n);
         return;
     }
     for (int i = 0; i < n; i++) {

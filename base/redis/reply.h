@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of an error for a reply whose form is not the one that its reader expects. */
+#ifndef LW_BASE_REDIS_REPLY_H
+#define LW_BASE_REDIS_REPLY_H
+
+#include <hiredis/hiredis.h>
+
+enum { LW_REPLY_TEXT = 400 };
+
+/* Returns the name of a REDIS_REPLY_… type, such as "string". */
+const char *lw_reply_type(int type);
+
+/* Writes "malformed reply from NAME: expected WHAT, got TYPE" into `out`, cut at its size, and
+ * returns `out`. TYPE is the type of `r`; for an array it also has the number of elements and the
+ * types of the first eight. The values are left out, because they may be payloads; only the text of
+ * an error reply is quoted. `name` is the script or command that replied. `expected` and what
+ * follows are the format and the arguments of WHAT. */
+const char *lw_malformed(char out[LW_REPLY_TEXT], const redisReply *r, const char *name,
+                         const char *expected, ...) __attribute__((format(printf, 4, 5)));
+
+#endif
