@@ -16,9 +16,9 @@ struct lw_outcome_query {
     size_t limit;
 };
 
+enum { LW_OUTCOMES_LIMIT = 100, LW_OUTCOMES_LIMIT_MAX = 500 };
 /* Parses the query of GET /api/v1/outcomes. If a part of the query is not understood, fills the
  * response *a with an error and returns false. */
-enum { LW_OUTCOMES_LIMIT = 100, LW_OUTCOMES_LIMIT_MAX = 500 };
 bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *out,
                       struct lw_http_answer *a);
 
@@ -35,9 +35,9 @@ void lw_outcomes_each(const struct lw_board *b, const struct lw_outcome_query *q
  * new references. */
 json_t *lw_outcomes_list(const struct lw_board *b, const struct lw_outcome_query *q);
 json_t *lw_outcomes_answer(const struct lw_board *b, const struct lw_outcome_query *q);
-/* Returns the keys with the most outcomes in the last minute, at most `limit` keys, as
- * [{"key","outcomes"}]. Looks only at the newest LW_HOT_LOOK outcomes. */
 enum { LW_HOT_LOOK = 2048, LW_HOT_MS = 60000 };
+/* Returns the keys with the most outcomes in the minute before `wall_ms`, at most `limit` keys, as
+ * [{"key","outcomes"}], a new reference. Looks only at the newest LW_HOT_LOOK outcomes. */
 json_t *lw_outcomes_hot(const struct lw_board *b, int64_t wall_ms, size_t limit);
 
 #endif

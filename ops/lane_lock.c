@@ -54,7 +54,8 @@ static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, con
 
 /* --- one try ---------------------------------------------------------------------------------- */
 
-/* Describes one acquisition: a sequence of attempts on one connection, with one token. */
+/* The state of one acquisition, which is a sequence of attempts. The attempts use one connection
+ * until it breaks, and one token until a grant arrives after its lease has ended. */
 struct attempt {
     struct lw_lane_lock *l;
     struct latchwork_hold *hold;

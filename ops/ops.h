@@ -110,7 +110,7 @@ struct ops {
     const struct lw_script *script; /* the script that the command in `cmd` calls, or NULL */
     struct lw_err err;
     unsigned char *met;  /* one element of enum ops_met per word; NULL: words are not tracked */
-    json_t *resumed;     /* owns the words of the resumed job, if the command line has none */
+    json_t *resumed;     /* owns the options of the resumed job if they come from its record */
     struct ops_job *job; /* the job in progress (ops/job.h); NULL: there is none */
     bool terminal;       /* true if stdout is a terminal */
     /* `asked_ms` is the wall time relative to which a time such as "1h" (one hour ago) is computed:
@@ -261,15 +261,16 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
  * are read, and fn may be called twice for a lane, because cursors are used. Returns 1 if fn
  * stopped the reading. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
+enum { OPS_CURSOR = 32 };
 /* Reads some lanes of one shard: the lanes with waiting messages or, if `idle` is true, the paused
  * lanes without waiting messages. Begin with the cursor "0"; the cursor is "0" again after the last
  * lane. A call reads about `count` names, or more if the set is small. */
-enum { OPS_CURSOR = 32 };
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR],
                   int64_t count, ops_lane_fn *fn, void *ctx);
-/* Calls fn for every message that waits in a lane, oldest first, while workers continue. If a
- * message is added or removed during the reading, fn may or may not get it. */
 typedef int ops_message_fn(struct ops *o, struct ops_message *m, void *ctx);
+/* Calls fn for every message in the waiting list of a lane, oldest first, while workers continue.
+ * m->state says whether the message still waits. If a message is added or removed during the
+ * reading, fn may or may not get this message. */
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx);
 /* Calls fn for every waiting message that passes the filters, in all lanes. */
 int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx);
@@ -284,15 +285,17 @@ bool ops_lane_matches(const struct ops *o, struct lw_bytes lane);
 bool ops_lane_head_matches(const struct ops *o, const struct ops_lane *l);
 bool ops_message_matches(const struct ops *o, const struct ops_message *m);
 bool ops_has_filter(const struct ops *o); /* true if any filter is set */
-/* These functions are for commands whose arguments are IDs of messages. ops_message_matches() marks
- * the argument that names the message, even if another filter rejects the message. After all
- * messages were read, ops_tell_missing() returns the number of unmarked arguments. It also reports
- * each of them on stderr with the reason `why`, unless it was reported before or the command is
- * quiet. For a resumed job ops_tell_missing() reports nothing and returns 0, because the first run
- * of the job may have processed the messages that are missing now. */
+/* The reasons that are passed to ops_tell_missing(). */
 #define OPS_NO_LETTER "no dead letter has this id or identity"
 #define OPS_NO_RECORD "no record has this identity"
 #define OPS_NOT_WAITING "no waiting message has this identity"
+/* These functions are for commands whose arguments name messages. ops_message_matches() marks the
+ * argument that names the message, even if another filter rejects the message. ops_mark_word()
+ * marks an argument as found or as reported. After all messages were read, ops_tell_missing()
+ * returns the number of arguments that were not found. It also reports each of them on stderr with
+ * the reason `why`, unless the argument was reported before or the command is quiet. For a resumed
+ * job ops_tell_missing() reports nothing and returns 0, because the first run of the job may have
+ * processed the messages that are missing now. */
 void ops_mark_word(const struct ops *o, const char *word, enum ops_met met);
 int ops_tell_missing(struct ops *o, const char *why);
 

@@ -8,7 +8,7 @@
 # The packages are written to OUT, and built in FOLDER (default /build/latchwork). The environment
 # must have DISTRIBUTION, SOURCE_DATE_EPOCH and MAINTAINER. If librdkafka is to be built into the
 # program, RDKAFKA is the folder of its source.
-# exit: 0 if the packages are built and lintian finds nothing in them
+# exit: 0 if the packages are built and lintian finds no error and no warning in them
 set -eu
 out=$1 work=${2:-/build/latchwork}
 cd "$(dirname "$0")/.."

@@ -41,7 +41,7 @@ static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) 
 }
 
 /* Returns the number of the bundle over which the lock was acquired. The release uses the same
- * bundle, so that even a slow server gets the acquire before the release. */
+ * bundle, so that even a slow server is asked for the lock before it is asked to release it. */
 static int bundle_of(const struct latchwork_hold *h) { return (int)(intptr_t)h->more - 1; }
 static void remember_bundle(struct latchwork_hold *h, int bundle) {
     h->more = (void *)(intptr_t)(bundle + 1);
