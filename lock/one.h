@@ -57,10 +57,11 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error);
 int lw_watch_drop(struct latchwork_hold *hold, bool *sent_again, struct latchwork_error *error);
 int lw_watch_keep(struct latchwork_hold *hold, int64_t ttl_ms, int64_t *sent_ms,
                   struct latchwork_error *error);
-/* Converts Redis' answer to PTTL for a held lock to the ms until the lease ends. The result is at
- * least 1, because 0 means that the lock is free but other waiters are first. */
+/* Converts Redis' answer to PTTL for a held lock to the ms until the lease ends. The result is -1
+ * if the lock has no TTL. Otherwise the result is at least 1, because 0 means that the lock is free
+ * but other waiters are first. */
 int64_t lw_one_left_ms(int64_t pttl);
-/* Sets the token, value, fence and lease of the hold after a grant. */
+/* Sets the value, fence and lease of the hold after a grant. */
 void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms);
 
 enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx,

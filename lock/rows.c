@@ -4,10 +4,11 @@
  *     [take rows in order, up to the first that another client holds → wait for that row, while the
  *      keeper renews the rows taken so far]… → give all rows one fence and one lease
  *
- * Every row is a mutex named PREFIX TABLE:ID. So a lock of one row, a lock of several rows, and a
- * mutex of the same name exclude each other. Rows are always taken in ascending order, and a waiter
- * holds only rows smaller than the row it waits for, so there can be no deadlock. All rows of a
- * hold have the same token, by which the scripts recognize the caller's rows. */
+ * Every row is a mutex whose name is the prefix followed by TABLE:ID. So a lock of one row, a lock
+ * of several rows, and a mutex of the same name exclude each other. Rows are always taken in
+ * ascending order, and a waiter holds only rows smaller than the row it waits for, so there can be
+ * no deadlock. All rows of a hold have the same token, by which the scripts recognize the caller's
+ * rows. */
 #include "base/clock.h"
 #include "base/redis/reply.h"
 #include "lock/keeper.h"
@@ -23,7 +24,7 @@ enum {
     RAISE_BATCH = (LW_CALL_ARGS - 3 - 5) / 2,
     DROP_BATCH = (LW_CALL_ARGS - 3 - 2) / 2,
     KEEP_BATCH = LW_CALL_ARGS - 3 - 3,
-    PAUSE_MS = 10, /* minimum pause between attempts, in ms */
+    PAUSE_MS = 10, /* mean pause between attempts, in ms */
 };
 
 struct rows {

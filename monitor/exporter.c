@@ -39,8 +39,8 @@ static json_t *version(const struct lw_metrics_source *m) {
     return json_pack("{s:s,s:s}", "name", "latchwork", "version", LW_VERSION);
 }
 
-/* Requests for these paths are answered from the board. All other paths below /api/v1/ belong to
- * the API. */
+/* Requests for these paths, and for the paths in live_paths, are answered from the board. All other
+ * paths below /api/v1/ belong to the API. */
 static const struct {
     const char *path;
     json_t *(*fn)(const struct lw_metrics_source *m);

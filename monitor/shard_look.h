@@ -36,10 +36,10 @@ void lw_shard_looker_close(struct lw_shard_looker *k);
  * and all other fields keep their old values. Of several failures in a row, only the first is
  * logged. */
 void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out);
+enum { LW_LOOK_WAITING = 16 };
 /* Asks in one pipeline how many messages wait in these lanes of the shard (at most
  * LW_LOOK_WAITING lanes). waiting[i] becomes -1 if the Redis key of the waiting list is not a
  * list. Returns false if the shard does not answer, or did not answer the last lw_shard_look(). */
-enum { LW_LOOK_WAITING = 16 };
 bool lw_shard_waiting(struct lw_shard_looker *k, const struct lw_bytes *lanes, size_t n,
                       int64_t *waiting);
 

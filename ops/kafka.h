@@ -14,13 +14,13 @@
  * reported on stderr and skipped. Returns 1 if fn stopped the reading, -1 on failure. */
 int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx);
 
-/* Adds up the end offsets of all partitions of the application's topics. The difference between the
- * sums of two calls is the number of records that arrived in between. Returns -1 if Kafka does not
- * answer within some seconds. */
 struct ops_log;
 /* Opens the application's topics for reading. Returns NULL on failure, with the reason in
  * o->err. */
 struct ops_log *ops_log_open(struct ops *o);
+/* Adds up the end offsets of all partitions of the application's topics. The difference between the
+ * sums of two calls is the number of records that arrived in between. Returns -1 if Kafka does not
+ * answer within some seconds. */
 int ops_log_ends(struct ops_log *l, int64_t *sum);
 void ops_log_close(struct ops_log *l);
 

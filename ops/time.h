@@ -8,9 +8,9 @@
 /* Parses a duration such as "90s", "15m", "15min", "2h", "3d" or "250ms", or a number of seconds.
  * Returns ms, or -1 if the text is no duration. */
 int64_t ops_duration_ms(const char *text);
+enum { OPS_DURATION_TEXT = 32 };
 /* Formats ms in the largest unit that gives a whole number, such as "100ms" or "1h". Returns
  * out. */
-enum { OPS_DURATION_TEXT = 32 };
 const char *ops_duration_text(int64_t ms, char out[OPS_DURATION_TEXT]);
 /* Parses a point in time: a date ("2026-11-21") with or without a time of day
  * ("2026-11-21T12:00:00Z"; UTC even without the Z), a number of at least 12 digits (ms since 1970),
