@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the programs in examples/ as their READMEs describe them. Each example must pass `handler
-test`, then drain a topic of a real Kafka, and its effect must be right.
+test`, then drain a topic of a real Kafka, and the messages must have the effect that the README
+describes.
 Usage: test_examples.py [BUILD [SCENARIO…]]"""
 
 import glob
@@ -109,8 +110,8 @@ class Example:
             self.t.kafka.produce(topic, records)
 
     def drain_orders(self, *more):
-        """Tests the example, and drains orders through it. Returns the figures of its service
-        before and after the drain."""
+        """Runs `handler test` on the example, and then drains orders through the example. Returns
+        the figures of the example's service before and after the drain."""
         self.test(*more)
         before = self.told()
         self.produce(order)

@@ -52,8 +52,8 @@ def rebalances(t):
         other.wait_workers(1)
         mine = other.workers()
         time.sleep(random.uniform(0.5, 1.5))
-        # Every second time, the member stays until it has run a message, because on a loaded
-        # machine joining takes longer than a second.
+        # On a loaded machine, joining may take longer than this sleep. So every second time the
+        # member stays until it has run a message.
         if n % 2 == 0:
             wait_until(
                 lambda: not t.producing() or any(r.pid in mine for r in t.runs()),
@@ -214,9 +214,9 @@ def foreign_metadata(t):
 
 
 def made_anew(t, topic, old, new, late):
-    """Recreates a topic with `new` records when its `old` records are done, or, if `late` is true,
-    when only half of them are done. The run must end as refused, and so must the next run, because
-    a restart must not hide the fault."""
+    """Produces `old` records to a topic. When all of them are done, or only half of them if `late`
+    is true, deletes the topic, creates it again and produces `new` records. This run and the next
+    run must end as refused, because a restart must not hide the fault."""
     t.topics = [topic]
     t.kafka.create(topic, 1)
     before = t.ends_so_far()

@@ -30,8 +30,8 @@ RIGHTS = {
         'dead.to: .*' + DEAD + '.*user "%s" (may not (WRITE|DESCRIBE)|to DESCRIBE)',
     ),
 }
-# Errors that are worded differently in the log of a running worker and in the output of `check`:
-# {right: text in the log}.
+# Some errors are worded differently in the log of a running worker and in the output of `check`.
+# LOGGED maps the missing right to the text in the log.
 LOGGED = {
     "topic": 'user "%s" may not READ topic ' + TOPIC,
     "dead": 'user "%s" may not WRITE topic ' + DEAD,
@@ -99,7 +99,7 @@ def configure(directory, brokers, redis, user):
 
 
 def logged(directory, brokers, redis, user, said):
-    """Checks that a worker that logs in as `user` writes the text `said` to its log."""
+    """Checks that a worker that logs in as `user` writes a text that matches `said` to its log."""
     path = configure(directory, brokers, redis, user)
     with open(path + ".log", "wb") as log:
         run = subprocess.Popen(

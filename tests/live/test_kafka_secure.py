@@ -69,8 +69,8 @@ def no_secrets(t, run):
 
 
 def works(t, user, properties, messages=300, seconds=1):
-    """`check` must find no error, and a fleet must handle every message. A message without a key
-    must go to the dead-letter topic."""
+    """`check` must find no error. A fleet must handle every message that has a key, and must send
+    the message without a key to the dead-letter topic."""
     t.kafka.allow_all(user, t.id, t.topics, t.id + ".dead")
     wait_until(
         lambda: check(t, properties) == [], 60, "a check without errors: %s" % check(t, properties)

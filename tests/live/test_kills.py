@@ -33,7 +33,8 @@ CONFLICT_IGNORE = {
 
 
 def kill_often(t, run, every_s):
-    """Kills a random worker with kill -9 every `every_s` seconds while there is load."""
+    """Kills a random worker with kill -9 every `every_s` seconds while there is load. Returns the
+    number of kills."""
     kills = 0
     while t.producing():
         time.sleep(every_s)
@@ -45,8 +46,8 @@ def kill_often(t, run, every_s):
 
 
 def check_blame(t, run, again):
-    """Checks that each message that ran again had been run by a killed worker before. Counts how
-    many messages ran again per kill."""
+    """Checks that each message that ran again had been run by a killed worker before. Adds to the
+    figures the number of kills and the largest number of messages that ran again after one kill."""
     for earlier, later in again:
         t.check(
             earlier.pid in run.deaths,
@@ -68,7 +69,8 @@ def check_blame(t, run, again):
 
 
 def make_store(path):
-    """Makes the table, and a history of every write to it, which also contains overwritten rows."""
+    """Makes the table, and a second table that records every write to the first one, so that rows
+    which were overwritten later can be checked too."""
     db = sqlite3.connect(path)
     db.executescript("""
         PRAGMA journal_mode = WAL;

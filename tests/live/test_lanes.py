@@ -62,8 +62,8 @@ def no_faults_idle(t):
 @scenario
 def first_run(t):
     """If the name of the application has never been used before, the first run must not need a
-    quarantine, even if the TTL is long. After Redis was wiped, the group's commits must show that
-    the name was used."""
+    quarantine, even if the TTL is long. After Redis was wiped, the next run must have a quarantine,
+    because the group's commits show that the name was used."""
     t.start_redis()
     t.make_topics()
     t.generate(400, keys=50)

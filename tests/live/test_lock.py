@@ -68,8 +68,9 @@ def meetings(commands, runs):
 
 @scenario
 def commands_and_handlers(t):
-    """Commands take the locks of four lanes whose messages workers run. In each lane no command may
-    overlap a run, fences must grow across commands and runs, and no message may be lost."""
+    """Commands take the locks of four lanes while workers run the messages of these lanes. In each
+    lane no command may overlap a run, fences must grow across commands and runs, and no message may
+    be lost."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-12", lock={"ttl_ms": 4000})

@@ -67,8 +67,9 @@ def settled(t, runs, partitions=8):
 
 
 def working(t, since_us=None, limit_s=60, partitions=8, without=()):
-    """Waits until every partition has begun a run after `since_us`. Runs of the workers in
-    `without` do not count. Returns the number of seconds until the last partition has begun one."""
+    """Waits until a message of each partition has begun to run after `since_us`. Runs of the
+    workers in `without` do not count. Returns the number of seconds from `since_us` until the last
+    partition had such a run."""
     since_us = since_us or boot_us()
 
     def first():
@@ -102,9 +103,9 @@ def longest_gap(t, partitions, since_us, until_us):
 
 
 def partitions_of(t, pids):
-    """Returns the partitions of which the given workers ran more messages than all other workers in
-    the last two seconds. A single run proves nothing, because a parked message may run on any
-    worker."""
+    """Returns the partitions of which the given workers ran more messages in the last two seconds
+    than all other workers together. A single run proves nothing, because a parked message may run
+    on any worker."""
     balance, since_us = {}, boot_us() - 2000000
     for r in t.runs():
         if r.start_us > since_us:
@@ -305,8 +306,8 @@ def supervisor_gone(t):
 @scenario
 def supervisor_stopped(t):
     """After SIGTERM, the partitions of a supervisor must go to the other supervisor at once. With
-    kafka.on_stop "stay" they must wait for the next run, and the other supervisor must not be
-    affected."""
+    kafka.on_stop "stay", the partitions must instead wait for the next run of their supervisor, and
+    the other supervisor must not be affected."""
     t.start_redis()
     t.make_topics()
     stays, stops = (

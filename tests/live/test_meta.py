@@ -37,8 +37,9 @@ def small_metadata(t):
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    # While the first message runs, every second one of the messages after it finishes. When the
-    # first message ends, its offset is committed with metadata of hundreds of ranges.
+    # The first message runs for long. Of the messages after it, every second one finishes
+    # meanwhile. When the first message ends, its offset is committed with metadata of hundreds of
+    # ranges.
     t.kafka.produce(
         topic,
         [(0, b"slow", SLOW)] + [(0, b"p" if i % 2 else b"k-%d" % i, b"{}") for i in range(600)],

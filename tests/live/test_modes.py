@@ -177,7 +177,9 @@ def by_business_id(t):
 
 def judge_ids(t, run):
     """Checks that each business id took effect under one identity. A second identity is right only
-    if the worker that ran the first one died before it had recorded the effect."""
+    if the worker that ran the first one died before it had recorded the effect. Returns the numbers
+    of messages that were dropped, and of identities that took effect in addition to another
+    one."""
     ids, twice = by_business_id(t), []
     done = defaultdict(list)
     for r in t.runs():
@@ -188,9 +190,9 @@ def judge_ids(t, run):
         ran = sorted((done[i] for i in identities if done[i]), key=lambda rs: rs[0].end_us)
         t.check(ran, "no message with the id %s of key %s took effect" % (name, key))
         for rs in ran[:-1]:
-            # An id may take effect twice only if its first effect was not recorded: the run ended
-            # shortly before its worker died, within one turn of the worker's loop or while Redis
-            # was slow.
+            # An id may take effect twice only if its first effect was not recorded, because the
+            # worker died shortly after the run. An outcome is recorded within one turn of the
+            # worker's loop, but later if Redis is slow, so allow two seconds.
             if not all(r.pid in run.deaths and r.end_us > run.deaths[r.pid] - 2000000 for r in rs):
                 twice.append("the id %s took effect twice: %r, then %r" % (name, rs, ran[-1]))
             doubled += 1
@@ -369,8 +371,8 @@ def drop(t):
 
 @scenario
 def drop_workers_killed(t):
-    """With queue.on_busy drop, keys in several partitions and workers that die, the messages that
-    were running must run again, and must not be dropped."""
+    """Workers die while queue.on_busy is drop and each key is in several partitions. The messages
+    that were running must run again, and must not be dropped."""
     t.start_redis()
     t.make_topics()
     run = t.start(queue={"on_busy": "drop"}, work_ms="5-30")
@@ -399,8 +401,8 @@ def drop_workers_killed(t):
 # --- retry.order skip -----------------------------------------------------------------------------
 
 ATTEMPTS = 3
-# The messages of each key in order: (payload, number of attempts, True if the message becomes a
-# dead letter).
+# The messages of each key, in order. Each element is (payload, number of attempts, True if the
+# message becomes a dead letter).
 LANE = [
     ({"do": "retry", "times": 2}, 3, False),
     ({}, 1, False),
@@ -436,8 +438,9 @@ def plan(t):
 
 def judge_skip(t, killed=False):
     """Checks that each message has as many attempts as its payload asks for, that dead messages are
-    among the dead letters, and that some good messages overtook a failing message in front of
-    them."""
+    among the dead letters, and that in most lanes a good message overtook the failing message in
+    front of it. Returns the identities of the messages whose payload is not empty, and the result
+    of plan()."""
     places, tried = plan(t), defaultdict(list)
     for r in t.runs():
         tried[r.identity].append(r)
@@ -492,7 +495,7 @@ def skip(t):
 
 @scenario
 def skip_workers_killed(t):
-    """With retry.order skip, workers that die, and dead letters in a topic, no dead letter may be
+    """Workers die while retry.order is skip and dead letters go to a topic. No dead letter may be
     missing, and the death of a worker must count no attempt."""
     t.start_redis()
     t.make_topics(1)

@@ -20,7 +20,7 @@ from lib.scenario import SOAK, main, more, scenario
 HERE = os.path.dirname(os.path.abspath(__file__))
 RATE = 300
 DELAY_S = 0.2  # seconds that the network adds in each direction
-# The TTL of leases, in ms. An answer takes twice the delay, which must be less than an eighth of
+# The TTL of leases, in ms. An answer takes twice DELAY_S. This time must be less than an eighth of
 # the TTL.
 TTL_MS = 5000
 # The number of seconds for which connections stay up but carry no bytes. This must be longer than
@@ -32,7 +32,8 @@ SECONDS = 40
 
 
 def start(t, tls, delay_s=0, seconds=SECONDS * SOAK, **settings):
-    """Starts a load, and workers whose connections to Redis go through a proxy."""
+    """Starts a load, and workers whose connections to Redis go through a proxy. Returns the proxy
+    and the workers."""
     port = free_port()
     if tls:
         certs = os.path.join(t.dir, "certs")
@@ -82,7 +83,8 @@ def back_at_work(t, since_us):
 
 def slow(t, proxy):
     proxy.delay_s = DELAY_S
-    # Sleep until every handler whose message was granted before the delay has ended.
+    # Some handlers still run messages that were granted before the network became slow. Sleep until
+    # these handlers have ended.
     time.sleep(2)
     before = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > before + 50, 60, "work with a network that is slow")

@@ -138,9 +138,10 @@ def two_jobs_at_once(t):
 
 @scenario
 def drop_killed_while_workers_drain(t):
-    """A drop is killed by kill -9, once in a paused lane and once in lanes that workers drain. Each
-    message must be done, or must be dropped and in the backup. Only messages of the batches that
-    were under way at a kill may be both, and none of them in the paused lane."""
+    """A drop from one paused lane and two lanes that workers drain is killed (kill -9) twice, and
+    is resumed each time. Each message must be done, or must be dropped and in the backup. A message
+    may be both done and dropped only if its batch was under way at a kill and its lane was not
+    paused."""
     produce(t, 6000)
     t.start(work_ms="2-4")
     wait_until(lambda: t.ends_so_far() > 100, 30, "a start")

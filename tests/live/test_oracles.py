@@ -72,7 +72,7 @@ def without(line):
 
 
 good = parse(GOOD)
-# Each case: (name, violations in a good journal, [violations in each journal with a fault]).
+# Each case is (name, violations in a good journal, [violations in each journal with a fault]).
 CASES = [
     (
         "overlaps",

@@ -115,8 +115,8 @@ def handlers_that_misbehave(t):
     t.same(sorted(run.workers()), before, "workers: exec handlers harm none")
     run.stop()
     runs, again = t.judge()
-    # `again` contains the runs that were repeated without need. If there are any, they may be of
-    # any message, so allow every message to have run twice with the same attempt number.
+    # `again` contains the unnecessary repetitions of messages. If there is one, it may be of any
+    # message, so allow every message to have run twice with the same attempt number.
     counted_twice = DEATHS if not again else where
     for key, _ in poison:
         wanted = [1] if key == b"dead" else [1, 2, 3]
@@ -363,9 +363,9 @@ def skipped(t):
 
 @scenario
 def own_lanes(t):
-    """With key.missing own, all records without a key must run. Each of these records has a
-    separate lane, which is named by the record's identity, so they run at the same time as each
-    other and as records that have a key."""
+    """With key.missing own, all records without a key must run. Each of these records is in a
+    separate lane, which is named by the record's identity, so several of the records must run at
+    the same time."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
@@ -393,8 +393,8 @@ def own_lanes(t):
 
 @scenario
 def odd_keys_and_payloads(t):
-    """Fault 31: keys of 1 MB, with NUL, UTF-8 or braces, empty or null, and payloads of 1 MB,
-    binary or null. Each message must be done, or must be dead if it has no key."""
+    """Fault 31: keys are 1 MB long, contain NUL, UTF-8 or braces, or are empty or null. Payloads
+    are 1 MB long, binary or null. A message with a key must be done, and any other must be dead."""
     t.start_redis()
     t.make_topics()
     keys = [

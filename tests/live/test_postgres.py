@@ -44,7 +44,7 @@ def handler(url, on_conflict="update", key="id", **more):
 
 
 def check_connect(t, section):
-    """Returns the lines about the handler that `check --connect` prints."""
+    """Returns all that `check --connect` prints with `section` as the handler's settings."""
     path = os.path.join(t.dir, "check.json")
     with open(path, "w") as f:
         json.dump(config(t.id, t.kafka.brokers, t.redis.url, t.topics, handler=section), f)
@@ -59,7 +59,8 @@ def check_connect(t, section):
 
 
 def make_table(pg, key="id"):
-    """Makes the table, and a history of every write to it, which also contains overwritten rows."""
+    """Makes the table, and a second table that records every write to the first one, so that rows
+    which were overwritten later can be checked too."""
     pg.sql(
         """
         CREATE TABLE orders (id text, seq bigint, amount integer, PRIMARY KEY (%s));

@@ -171,8 +171,8 @@ def wrong_topic(t):
     for n, beside in enumerate(([], existing)):
         missing = "%s-missing-%d" % (t.id, n)
         t.topics = beside + [missing]
-        # Set the interval to 3 s, because librdkafka looks for a missing topic only once per
-        # interval, which is five minutes by default, while it reads other topics.
+        # While librdkafka reads other topics, it looks for a missing topic only once per interval.
+        # Set the interval to 3 s, because the default is five minutes.
         run, health = start(t, dict(SHORT, **{"topic.metadata.refresh.interval.ms": "3000"}))
         health.wait_unready("no_topic", "is not ready: kafka: topic %s does not exist" % missing)
         # The topic has one partition, so one of the two workers gets none.

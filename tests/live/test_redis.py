@@ -16,7 +16,7 @@ from lib.tool import tool
 
 
 def under_load(t, messages, rate, keys=200, zipf=0.8, **start):
-    """Starts workers and a load that lasts for messages / rate seconds."""
+    """Starts workers and a load that lasts for messages / rate seconds. Returns the workers."""
     t.make_topics()
     run = t.start(**start)
     run.wait_workers(4)

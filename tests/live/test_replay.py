@@ -279,7 +279,8 @@ def dead_letters_back_from_their_topic(t):
     first = t.kafka.dump(letters)
     t.same(len(first), 1, "letters")
     origin = dict(first[0]["headers"])["latchwork-origin"]
-    # Double the dead letters in the topic, as a crash might.
+    # Write a second copy of each dead letter to the topic, because a crash can also leave a dead
+    # letter there twice.
     tool(t, "queue", "replay", "--topic", letters, "--to-topic", letters, "--execute")
     rows = tool(t, "queue", "replay", "--topic", letters, "--execute")
     number = rows[-1]["job"]
@@ -297,8 +298,8 @@ def dead_letters_back_from_their_topic(t):
 
 @scenario
 def drop_and_pause_beside_workers(t):
-    """Lanes are paused, and the waiting messages of one lane are dropped, while workers drain.
-    Every message must be done or dropped, but not both."""
+    """While workers drain, some lanes are paused, and waiting messages of a paused lane and of
+    another lane are dropped. Every message must be done or dropped, but not both."""
     begin(t, 4000)
     t.start(work_ms="1-3")
     wait_until(lambda: t.ends_so_far() > 200, 30, "a start")

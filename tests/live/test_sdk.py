@@ -72,8 +72,8 @@ def many_at_once(t, handler_of):
 
 
 def a_process_ends(t, handler_of):
-    """A message ends the handler's process. The other messages of that process must be given back
-    without counting an attempt, and must be done later."""
+    """Some messages make the handler's process end. The other messages of that process must be
+    given back without counting an attempt, and must be done later."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]

@@ -16,8 +16,8 @@ from lib.tool import tool
 RATE = 250
 KILLS = 20 if SOAK > 1 else 3
 ROUND_S = (
-    # The number of seconds of load per kill of the master, in which a failover, the quarantine, and
-    # the return of the old master as a replica must fit.
+    # The number of seconds of load per kill of the master. A failover, the quarantine, and the
+    # return of the old master as a replica must fit into this time.
     20
 )
 # The maximum number of seconds until messages run again: lock.ttl_ms plus ten seconds.

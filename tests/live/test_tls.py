@@ -20,7 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def start(t, messages, rate):
     """Starts a Redis that demands TLS and a client certificate, makes its user, and starts workers
-    under load."""
+    under load. Returns the workers."""
     folder = os.path.join(t.dir, "certs")
     os.makedirs(folder)
     subprocess.run([os.path.join(HERE, "..", "support", "certs.sh"), folder], check=True)
@@ -69,8 +69,8 @@ def write(path, text):
 
 
 def cut(t):
-    """Closes the workers' connections, even in the middle of a pipeline. The test's own connection,
-    over the unix socket, stays."""
+    """Closes the workers' connections, even in the middle of a pipeline, but not the test's own
+    connection over the unix socket. Returns the number of closed connections."""
     return t.redis.call("CLIENT", "KILL", "USER", "tester")
 
 
@@ -153,8 +153,9 @@ def certificates_replaced(t):
 
 @scenario
 def password_rotated(t):
-    """The password is first changed in the order that the how-to page describes, which must cause
-    no outage. It is then changed in the wrong order, which causes an outage until the reload."""
+    """The password is first changed in the order that doc/how-to/redis-tls.md describes. This must
+    cause no outage. The password is then changed in the wrong order, which causes an outage until
+    the reload."""
     run = start(t, 8000 * SOAK, 400)
     t.redis.call("ACL", "SETUSER", "tester", ">second")
     write(t.password, "second")

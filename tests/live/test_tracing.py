@@ -23,7 +23,8 @@ SAMPLED, UNSAMPLED, MALFORMED = (
 
 
 def spans_counted(port):
-    """Returns the metrics that count spans, as {"sent": n, reason: n}."""
+    """Returns the metrics that count spans, as {"sent": n, reason: n}. Each reason is one for which
+    spans were dropped."""
     with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as r:
         lines = [
             line.rsplit(" ", 1)
@@ -146,7 +147,8 @@ def ratio(t):
 
 
 def under_load(t, receiver, **tracing):
-    """Consumes messages, all of them traced, with metrics. Returns the instance."""
+    """Starts a load, and workers that trace every message. Returns the workers, and the port of
+    their metrics."""
     t.start_redis()
     t.make_topics(2)
     t.generate(20000 * SOAK, keys=400, wait=False)
@@ -160,7 +162,8 @@ def under_load(t, receiver, **tracing):
 
 
 def settle(t, port, sent=None):
-    """Waits until every span is sent or dropped. Returns the metrics that count spans."""
+    """Waits until every span is sent or dropped. Returns the metrics that count spans, and the
+    number of messages produced."""
     done = sum(high - low for low, high in t.kafka.ends(t.topics).values())
     wait_until(
         lambda: sum(spans_counted(port).values()) >= done, 60, "%d spans in the metrics" % done

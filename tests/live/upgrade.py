@@ -137,8 +137,8 @@ def load(t):
 
 
 def all_work(t, fleet):
-    """Continues the load until each supervisor of the fleet has finished a message that began after
-    the call."""
+    """Continues the load until each supervisor's workers have finished a message that began to run
+    after the call."""
     since = boot_us()
 
     def idle():
@@ -231,8 +231,8 @@ def paused(t, version):
 
 
 def leave(t, version):
-    """Runs the version until it has left paused lanes with waiting messages, dead letters, and a
-    message that failed several times."""
+    """Runs the version until it has left three things: waiting messages in paused lanes, dead
+    letters, and a message that failed several times. Returns the run, which has ended."""
     run = start(
         t, version, "first", retry={"max_attempts": 100, "backoff_ms": 400, "backoff_max_ms": 400}
     )
@@ -321,7 +321,7 @@ def refuses(t, version, found):
 @scenario
 def another_schema_is_refused(t):
     """A worker must not change the data of another schema version. If both versions have the same
-    schema version, the test puts a third one in its place."""
+    schema version, the test writes a different schema version to Redis."""
     t.start_redis()
     t.make_topics(1)
     for first, second in ((OLD, NEW), (NEW, OLD)):
