@@ -60,7 +60,8 @@ report_failure() {
     if [ -s "$2" ]; then tail -n 60 "$2" | sed 's/^/    | /'; fi
 }
 
-# cmocka reports a skipped test by "[  SKIPPED ]", and a script by a line that begins with SKIP.
+# cmocka marks a skipped test with "[  SKIPPED ]". A script that skips a test prints a line that
+# begins with SKIP.
 skipped() { grep -Eq '^(SKIP|\[ *SKIPPED *\])' "$1"; }
 
 run() { # usage: run NAME COMMAND…. Starts a test in the background.

@@ -19,8 +19,8 @@ static redisContext *node_admin[NODES];
 static char urls[NODES][256], clock_file[NODES][256];
 static const char *all_urls[NODES];
 
-/* Sets how many seconds the wall clock of server i is ahead of the true time. The server reads this
- * from a file, through tests/preload/jumping_clock.c. */
+/* Sets how many seconds the wall clock of server i is ahead of the true time. The library made from
+ * tests/preload/jumping_clock.c, which is loaded into the server, reads this number from a file. */
 static inline void jump_clock(int i, int64_t ahead_s) {
     FILE *f = fopen(clock_file[i], "r+");
     assert_non_null(f);

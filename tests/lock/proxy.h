@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A proxy in front of Redis that can lose a reply: instead of passing the reply on, it closes the
- * connection. So the command has run, but its answer is lost.
+ * connection. So the command has run, but its reply is lost.
  *
  * One thread relays whole reads between unix sockets. After lw_proxy_lose(n), the n-th reply from
  * then on is lost; with n = 1 the next one. */
@@ -50,8 +50,8 @@ static inline void lw_proxy_close_pair(struct lw_proxy *p, int i) {
     p->server[i] = p->server[p->n];
 }
 
-/* Passes the result of one read from `from` to `to`. Returns false if both connections must be
- * closed. */
+/* Reads once from `from`, and sends the bytes to `to`. Returns false if the caller must close both
+ * connections. */
 static inline bool lw_proxy_relay(struct lw_proxy *p, int from, int to, bool is_reply) {
     char bytes[65536];
     ssize_t n = recv(from, bytes, sizeof bytes, 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what happens if memory runs out: for every n, the n-th allocation fails during the life of
- * a client, of each kind of lock, of Redlock, and of clients of a cluster and of Sentinels.
+/* Tests what happens if memory runs out: for every n, the n-th allocation fails while a client and
+ * its locks are used. There are tests for each kind of lock, for Redlock, for a client of a cluster
+ * and for a client that asks Sentinels.
  *
  * For each n there are two runs: in the first run only the n-th allocation fails, in the second run
  * all later allocations fail as well. No run may crash, leak a block, or end with an error other
@@ -200,8 +201,8 @@ static void hold_forty(void) {
     for (int i = 0; i < 40; i++) redis_says("SET lwl:{%d}:lock me/00:%d PX 60000", i, i + 1);
 }
 
-/* Uses a row lock of three rows, of which another client holds the middle one for a while. During
- * its wait for the middle row, the client under test renews the row that it already has. */
+/* Uses a row lock of three rows. Another client holds the middle row for a while. While the client
+ * under test waits for the middle row, it renews the row that it already has. */
 static void live_with_rows(void) {
     struct latchwork_error e = {0};
     const struct latchwork_row rows[] = {{"t", "1"}, {"t", "2"}, {"t", "3"}};

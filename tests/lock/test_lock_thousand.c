@@ -145,7 +145,7 @@ static void nobody_storms_and_nobody_starves(void **state) {
 }
 
 /* The holder dies without releasing the lock, so no waiter is notified. Only one waiter of each
- * process tries, now and then, and once more when the lease must have ended. */
+ * process tries to take the lock: now and then, and once more when the lease has surely ended. */
 static void a_lease_that_ends_wakes_few(void **state) {
     (void)state;
     pid_t pid[PROCESSES];

@@ -495,8 +495,8 @@ static void many_processes_in_any_order(void **state) {
     munmap(shared, sizeof *shared);
 }
 
-/* Kills four processes, one after the other, while they hold rows. Each next process must get the
- * rows when the lease of the killed one has ended. */
+/* Kills four processes, one after the other, while they hold rows. Each process except the first
+ * must get the rows when the lease of the killed process has ended. */
 static void killed_holders(void **state) {
     (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -69,8 +69,8 @@ static void assert_at_most(const char *what, int64_t n, int n_messages, int64_t 
                   (double)n / n_messages);
     if (n > most) fail_msg("%s: %" PRId64 " commands, more than %" PRId64, what, n, most);
 }
-/* Like commands_in_script(), but without the one command with which the test support reads the
- * fence. */
+/* Returns how many commands the script has executed. The one command with which the test support
+ * reads the fence is not counted. */
 static int64_t counted(struct lt *l) { return commands_in_script(l) - 1; }
 
 static void answered(const struct lt *l, const char *cycle, int n) {

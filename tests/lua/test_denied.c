@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests scripts whose Redis user lacks the right to a command. The script must end with an error,
- * and must not mistake the error for a key of the wrong type or a missing message. When the right
- * is granted, the same call must do its work. */
+/* Tests scripts that are called by a Redis user without the right to one of their commands. The
+ * script must end with an error, and must not mistake the refusal of the command for a key of the
+ * wrong type or a missing message. When the right is granted, the same call must do its work. */
 #include "tests/support/lanes.h"
 
 #include <string.h>
@@ -12,7 +12,8 @@ static void take(struct lt *l, const char *right) {
     assert_string_equal(lt_text(l, "ACL SETUSER lane %s", right), "OK");
 }
 
-/* Makes the call without the right to `command`, which must fail, and then with this right. */
+/* Makes the call twice. Without the right to `command` the call must fail, and with this right the
+ * call must give the answer. */
 #define DENIED(l, command, call, answer)      \
     do {                                      \
         take(l, "-" command);                 \

@@ -127,8 +127,8 @@ static void the_patient_change_nothing(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* The clock of the slot's previous node may have been behind. So a quarantine that began at that
- * node must end later by the clock of the new node. */
+/* The clock of the slot's previous node may have been behind the clock of the new node. So the new
+ * node must prolong a quarantine that began at the previous node. */
 static void a_quarantine_moves_along(void **state) {
     struct lt *l = *state;
     struct lt_entered a = fresh(l), b = entered(l, mover("b", "there", "life"));
@@ -316,8 +316,8 @@ static void a_quarantine_under_way_grows(void **state) {
     struct lt_entered a = fresh(l);
     struct lt_enter e = caller("b");
     e.old_ms = LT_TTL_MS;
-    /* The caller's earlier leases have ended when the present quarantine ends, so the quarantine is
-     * not prolonged. */
+    /* The caller's earlier leases end before the present quarantine does, so the quarantine is not
+     * prolonged. */
     assert_int_equal(entered(l, e).not_before_ms, a.not_before_ms);
     e.old_ms = 3 * LT_TTL_MS;
     struct lt_entered b = entered(l, e);

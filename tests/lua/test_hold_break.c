@@ -18,8 +18,9 @@ enum { MOST_FENCES = 64 };
 
 static bool paused_too;
 
-/* Calls the script `hold`. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. If the answer is
- * "H", the lock was taken; then checks that the fence is larger than all fences reserved before. */
+/* Calls the script `hold`. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. The
+ * answer "H" says that the lock was taken. In this case the function also checks that the fence is
+ * larger than all fences reserved before. */
 static const char *hold(struct lt *l, struct lt_msg m) {
     lt_begin(l, &lw_script_hold);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "fence");
@@ -310,7 +311,8 @@ static void a_backoff_ends(void **state) {
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     m.token = "worker2";
-    /* The next claim gets the message without a backoff, and its attempt was counted. */
+    /* The next claim gets the message at once, although the backoff was not over. The failed
+     * attempt is still counted. */
     assert_string_equal(lt_claim(l, &m, 1), "N");
     assert_int_equal(lt_attempts(l, 0), 1);
 }
@@ -382,7 +384,8 @@ int main(void) {
         T(the_audit_is_bounded_and_never_in_the_way),
     };
     /* The tests of the script `hold` do not run in the variant in which Redis has reached
-     * maxmemory, because Redis then refuses the script. Another test checks that. */
+     * maxmemory, because Redis then refuses the script. The test
+     * what_cannot_be_taken_changes_nothing checks that. */
     int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE);
     return failed + LT_RUN(of_break, LT_ALL);
 }

@@ -15,8 +15,9 @@
 struct put {
     const char *lane;
     int64_t offset, replay;
-    /* Two optional arguments of the script; NULL: empty. `original` is the original's partition if
-     * the message was read from Kafka again. `entry` is the id of the dead letter to remove. */
+    /* Two optional arguments of the script. NULL stands for an empty argument. If the message was
+     * read from Kafka again, `original` is the partition of the original record. `entry` is the id
+     * of the dead letter to remove. */
     const char *original, *entry;
     /* The text that is sent instead of an envelope. NULL: a valid envelope is sent. */
     const char *text;
@@ -211,8 +212,8 @@ static void put_takes_its_dead_letter_along(void **state) {
     m.offset = 4;
     assert_string_equal(put(l, &m, 1, "any", ""), "G");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    /* A replay of the message with the same number already waits, so the script `put` does not
-     * delete the dead letter. */
+    /* The same job (number 7) has already put this message into its lane, where it still waits, so
+     * the script `put` does not delete the dead letter. */
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * envelope e reason r"));
     m.offset = 3;
     assert_string_equal(put(l, &m, 1, "any", ""), "A");
@@ -248,12 +249,12 @@ static void what_is_put_runs_once(void **state) {
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_claim(l, &k, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/3");
-    /* The replay with the number 7 is already running, so the script `put` skips it. */
+    /* The replay of message 3 by job 7 is already running, so the script `put` skips it. */
     assert_string_equal(put1(l, 3, 7), "A");
     lt_free_lock(l, k);
     lt_text(l, "BITFIELD " LT_TAG "state:orders:0#7:0 SET u2 #3 2");
     assert_string_equal(lt_claim(l, &k, 1), "E");
-    /* The replay with the number 7 is already done, so the script `put` skips it. */
+    /* The replay of message 3 by job 7 is already done, so the script `put` skips it. */
     assert_string_equal(put1(l, 3, 7), "A");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 0);
 }

@@ -58,8 +58,8 @@ struct world {
      * number are finished. */
     int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS],
         floor[PARTS];
-    /* For each business id: the message that recorded it, as part * OFFSETS + o. -1 means that no
-     * message has recorded it. */
+    /* For each business id: the message that recorded it, as part * OFFSETS + o, in which `part` is
+     * the partition and `o` the number of the message. -1 means that no message has recorded it. */
     int recorded[OFFSETS];
     int duplicates, tokens, step;
     bool dedup;

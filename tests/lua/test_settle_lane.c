@@ -406,8 +406,8 @@ static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     assert_string_equal(lt_heads(l, 0), "");
 }
 
-/* Another worker has finished the named message. Then the message behind it in the waiting list may
- * not be the next one, so settle hands over no heads. */
+/* Another worker has finished the named message. The message behind it in the waiting list is
+ * perhaps not the next message of the lane, so settle hands over no heads. */
 static void no_heads_where_the_last_is_finished(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);

@@ -52,7 +52,7 @@ RULES = dict(
     stale_outcome=1,  # a run whose fence the store refuses is not reported as done
     stale_local=1,  # a handler that outlived its epoch still blocks its key in its worker
     late_grant=1,  # a grant whose deadline has passed when it arrives is not started
-    # a lane whose lock was kept or granted is given back if no message is left to run
+    # a lock that was kept or granted is released if the hold has no message left to run
     kept_empty=1,
     retry_guard=1,
     dead_pop=0,

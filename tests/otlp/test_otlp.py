@@ -42,8 +42,8 @@ def listens(port):
 
 class Otlp(unittest.TestCase):
     def send(self, url, keys):
-        """Ends eight jobs, one of every shape, on each of two workers. Returns the counts of spans
-        that were sent and lost."""
+        """Ends eight jobs on each of two workers. The jobs differ in their outcomes, and some have
+        no parent span or no payload. Returns the counts of spans that were made, sent and lost."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
             json.dump(
                 {

@@ -73,7 +73,8 @@ class Server:
         return json.loads(text)
 
     def first_event(self):
-        """Waits for the first event named `now`, which contains the figures of the overview."""
+        """Waits for the first event named `now`, which contains the figures of the overview.
+        Returns the size of the event's data line in bytes."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("GET", "/api/v1/events")
         answer = connection.getresponse()
