@@ -9,9 +9,10 @@ Start the program at the top of the source tree. LW_JOBS sets the number of para
 --third: tries a third of the mutants, a different third after each commit; for the other mutants,
 only checks that the texts that they replace still stand in the sources
 
-The mutants are those of tests/model/mutants.py, and the rules of tests/model/lanes_full.py that
-break a promise when they are switched off. If random runs seldom meet the situation in which a
-mutant does harm, a test that builds the situation by hand catches the mutant (TEST).
+The mutants are those of tests/model/mutants.py. In addition, for each rule of
+tests/model/lanes_full.py without which a promise is broken, one mutant lacks that rule. If random
+runs seldom meet the situation in which a mutant does harm, a test that builds the situation by hand
+catches the mutant (TEST).
 
 One mutant is left out: starting the granted messages of a revoked partition. It breaks no promise,
 because the messages run under their lease (tests/model/README.md, orphan=drop). The real code takes
@@ -978,8 +979,8 @@ MODE = {
     'a claim that was refused is forgotten': 'errors',
 }
 # This table names, for some mutants, the test that catches the mutant in a situation built by
-# hand. Random runs meet that situation too seldom, or the mutant breaks no promise and only costs
-# more.
+# hand. Random runs meet that situation too seldom, or the mutant breaks no promise and only makes
+# the program do more work.
 TEST = {
     'a key that has another message does not widen the window': 'tests/sim/sim_meta a_batch_of_many_keys_widens_the_window',
     'a record without a key is forgotten while it waits': 'tests/sim/sim_meta a_record_without_a_key_waits_in_redis',

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the deterministic simulation: each seed in one of the modes of faults, and with all
- * oracles.
+/* Runs the deterministic simulation. Each seed is one run, in one of the modes of faults, and is
+ * checked by all oracles.
  *
  * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate]
  *                  [--dead-topic] [--mutate SCRIPT FROM TO]

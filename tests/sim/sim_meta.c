@@ -342,9 +342,9 @@ static bool last_of_k(int64_t wanted) {
 /* --- the cases -------------------------------------------------------------------------------- */
 
 /* The first owner of the partition ends, and Redis is wiped. The next owner writes the finished
- * offsets of the commit metadata back to Redis in two calls. If `cut` is set, the first call is
- * lost with its connection. In both cases the last effect of key K must be that of record 4, and
- * not that of record 2. */
+ * offsets of the commit metadata back to Redis in two calls. If `cut` is true, the first call is
+ * lost with its connection. Whether or not the first call is lost, the last effect of key K must be
+ * that of record 4, and not that of record 2. */
 static bool second_owner(bool cut) {
     first_life();
     end_worker();
@@ -382,9 +382,9 @@ static bool a_gap_of_the_key(void) {
     return last_of_k(4);
 }
 
-/* A worker learns of a new epoch too late: another worker has already entered it, and its
- * quarantine is over. The records of key K that the first worker had done must run again before
- * record 5, which has the same key. */
+/* A worker learns of a new epoch too late: another worker has already entered the epoch, and the
+ * quarantine of the epoch is over. The records of key K that the first worker had done must run
+ * again before record 5, which has the same key. */
 static bool a_repair_that_is_late(void) {
     first_life();
     struct scene a = s;
@@ -415,10 +415,10 @@ static bool a_repair_that_is_late(void) {
     return last_of_k(5);
 }
 
-/* The second owner gets the partition after the quarantine, and runs record 2 again. Then that
- * worker dies, and Redis is wiped a second time. The third owner must not trust the commit
- * metadata that the first owner wrote. So record 4, which has the same key, must run again after
- * record 2. */
+/* The second owner gets the partition after the quarantine, and runs record 2 again. Then the
+ * second owner dies, and Redis is wiped a second time. The third owner must not trust the commit
+ * metadata that the first owner wrote. So record 4, which has the same key as record 2, must run
+ * again after record 2. */
 static bool metadata_that_is_outdated(void) {
     first_life();
     end_worker();
@@ -478,9 +478,8 @@ static bool a_repair_whose_place_moves(void) {
     return several && last_of_k(4);
 }
 
-/* A scene is a worker with its fake Redis and Kafka. This function swaps the worker of the current
- * scene with that of another scene. The store, the time and the list of effects stay in the current
- * scene. */
+/* A scene is a worker with its fake Kafka. This function swaps the current scene with `other`. The
+ * fake Redis, the time and the list of effects stay as they are, because both scenes share them. */
 static void exchange(struct scene *other) {
     struct scene was = s;
     s = *other;

@@ -89,8 +89,8 @@ void store_set_role(struct store *s, const char *role);
  * caller frees the reply with freeReplyObject(). */
 redisReply *store_call(struct store *s, int argc, const char *const *argv, const size_t *len);
 
-/* The functions below are for oracles. They change nothing and ignore expired keys. Pointers that
- * they return are valid until the next call on the store. */
+/* The following functions, up to store_peek_score(), are for oracles. They change nothing and
+ * ignore expired keys. The pointers that they set are valid until the next call on the store. */
 size_t store_dbsize(const struct store *s);
 void store_each_key(const struct store *s,
                     void (*fn)(void *ctx, const char *key, size_t key_len, enum store_type type),
@@ -104,7 +104,8 @@ bool store_peek_string(const struct store *s, const char *key, size_t key_len, c
 /* Returns the number of elements of a list, hash, set, zset or stream, or the number of bytes of a
  * string. Returns 0 if the key is missing. */
 size_t store_length(const struct store *s, const char *key, size_t key_len);
-/* Reads one element of a list. The index `at` is 0 for the leftmost element. */
+/* Reads the element of a list at the index `at`, which is 0 for the leftmost element. Returns false
+ * if there is no such element. */
 bool store_peek_list(const struct store *s, const char *key, size_t key_len, size_t at,
                      const char **value, size_t *value_len);
 bool store_peek_hash(const struct store *s, const char *key, size_t key_len, const char *field,
@@ -114,14 +115,15 @@ void store_each_member(const struct store *s, const char *key, size_t key_len,
                        void (*fn)(void *ctx, const char *name, size_t name_len, const char *value,
                                   size_t value_len),
                        void *ctx);
-/* Reads one member of a zset. The member with the lowest score has rank 0. */
+/* Reads the member of a zset that has the given rank. The member with the lowest score has rank 0.
+ * Returns false if there is no such member. */
 bool store_peek_zset(const struct store *s, const char *key, size_t key_len, size_t rank,
                      const char **member, size_t *member_len, double *score);
 bool store_peek_score(const struct store *s, const char *key, size_t key_len, const char *member,
                       size_t member_len, double *score);
 
-/* The list of commands that the fake knows, for tests that try each of them. store_command()
- * returns NULL past the end of the list. */
+/* A command that the fake knows. Tests try each command: store_command(i) returns command number i,
+ * counted from 0, or NULL if i is past the last command. */
 struct store_command {
     const char *name;
     int arity; /* number of words as in COMMAND INFO; a negative number is a minimum */

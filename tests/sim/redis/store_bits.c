@@ -71,7 +71,7 @@ static redisReply *parse_kind(struct slice a, struct bit_op *op) {
 }
 
 /* Parses one operation of BITFIELD (GET, SET or INCRBY) at argv[*i], and moves *i past the
- * operation. */
+ * operation. Returns NULL, or an error reply if the operation is malformed. */
 static redisReply *parse_op(int argc, const struct slice *argv, int *i, struct bit_op *op) {
     int left = argc - *i - 1;
     if (slice_is(argv[*i], "get") && left >= 2)
@@ -108,8 +108,8 @@ static redisReply *parse_ops(int argc, const struct slice *argv, struct bit_op *
     return NULL;
 }
 
-/* Returns the string at a key, extended if necessary so that it contains bit `last`. Returns NULL
- * if the key has another type. */
+/* Returns the entry of a string, extended if necessary so that the string contains bit `last`.
+ * Creates the key if it is missing. Returns NULL if the key has another type. */
 static struct entry *string_for_bits(struct store *s, struct slice key, uint64_t last) {
     struct entry *e = entry_find(s, key);
     if (e && e->type != STORE_STRING) return NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands of the fake Redis, each as X(name, arity, flags). A letter stands for flags of
- * COMMAND INFO: a command with R only reads, one with W writes, one with G writes and may need more
- * memory (denyoom), and one with N is not allowed in scripts (noscript). */
+/* The commands of the fake Redis, each as X(name, arity, flags). The flags R, W, G and N stand for
+ * flags of COMMAND INFO. A command with R only reads. A command with W writes. A command with G
+ * writes and may need more memory (denyoom). A command with N is not allowed in scripts
+ * (noscript). */
 #ifndef LW_SIM_STORE_COMMANDS_H
 #define LW_SIM_STORE_COMMANDS_H
 

@@ -124,7 +124,7 @@ void blob_unref(struct blob *b);
  * over the caller's reference to b. */
 struct blob *blob_writable(struct blob *b, size_t len);
 struct slice blob_slice(const struct blob *b);
-bool slice_is(struct slice a, const char *word); /* true if equal, ignoring case */
+bool slice_is(struct slice a, const char *word); /* true if `a` is `word`, ignoring case */
 
 /* Finds the entry of a key. If the key has expired, deletes the entry and returns NULL. */
 struct entry *entry_find(struct store *s, struct slice key);

@@ -132,7 +132,8 @@ static redisReply *parse_flags(struct slice list, unsigned *flags) {
 }
 
 /* Moves *body past the shebang of a script, but not past the newline after it, so that the line
- * numbers in error messages stay right. */
+ * numbers in error messages stay right. Adds the flags of the shebang to *flags. Returns NULL, or
+ * an error reply if the shebang is invalid. */
 static redisReply *parse_shebang(struct slice *body, unsigned *flags) {
     if (body->n < 2 || memcmp(body->p, "#!", 2) != 0) return NULL;
     const char *end = memchr(body->p, '\n', body->n);
@@ -193,8 +194,9 @@ static const char *sha_of(struct script_env *env, struct slice text) {
     return digest->sha;
 }
 
-/* Finds the compiled form of a script, and compiles the script if no server has done so before.
- * Afterwards this server knows the script. */
+/* Sets *script to the compiled form of a script, and compiles the script if no server has done so
+ * before. Afterwards this server knows the script. Returns NULL, or an error reply if the script
+ * does not compile. */
 static redisReply *learn(struct store *s, struct slice text, struct script **script) {
     const char *sha = sha_of(s->env, text);
     *script = known_script(s, (struct slice){sha, 40});

@@ -59,7 +59,8 @@ static redisReply *may_run(struct script_run *run, const struct command *cmd, in
 }
 
 /* Reads the arguments of redis.call from Lua's stack. Numbers are converted to text as in Redis.
- * The array `numbers` has room for one text per argument. */
+ * The array `numbers` has room for one text per argument. Returns false if an argument is neither a
+ * number nor a string. */
 static bool take_args(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
     for (int i = 0; i < argc; i++) {
         int type = lua_type(lua, i + 1);

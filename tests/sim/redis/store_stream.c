@@ -32,8 +32,8 @@ static bool parse_u64(const char *p, size_t n, uint64_t *v) {
     return errno == 0 && end == text + n;
 }
 
-/* Parses the id of a stream entry: "ms" or "ms-seq". Unless auto_seq is NULL, "ms-*" is also
- * accepted. */
+/* Parses the id of a stream entry, "ms" or "ms-seq". If the id is only "ms", its sequence number is
+ * missing_seq. Unless auto_seq is NULL, "ms-*" is also accepted and sets *auto_seq to true. */
 static bool parse_id(struct slice a, uint64_t missing_seq, struct stream_id *id, bool *auto_seq) {
     const char *dash = memchr(a.p, '-', a.n);
     size_t ms_len = dash ? (size_t)(dash - a.p) : a.n;

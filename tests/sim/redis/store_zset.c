@@ -184,8 +184,8 @@ struct bound {
     bool exclusive;
 };
 
-/* Parses a bound of a range of scores with strtod, as Redis does. Leading spaces are allowed, and
- * an empty text means 0. */
+/* Parses one bound of a range of scores. A "(" in front excludes the bound itself. The score is
+ * parsed with strtod, as Redis does, so leading spaces are accepted, and an empty text means 0. */
 static bool parse_bound(struct slice a, struct bound *b) {
     char text[128], *end;
     b->exclusive = a.n > 0 && a.p[0] == '(';
@@ -204,7 +204,7 @@ static redisReply *parse_bounds(struct slice low_text, struct slice high_text, s
 }
 
 /* Returns the position of the first member whose score is above `limit`, or, if or_equal is true,
- * at least `limit`. */
+ * at least `limit`. If there is no such member, returns the number of members. */
 static size_t first_above(const struct zset *z, double limit, bool or_equal) {
     size_t low = 0, high = z->count;
     while (low < high) {
