@@ -20,7 +20,9 @@ struct replay {
     int part, index;
     int64_t number;
     bool done, dead, stored, dropped;
-    int at; /* rank among the replays by the time of their first end; 0: not ended */
+    /* Place of this replay in the order in which replays ended, counted from 1. It is 0 if the
+     * replay has not ended. */
+    int at;
 };
 struct item {
     int key, part, index;
@@ -481,8 +483,8 @@ void operator_tend(struct world *w) {
 
 static void try_lane(struct world *w, int key) {
     if (w->operator->trial[key]) {
-        /* A trial ends only by chance, so that most trials last until their lease has been
-         * renewed. */
+        /* The operator seldom ends a trial here, so that most trials last until their lease has
+         * been renewed. */
         if (!rnd_below(w, 8)) end_trial(w, key);
     } else {
         take_lane(w, key);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulates a rebalance that takes partitions away in steps. While the owner of the partitions
- * waits for the handlers that it has started, the rest of the world continues: handlers end, and
- * connections break. Two things must hold besides the oracles of every run. No message of a leaving
- * partition may start from the fast path. The wait must end soon after the last of these handlers
- * has ended, however many messages of the partition wait in Redis. */
+/* Simulates a rebalance that takes partitions away from a worker. While the worker waits for the
+ * handlers that it has started, the rest of the world continues: handlers end, and connections
+ * break. Two things must hold besides the oracles of every run. No message of a revoked partition
+ * may start from the fast path. The wait must end soon after the last handler of the revoked
+ * partitions has ended, however many messages of these partitions wait in Redis. */
 #include "tests/sim/world/world.h"
 
 #include "queue/lane.h"
@@ -12,8 +12,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Maximum number of steps that a revoke may take after its handlers have ended. It is enough to
- * settle the messages of these handlers, even with lost answers and a quarantine in between. */
+/* Maximum number of steps for which a worker may wait after the handlers of the revoked partitions
+ * have ended. That many steps are enough to settle the messages of these handlers, even with lost
+ * answers and a quarantine in between. */
 enum { IDLE_STEPS = 2000 };
 
 static bool leaves(const struct world *w, int worker, const struct lw_job *job) {
@@ -22,7 +23,7 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
            r->part[job->partition] && !operator_replay(job);
 }
 
-/* Checks that no message of a leaving partition starts from the fast path. In Redis a head has the
+/* Checks that no message of a revoked partition starts from the fast path. In Redis a head has the
  * mark waiting (1), while a message of the fast path has no mark. A head may have no mark either if
  * Redis may have lost data, or if a script failed in the middle and a waiting list is reported as
  * vanished. Nothing is checked in worlds with such faults. */
@@ -38,7 +39,8 @@ void revoke_started(struct world *w, int worker, const struct lw_job *job) {
                   job->identity);
 }
 
-/* Returns true while a handler that had started before the revoke began has not ended. */
+/* Returns true while a message of a revoked partition that was with a handler or in the pool's
+ * queue when the revoke began has not ended. */
 static bool at_work(const struct world *w, const struct sim_worker *me) {
     for (int i = 0; i < w->n_exec; i++)
         if (w->exec[i].before_revoke && leaves(w, me->index, w->exec[i].job)) return true;

@@ -152,8 +152,8 @@ struct place {
     char tp[40];
 };
 
-/* Returns the message that a call of a script names by the three bytes at `at`. `groups` points to
- * the argument in front of the first group of segments. */
+/* Returns the message that a call of a script names by the three bytes at `at`. The first group of
+ * segments begins with the argument groups[1], and len[1] is the length of that argument. */
 static struct place place_of(const struct world *w, const unsigned char *at, char **groups,
                              const size_t *len) {
     int g = 1 + 4 * (at[0] - 1);

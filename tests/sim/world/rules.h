@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the promises of the configuration, apart from order and exclusion. In every world, the
- * attempts of a message must be counted one by one, only failed runs may count, and no message may
- * become a dead letter while it has attempts left, unless its handler answered dead. While messages
- * of a lane wait, at most lock.max_run later messages may overtake them. Some worlds (struct
- * faults) add queue.on_busy drop, business ids, suspects of a crash, and handlers that give
- * messages back under a live lease. */
+/* Checks what the configuration promises, except the order of messages and that only one handler
+ * per key runs at a time. In every world, the attempts of a message must be counted one by one,
+ * only failed runs may count, and no message may become a dead letter while it has attempts left,
+ * unless its handler answered dead. While messages of a lane wait, at most lock.max_run later
+ * messages may overtake them. Some worlds (struct faults) add queue.on_busy drop, business ids,
+ * suspects of a crash, and handlers that give messages back under a live lease. */
 #ifndef LW_SIM_RULES_H
 #define LW_SIM_RULES_H
 
@@ -25,12 +25,13 @@ int rules_written(const struct world *w, int part);
 int64_t rules_log_end(const struct world *w, int part);
 void rules_arrives(struct world *w, int worker, int part, int index, struct lw_record *r);
 
-/* The world calls the following functions when the process of a worker starts or ends. */
+/* The world calls rules_board() when the process of a worker starts, to get the board of the
+ * worker, and rules_death() when the process ends. */
 struct lw_board *rules_board(const struct world *w, int worker);
 void rules_death(struct world *w, const struct sim_worker *me);
 
-/* rules_before() and rules_after() are called around each command of a worker. rules_lost_data() is
- * called when a server may have lost data. */
+/* rules_before() is called before each command of a worker, and rules_after() after it.
+ * rules_lost_data() is called when a server may have lost data. */
 void rules_before(struct world *w, const struct server *s, int argc, char **argv,
                   const size_t *len);
 void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len,

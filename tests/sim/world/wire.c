@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulates what is between the workers and Redis: the servers of each shard, the pipelines under
- * way, which can break at any point, and the connections on which a worker renews leases and waits
- * for hints. This file also checks dead letters when a settle is executed. */
+/* Simulates the servers of each shard, and the connections of the workers to these servers: the
+ * pipelines under way, which can break at any point, and the connections on which a worker renews
+ * leases and waits for hints. This file also checks dead letters when a settle is executed. */
 #include "tests/sim/world/world.h"
 
 #include "tests/sim/world/bytes.h"
@@ -414,7 +414,9 @@ bool step_wire(struct world *w) {
         return true;
     }
     bool load;
-    do { /* load all scripts in one step: it makes no difference to other workers */
+    /* Load all scripts in one step, because a step per script would change nothing for other
+     * workers. */
+    do {
         load = !strcmp(p->cmd[p->done].argv[0], "SCRIPT");
         p->reply[p->done] = run_command(w, p->srv, &p->cmd[p->done]);
         p->done++;

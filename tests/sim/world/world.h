@@ -47,7 +47,7 @@ struct faults {
     /* Factor by which the clock is faster. Calls, handlers and renewals then take longer, compared
      * with the TTL. */
     int pace;
-    /* How many of ten chances to end a handler or to renew leases are left unused, on average. */
+    /* Of ten chances to end a handler or to renew leases, this number is left unused on average. */
     int idle;
     /* Average difference between the offsets of neighbouring records. If it is large, the records
      * are spread over many segments. */
@@ -71,17 +71,18 @@ struct faults {
     /* Messages have business ids, most of which belong to several messages of a key. */
     bool dedup;
     bool skip; /* retry.order is skip */
-    /* Some messages crash their worker, and its supervisor makes suspects of the messages in its
-     * handlers. */
+    /* Some messages crash their worker. The supervisor then makes suspects of the messages that
+     * were in the handlers of this worker. */
     bool poison;
     bool stubborn; /* for a while, some messages are given back under a live lease */
-    /* Rate at which an operator pauses, breaks, drops, replays and makes trials (operator.h). */
+    /* Rate of an operator's actions: to pause or break a lane, to drop or replay messages, or to
+     * make a trial (operator.h). */
     double operate;
     /* The value of lock.ttl_ms; 0 stands for TTL_MS. With a long TTL, much happens during a
      * quarantine. */
     int ttl_ms;
     int longer;  /* factor by which lock.ttl_ms of worker 1 is longer; 0: no difference */
-    int repairs; /* maximum number of ranges per repair call; 0: that of the program */
+    int repairs; /* maximum number of ranges per repair call; 0: the usual maximum */
     /* Records whose offset is a multiple of this number keep their handler busy for a long time. If
      * the number is 0, there are no such records. */
     int linger;
@@ -94,7 +95,7 @@ struct faults {
     double refusals;    /* rate of periods in which a server refuses nearly every command */
     double full;        /* rate of periods in which a server is at maxmemory */
     double torn;        /* rate at which scripts fail in the middle */
-    bool fresh;         /* Kafka refuses nearly every commit in the first seconds */
+    bool fresh;         /* in the first 2 to 27 s of a run, nearly every commit is refused */
     /* Rate at which slots of a cluster move between nodes (cluster.c). If it is 0, there is no
      * cluster. */
     double move;
@@ -160,7 +161,9 @@ struct exec { /* a running handler, or a message in the pool's queue */
     int worker;
     int key;
     bool queued;
-    bool before_revoke; /* the handler ran when the present revoke began (revoke.c) */
+    /* True if the handler ran, or the message was queued, when the present revoke began
+     * (revoke.c). */
+    bool before_revoke;
 };
 
 struct errors { /* how the servers of a shard answer in a period of errors (errors.c) */
@@ -181,7 +184,7 @@ struct sim_part {
     int owner; /* index of the worker that owns the partition; -1: none */
     uint32_t gen;
     /* done: the record was done at least once. dead: the record became a dead letter. An operator's
-     * drop sets both. */
+     * drop of the record sets `done` and `dead`. */
     bool done[MAX_RECORDS], dead[MAX_RECORDS];
     bool stored[MAX_RECORDS];
 };
@@ -219,7 +222,8 @@ struct sim_worker {
     bool look_known;
     size_t listed;
     void *letter[64];
-    bool never[64]; /* the topic will never accept the dead letter */
+    /* never[i] is true if the topic will never accept the dead letter letter[i]. */
+    bool never[64];
     int n_letter;
     struct lw_job *ended[64]; /* jobs whose end was not reported to the worker yet */
     int n_ended;
@@ -395,8 +399,8 @@ void oracle_start(struct world *w, struct exec *x);
 /* Returns what becomes of the run: the outcome that the handler wants (`wish`), or LW_BACK if the
  * store refuses the run's fence. */
 enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome wish);
-/* Called when a worker has checked its leases. Checks that no handler runs in the last third of its
- * lease, because the worker must have cancelled such a handler. */
+/* Checks that no handler runs in the last third of its lease, because the worker must have
+ * cancelled such a handler. Is called each time after a worker has checked its leases. */
 void oracle_fenced(struct world *w, const struct sim_worker *me);
 void oracle_died(struct world *w, int part, int64_t offset);
 void oracle_commit(struct world *w, int part, int64_t offset);
