@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests a Kafka with SASL PLAIN and ACLs. If a right is missing, `check --connect` and a running
-worker must name the right, its resource and its user. With all rights, both must succeed, and
+worker must name the right, its resource and its user. With all rights, `check` must find no error.
 `check` must write nothing to Kafka.
 Usage: test_kafka_rights.py [BUILD]"""
 
@@ -99,7 +99,7 @@ def configure(directory, brokers, redis, user):
 
 
 def logged(directory, brokers, redis, user, said):
-    """Checks that a worker that logs in as `user` writes a text that matches `said` to its log."""
+    """Checks that the pattern `said` matches the log of a worker that logs in as `user`."""
     path = configure(directory, brokers, redis, user)
     with open(path + ".log", "wb") as log:
         run = subprocess.Popen(

@@ -19,7 +19,8 @@ USERS = ("orders", "nobody")
 
 
 def begin(t):
-    """Starts one secured Kafka for all scenarios of this file."""
+    """Starts a Redis, and creates a topic and a dead-letter topic. The first call also starts the
+    secured Kafka that all scenarios of this file share."""
     if not isinstance(t.rig.broker, SecureKafka):
         t.rig.broker = SecureKafka(t.rig.build, os.path.join(t.rig.dir, "kafka"), USERS)
         t.rig.broker.start()
@@ -33,7 +34,7 @@ def settings(t, properties):
 
 
 def check(t, properties):
-    """Returns all lines about Kafka that `check --connect` prints."""
+    """Returns the errors of `check --connect` that concern Kafka or the dead-letter topic."""
     path = os.path.join(t.dir, "check.json")
     kafka = {"topics": t.topics, "properties": dict(properties, **{"group.id": t.id})}
     with open(path, "w") as f:
@@ -91,8 +92,8 @@ def works(t, user, properties, messages=300, seconds=1):
 
 
 def named(t, properties, said, label, errors=None):
-    """Checks that `check` and the log of a running worker contain the text `said`, which names the
-    cause of an error."""
+    """Checks that the pattern `said`, which names the cause of an error, matches the output of
+    `check` and the log of a running worker."""
     found = check(t, properties) if errors is None else errors
     t.check(
         any(re.search(said, e) for e in found), "check does not name it (%s): %s" % (said, found)

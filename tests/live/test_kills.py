@@ -228,8 +228,8 @@ def kill_workers_insert_ignore(t):
 
 
 def stop_often(t, run, ttl_ms, family):
-    """Stops a random worker by SIGSTOP for 3 × TTL, then sends SIGCONT. If `family` is true, also
-    stops the worker's handlers."""
+    """While there is load, and at least three times, stops a random worker by SIGSTOP for 3 × TTL
+    and then sends SIGCONT. If `family` is true, also stops the worker's handlers."""
     n = 0
     while t.producing() or n < 3:
         time.sleep(0.5)

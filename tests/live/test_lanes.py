@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the promises hold while no server fails: without faults, during deploys and
-rebalances, with a slow handler, and with commit metadata of another program. doc/design/faults.md
-explains oracles such as O1.
+"""Tests that the promises hold without faults, and that only the first run of a name needs no
+quarantine. doc/design/faults.md explains oracles such as O1.
 Usage: test_lanes.py [BUILD [SCENARIO…]]"""
 
 import re

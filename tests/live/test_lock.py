@@ -52,8 +52,8 @@ def held_by_commands(notes):
 
 
 def meetings(commands, runs):
-    """Returns two lists: the runs that overlapped a command with the same key, and the runs whose
-    fence is smaller than that of an earlier command or larger than that of a later command."""
+    """Returns a list of texts. Each text names a command and a run of the same key that overlapped,
+    or of which the earlier one has the larger fence."""
     out = []
     for key, begin, end, fence in commands:
         for r in runs:

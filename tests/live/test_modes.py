@@ -97,8 +97,8 @@ class Lanes:
 
 
 def sharded(t, servers, wipe):
-    """With three shards, two workers are killed and one server is wiped. Keys on other servers must
-    not be affected."""
+    """With three shards, two workers are killed, and the server with the number `wipe` is wiped
+    unless `wipe` is None. Keys on other servers must not be affected."""
     t.start_redis(servers=servers, shards=3)
     t.make_topics()
     run = t.start(lock={"ttl_ms": 1500})

@@ -233,8 +233,8 @@ def import_killed(t):
 
 @scenario
 def pauses_and_breaks_under_load(t):
-    """Lanes are paused, resumed and broken at random under load. No message may be granted in a
-    paused lane, all messages must be done, and fences must grow."""
+    """Under load, lanes are paused and resumed and locks are broken at random. No message may be
+    granted in a paused lane, all messages must be done, and fences must grow."""
     produce(t, 0)
     t.start(work_ms="0-3")
     t.generate(6000 * SOAK, keys=KEYS, rate=800, wait=False)

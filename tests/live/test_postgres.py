@@ -105,7 +105,8 @@ def finish(t, run, pg, messages):
 
 
 def disturb(t, every_s, fault):
-    """Calls fault() every `every_s` seconds while there is load. Returns the number of calls."""
+    """Calls fault() every `every_s` seconds while there is load, and at least three times. Returns
+    the number of calls."""
     n = 0
     while t.producing() or n < 3:
         time.sleep(every_s)

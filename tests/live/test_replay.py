@@ -215,7 +215,7 @@ def tool_killed_in_the_middle(t):
 def replay_to_a_topic_and_to_the_handler(t):
     """--to-topic must copy records and dead letters with their headers, and must add a header that
     names the origin. --try must run the handler under the lane's lock and free the lane afterwards.
-    Each command is first run as a dry run."""
+    `queue replay` with each of these options is first run as a dry run."""
     begin(t, 200, payload=lambda i: b'{"do":"dead"}' if i == 50 else b'{"n":%d}' % i, **TRACE)
     other = t.topics[0] + "-other"
     t.kafka.create(other, 1)

@@ -142,8 +142,9 @@ def check_lines(t, wanted):
 @scenario
 def tls_and_check(t):
     """All connections to Redis and the Sentinels use TLS, and clients log in to the Sentinels as a
-    separate user. The master is killed under load. `check --connect` must name every setting that
-    would prevent the next failover."""
+    separate user. The master is killed under load. Afterwards `check --connect` must report each
+    cause that would prevent the next failover: a Sentinel that is down, a quorum that is too large,
+    and a Sentinel that does not know the master."""
     run, before = start(t, 1, tls=True)
     first = t.redis.sentinels[0]
     text = check_lines(

@@ -50,8 +50,9 @@ def identity(span):
 
 @scenario
 def parents(t):
-    """The span of each sampled message must be a child of its producer's span, and the handler must
-    get this span as the parent. Messages that are not sampled must keep their headers."""
+    """The span of each sampled message must be a child of its producer's span, or have no parent if
+    the message names no valid one. The handler must get the message's span as the parent. Messages
+    that are not sampled must keep their headers."""
     t.start_redis()
     t.make_topics(4)
     receiver, n = Receiver(), 100
@@ -235,8 +236,8 @@ def receiver_in_trouble(t):
 
 @scenario
 def processes_killed(t):
-    """The process that sends spans is killed, and then a worker. The supervisor must start both
-    again, messages must still be consumed, and spans must still arrive."""
+    """The processes that send spans and serve metrics are killed, and then a worker. The supervisor
+    must start them again, messages must still be consumed, and spans must still arrive."""
     receiver = Receiver()
     instance, port = under_load(t, receiver)
     instance.wait_workers(4)
