@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes certificates for tests of TLS with openssl. The folder $1 then contains these files:
+# Makes certificates with openssl, for tests of TLS. The folder $1 then contains these files:
 # ca.pem               signs all certificates except stranger.pem, which other-ca.pem signs
 # server.pem/.key      for localhost, 127.0.0.1 and ::1
 # named.pem/.key       for redis.internal only

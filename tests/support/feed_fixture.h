@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Common parts of the tests of the handler types exec and http. A handler with serve() runs in a
- * separate thread. The test plays the part of the worker's main thread, which submits jobs and
- * reaps them. The files of the handler's process or server are in a temporary folder. */
+ * separate thread. The test does the work of the worker's main thread: it submits jobs and reaps
+ * them. The files of the handler's process or server are in a temporary folder. */
 #ifndef LW_TESTS_SUPPORT_FEED_FIXTURE_H
 #define LW_TESTS_SUPPORT_FEED_FIXTURE_H
 
@@ -102,9 +102,9 @@ static UNUSED size_t count(const struct fx *x, const char *name, const char *par
     return n;
 }
 
-/* Runs five messages, each of them the follower of the one before. `retried` is the payload of the
- * fourth message, to which the handler must answer with the outcome retry. The fifth message must
- * then be neither run nor reported. */
+/* Runs a chain of five messages, in which each message is the follower of the message before it.
+ * `retried` is the payload of the fourth message, to which the handler must answer with the outcome
+ * retry. The fifth message must then be neither run nor reported. */
 static UNUSED void run_chain_of_five(struct fx *x, const char *retried) {
     struct lw_job *jobs[5];
     for (int i = 0; i < 5; i++) jobs[i] = job(x, i, i == 3 ? retried : "ok");

@@ -144,7 +144,7 @@ static UNUSED char *fx_read(const char *path) {
     return text;
 }
 
-/* Waits until the condition is true, for at most 20 s. */
+/* Waits until the condition is true. Fails the test if it is not true within 20 s. */
 #define wait_for(condition)                                                           \
     do {                                                                              \
         for (int64_t until_ = lw_boot_ms() + 20000; !(condition);) {                  \

@@ -26,11 +26,11 @@ struct fx {
 /* Texts that differ between the stores. A reason is what the handler reports when the store refuses
  * a row. `strict` is a table whose columns have constraints. */
 struct words {
-    /* part of the reason when a table refuses the id 99999999999999999999 */
+    /* a text that the reason contains if a table refuses the id 99999999999999999999 */
     const char *too_big;
-    /* part of the reason when the table `strict` refuses a row without an amount */
+    /* a text that the reason contains if the table `strict` refuses a row without an amount */
     const char *not_null;
-    /* part of the reason when the table `strict` refuses a negative amount */
+    /* a text that the reason contains if the table `strict` refuses a negative amount */
     const char *failed_check;
     /* SQL that makes the table `strict`, whose amount must be a positive integer */
     const char *strict;
@@ -52,8 +52,8 @@ static void drop_database(struct fx *x);
  * row. The text is valid until the next call. */
 static const char *ask(const struct fx *x, const char *sql);
 static void run_sql(const struct fx *x, const char *sql);
-/* Returns the number of identities in the table latchwork_seen, and the first few offsets, for
- * example "2: 0 7". `where` limits the rows. */
+/* Returns a text with the number of identities in the table latchwork_seen and their first four
+ * offsets, for example "2: 0 7". `where` is an SQL clause that limits the rows, or "". */
 static const char *seen(const struct fx *x, const char *where);
 /* Adds the offsets from 0 to words.many - 1 to the table latchwork_seen three times: for partitions
  * 0 and 1 of topic t of the application "app", and for partition 0 of the application "other". */

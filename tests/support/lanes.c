@@ -254,9 +254,9 @@ static char answer_again(const struct lt *l, char first) {
     return first;
 }
 
-/* Checks that both answers have the same heads, oldest first. One answer may have more heads than
- * the other, because finished messages count against the number of messages that a call may
- * read. */
+/* Checks that the answers to the first call and to the repeated call have the same heads in each
+ * lane, oldest first. One answer may have more heads than the other, because finished messages
+ * count against the number of messages that a call may read. */
 static void assert_same_heads(const struct lt *l, const redisReply *first) {
     const redisReply *was = heads_in(l, first), *now = heads_in(l, l->reply);
     int at = 0;

@@ -166,10 +166,11 @@ const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
 /* Calls the script `tend`, and returns as text the number of lanes that the script looked at. */
 const char *lt_tend(struct lt *l);
-/* Calls the script `hints`, and returns the lanes that these hints name, joined by spaces. */
+/* Calls the script `hints`, and returns the lanes of the hints in its answer, joined by spaces. */
 const char *lt_hints(struct lt *l);
-/* lt_floor() and lt_repair() pass their arguments to the scripts: the partition as topic:partition,
- * the offsets `committed` and `from`, and for repair the ranges of offsets from lo to hi. */
+/* lt_floor() and lt_repair() call the scripts `floor` and `repair`. `tp` is the partition as
+ * topic:partition. `committed`, `from` and `ranges` are arguments of the scripts. A range contains
+ * the offsets from lo to hi. */
 const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t from);
 struct lt_range {
     const char *tp;
@@ -225,7 +226,8 @@ int64_t lt_duplicates(const struct lt *l);
 /* The following functions read or change Redis as the administrator. If a command fails, the test
  * fails. */
 int64_t lt_int(struct lt *l, const char *fmt, ...);
-/* Returns the reply of Redis as text, or "(nil)" if the reply is nil. */
+/* Executes a Redis command, and returns its reply if it is a string or a status. Returns "(nil)"
+ * for any other reply, such as nil. */
 const char *lt_text(struct lt *l, const char *fmt, ...);
 int lt_state(struct lt *l, struct lt_msg m);
 void lt_set_state(struct lt *l, struct lt_msg m, int state);

@@ -13,8 +13,8 @@ void lt_addf(struct lt_args *a, const char *fmt, ...) __attribute__((format(prin
 /* Adds a Redis key of a lane to the call: the prefix `kind`, which is "lock:" or "wait:", and then
  * the bytes of the lane unchanged. */
 void lt_add_lane(struct lt *l, const char *kind, struct lw_bytes lane);
-/* Sends the call according to the test's variant, and stores the answer in l->answers, l->reply and
- * so on. */
+/* Sends the call according to the test's variant. Stores the answer in l->reply and its letters in
+ * l->answers, and returns l->answers. */
 const char *lt_run(struct lt *l);
 /* Writes the value of a lock that `token` holds: TOKEN:FENCE, with the fence of the last grant. */
 void lt_value(const struct lt *l, const char *token, char *out, size_t size);

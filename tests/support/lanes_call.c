@@ -120,7 +120,8 @@ static void choose_bytes(const struct lt *l) {
         const unsigned char *first = places.bytes;
         while (*first != g + 1) first += 3;
         if (l->narrow) places.group[g].lo = places.group[g].hi = (first[1] * 256 + first[2]) / 4;
-        /* With n = LW_SEGMENT the call names the range from lo to hi; with n = 0 it names none. */
+        /* If n is LW_SEGMENT, the call names the range from lo to hi. If n is 0, the call names no
+         * range. */
         places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT;
     }
 }

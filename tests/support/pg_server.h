@@ -21,7 +21,8 @@ const char *lw_test_pg_url(const struct lw_test_pg *pg, bool bouncer);
 void lw_test_pg_kill(struct lw_test_pg *pg);
 bool lw_test_pg_launch(struct lw_test_pg *pg);
 pid_t lw_test_pg_pid(const struct lw_test_pg *pg);
-/* Starts PgBouncer in transaction mode, with two server connections. */
+/* Starts PgBouncer in transaction mode, with two server connections. If that fails, prints a
+ * message on stderr and returns false. */
 bool lw_test_pg_bouncer(struct lw_test_pg *pg);
 
 #endif

@@ -421,8 +421,9 @@ static int64_t monotonic_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* Waits until the next message is due, and returns the time at which it was due. Latency is
- * measured from this time, even if the message is sent late. */
+/* Waits until the next message is due, and returns the time at which it was due. Without --rate,
+ * every message is due at once. Latency is measured from the time at which the message was due,
+ * even if the message is sent late. */
 static int64_t keep_rate(struct stream *s) {
     if (!s->o->rate) return monotonic_us();
     int64_t due_us = s->start_us + s->sent * 1000000 / s->o->rate, ahead_us;
@@ -520,8 +521,8 @@ static void produce(const char *topic, const struct options *o) {
     close_stream(&s);
 }
 
-/* Returns the running sums of the weights 1/(r+1)^zipf of the keys r. To draw a key, the caller
- * looks up a random number among these sums by bisection. */
+/* Returns the running sums of the weights of all keys. Key number r has the weight 1/(r+1)^zipf. To
+ * draw a key, the caller looks up a random number among these sums by bisection. */
 static double *weights(const struct options *o) {
     double *sum = lw_alloc((size_t)o->keys * sizeof *sum), all = 0;
     for (int64_t r = 0; r < o->keys; r++) sum[r] = all += pow((double)(r + 1), -o->zipf);

@@ -104,8 +104,8 @@ struct member {
     /* `seek_every` is the number of records between two seeks in the record callback; 0 means no
      * seeks. `seeks` is the number of seeks so far. */
     int64_t seek_every, seeks;
-    /* If `bare` is true, the member neither checks nor commits records. The test case does so
-     * itself. */
+    /* If `bare` is true, the member commits nothing when partitions are revoked, and does not check
+     * the offset that is reported at the end of a partition. */
     bool bare;
     char fatal[1024];
     char topic[64], group[64], reset[16];
@@ -228,8 +228,9 @@ static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};
     snprintf(m->topic, sizeof m->topic, "%s", topic);
     snprintf(m->group, sizeof m->group, "%s", group);
-    /* `topics` has one topic name per live member, at most eight. Names of the last members are not
-     * freed. */
+    /* `topics` is a ring of topic names, one per call of setup(). At most eight members may use
+     * their names at the same time, because each call frees the name of the eighth call before it.
+     * The last eight names are never freed. */
     static char *topics[8];
     static int used;
     char **slot = &topics[used++ % 8];

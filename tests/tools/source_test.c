@@ -298,8 +298,10 @@ static void case_close_alone(void) {
     CHECK(m.revokes == 1 && m.revoked_parts == PARTS);
 }
 
-/* A member gets an assignment while it leaves. No partition may be assigned to it, and Kafka may
- * report nothing about the assignment to the handle that is closing. */
+/* A member gets an assignment while it leaves. The member must turn the assignment down without
+ * reporting it, and must leave within 3 s and without an error. In the first round
+ * lw_source_decline() is called before the member leaves, and in the second round only
+ * lw_source_close() is called. */
 static void case_declined(void) {
     static struct member a, b;
     make_topic("declined", 400);
@@ -325,10 +327,10 @@ static void case_declined(void) {
     leave(&b);
 }
 
-/* If a static member keeps its place when it leaves for a restart, the next member with the same id
- * must get the same partitions at once, and the other member must not lose a partition. If the
- * static member gives up its place, the other member must get its partitions before the session of
- * the static member would end. */
+/* A static member leaves. If it keeps its place for a restart, the next member with the same id
+ * must get the same partitions at once, and the second member of the group must not lose a
+ * partition. If the static member gives up its place, the second member must get the partitions of
+ * the first before the session of the first would end. */
 static void case_static(void) {
     enum { ROUNDS = 150 };
     static struct member a, b, c;
