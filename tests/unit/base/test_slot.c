@@ -52,8 +52,8 @@ static void shards_spread_over_masters(void **state) {
         }
 }
 
-/* Shard 0 must be in the same slot for any number of shards, because a worker that is configured
- * with a wrong number is refused there. */
+/* Shard 0 must be in the same slot for any number of shards. A worker joins shard 0 first, and
+ * shard 0 must refuse the worker if it is configured with a wrong number of shards. */
 static void shard_0_is_the_same_for_any_number(void **state) {
     (void)state;
     int k = lw_slot_suffix("orders", 0, 1);
@@ -126,8 +126,8 @@ static void expect_host(const char *node, const char *host, int port) {
     lw_slot_map_free(&m);
 }
 
-/* In a reply to CLUSTER SLOTS, a node may have no address, or have no name although the server
- * prefers names. */
+/* In a reply to CLUSTER SLOTS, a node may have no address. If the server is configured to prefer
+ * host names, a node may also have no host name. */
 static void a_node_without_a_host(void **state) {
     (void)state;
     expect_host("*3\r\n$-1\r\n:7003\r\n$1\r\na\r\n", "10.0.0.1", 7003);

@@ -78,7 +78,8 @@ static void test_the_ratio(void **state) {
     assert_true(lw_trace_ratio(low, 1) && lw_trace_ratio(half, 1) && lw_trace_ratio(high, 1));
     assert_false(lw_trace_ratio(low, 0) || lw_trace_ratio(half, 0) || lw_trace_ratio(high, 0));
     assert_true(lw_trace_ratio(half, 0.5) && lw_trace_ratio(high, 0.5));
-    assert_false(lw_trace_ratio(low, 0.5)); /* only the last 56 bits of a trace id decide */
+    /* only the last 56 bits of a trace id decide whether the trace is sampled */
+    assert_false(lw_trace_ratio(low, 0.5));
     assert_false(lw_trace_ratio(half, 0.4999));
     assert_true(lw_trace_ratio(high, 1e-9));
 }

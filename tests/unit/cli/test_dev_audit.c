@@ -63,8 +63,8 @@ static void test_two_at_one_key(void **state) {
     expect(2, 0, 1, 0, 0, 0);
 }
 
-/* A run must be compared with the earlier run that ends last, even if another run started later, so
- * that every overlap is found. */
+/* A run must be compared with the earlier run that ends last, even if that run is not the one that
+ * started last. Otherwise some overlaps would not be found. */
 static void test_one_inside_a_long_one(void **state) {
     (void)state;
     assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 12 8 t/0/1 aa 2 1\nend 13 8 t/0/1 aa 2 "

@@ -33,7 +33,8 @@ static char *slurp(const char *dir, const char *file) {
     return text;
 }
 
-/* Splits lines of the form "a=b" in place. */
+/* Splits the lines of `text`, which have the form "a=b", in place. Writes the names and values to
+ * `out`, and returns the number of lines. */
 static size_t split(char *text, struct lw_override *out) {
     size_t n = 0;
     for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n")) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the warnings and errors about the version and the features of librdkafka. Both are
- * arguments of the tested function, so the test works with any librdkafka. */
+/* Tests the warnings and errors about the version and the features of librdkafka. The version and
+ * the features are arguments of the tested function, so the test works with any librdkafka. */
 #include "config/librdkafka.h"
 
 #include <setjmp.h>

@@ -137,7 +137,8 @@ static void a_lost_lease_is_not_asked_for_again(void **state) {
     assert_int_equal(lw_leases_renewed(t, due, LW_RENEW_BATCH, answers, 4000), LW_RENEW_BATCH);
     assert_int_equal(lw_leases_due(t, 0, 4001, due, LW_RENEW_BATCH), 1);
     assert_ptr_equal(due[0].lease, &other);
-    /* settle's answer shows that the worker still has this lease, so it must be renewed again */
+    /* settle's answer shows that the worker still has this lease, so the lease must be renewed
+     * again */
     lw_leases_extend(t, &lost[0], 4001 + TTL_MS);
     assert_int_equal(lw_leases_due(t, 0, 8000, due, LW_RENEW_BATCH), 2);
     lw_leases_close(t);

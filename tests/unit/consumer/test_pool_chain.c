@@ -588,7 +588,8 @@ static void links_at_random(int threads, size_t batch, enum lw_batch_of of) {
         }
         for (size_t i = 0; i < n; i++) {
             struct lane *l = &lanes[out[i]->partition];
-            /* each job must be reaped once, in the order of offsets */
+            /* the jobs of a lane must be reaped in the order of offsets, and a job that was not
+             * done must come again before the next job */
             assert_int_equal(out[i]->offset, l->reaped);
             assert_string_not_equal(out[i]->payload.p, "out of order");
             if (out[i]->outcome == LW_DONE) {

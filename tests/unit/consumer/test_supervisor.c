@@ -211,7 +211,8 @@ static void test_ends_are_told_apart(void **state) {
     w->hung = true;
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_CRASHED);
     w->hung = false, w->state = LW_SUP_STOPPING;
-    /* SIGTERM may end a worker that has not installed its signal handlers yet; the exit is clean */
+    /* SIGTERM may end a worker that has not installed its signal handlers yet. This must count as a
+     * clean exit. */
     assert_int_equal(lw_sup_classify(sup, w, SIGTERM), LW_SUP_EXIT_CLEAN);
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_KILLED);
 }

@@ -307,7 +307,8 @@ static void test_workers_end_with_the_supervisor(void **state) {
 
 static int rolled_worker(const struct lw_config *c, struct lw_board *b, int i) {
     bool again = begin(c, b, i) > 1;
-    /* the supervisor must not restart the next worker before this one is ready */
+    /* The second process of a worker takes 20 ms to become ready. Meanwhile the supervisor must not
+     * restart the next worker. */
     if (again) lw_sleep_ms(20);
     if (again) atomic_fetch_sub(&shared->away, 1);
     int status = live_until_term(b, i);

@@ -412,9 +412,9 @@ static enum lw_health health(struct fx *x, char *why, size_t size) {
     return lw_handler_http.health(x->h, why, size);
 }
 
-/* While no service listens, an attempt must be counted for the first two messages, and all others
- * must be given back without an attempt. A message that is answered must close the circuit
- * breaker. */
+/* While no service listens, an attempt must be counted for only two messages, and all others must
+ * be given back without an attempt. When a message is answered again, the circuit breaker must
+ * close. */
 static void test_service_down(void **state) {
     (void)state;
     struct fx x;

@@ -196,7 +196,8 @@ static void attributes_in_a_batch(void **state) {
 
 /* --- signatures ------------------------------------------------------------------------------- */
 
-/* Checks the example signature of the specification "Standard Webhooks" and its libraries. */
+/* Checks the example signature that the specification "Standard Webhooks" and its libraries
+ * give. */
 static void signature(void **state) {
     (void)state;
     struct signer s = {0};

@@ -88,7 +88,8 @@ static int begin(const struct world *w, const char *request) {
     return fd;
 }
 
-/* Returns the status of the response, and copies its body into `body`. */
+/* Reads the response until the server closes the connection. Copies the body into `body`, and
+ * returns the status, or 0 if the response is too short to have one. */
 static int end(int fd, char body[1024]) {
     char all[4096];
     size_t n = 0;

@@ -180,7 +180,7 @@ static void test_wanted_workers(void **state) {
     assert_sample(w, "latchwork_wanted_workers", "0");
     assert_sample(w, "latchwork_runnable_lanes", "0");
     struct lw_board_partition *p = lw_board_own(w->board, 0, "t", 0);
-    atomic_store(&p->log_end, 1000000); /* records that no worker has read yet */
+    atomic_store(&p->log_end, 1000000); /* no worker has read these records yet */
     assert_sample(w, "latchwork_wanted_workers", "1");
     /* only one key is busy, so one worker is enough, however many records are unread */
     atomic_store(&w->board->workers[0].in_handler, 1);

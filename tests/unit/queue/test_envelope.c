@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the envelope. Random messages must survive a round trip, a truncated envelope must be
- * refused, and a changed envelope must be refused or be the only form of its new content. */
+/* Tests the envelope. Random messages must survive a round trip. A truncated envelope must be
+ * refused. A changed envelope must be refused, or be exactly the encoding of its new content. */
 #include "queue/envelope.h"
 
 #include <setjmp.h>
@@ -17,7 +17,8 @@ static unsigned seed;
 
 static unsigned below(unsigned n) { return (unsigned)rand_r(&seed) % n; }
 
-/* Returns random bytes of a random length. The bytes are sometimes empty, and sometimes null. */
+/* Returns random bytes of a random length, which is sometimes 0. If may_be_null is true, the
+ * pointer to the bytes is sometimes NULL. */
 static struct lw_bytes some_bytes(char *pool, bool may_be_null) {
     if (may_be_null && below(5) == 0) return (struct lw_bytes){0};
     size_t n = below(4) == 0 ? 0 : below(40);
