@@ -12,14 +12,14 @@
 
 struct lw_board *lw_board_open(int n_workers, struct lw_err *err) {
     if (n_workers < 1 || n_workers > LW_BOARD_WORKERS) {
-        lw_fail(err, "workers: %d is not in 1…%d", n_workers, LW_BOARD_WORKERS);
+        lw_fail(err, "workers is %d; expected 1 to %d", n_workers, LW_BOARD_WORKERS);
         return NULL;
     }
     struct lw_board *b =
         mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (b == MAP_FAILED) {
-        lw_fail(err, "no shared memory for %d workers (%zu bytes): %s", n_workers, sizeof *b,
-                strerror(errno));
+        lw_fail(err, "cannot map shared memory for %d workers (%zu bytes): %s", n_workers,
+                sizeof *b, strerror(errno));
         return NULL;
     }
     atomic_store(&b->n_workers, n_workers);

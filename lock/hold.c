@@ -193,7 +193,7 @@ enum latchwork_result lw_hold_not_ours(struct latchwork_hold *h, bool sent_again
                             "an answer was lost with its connection, and the lock is gone now: "
                             "perhaps freed by this very call, perhaps before");
     return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_NOT_OWNER,
-                        "the lock is not ours any more; nothing was changed");
+                        "this hold no longer owns the lock; nothing was changed");
 }
 
 /* --- reentrant holds -------------------------------------------------------------------------- */
@@ -296,8 +296,8 @@ static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, b
     struct latchwork_hold *h = reentrant ? find_owned(l, owner, is_thread) : NULL;
     if (h && latchwork_hold_lost(h))
         return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED,
-                            "this owner has the lock but lost it: release it as often as it was "
-                            "acquired, and start anew");
+                            "this owner's lock was lost; release it as often as it was acquired, "
+                            "then acquire it again");
     if (h) {
         *out = h;
         return LATCHWORK_LOCK_OK;

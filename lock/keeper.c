@@ -430,7 +430,7 @@ struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwo
     int failed = lw_thread_start(&k->thread, keep, k);
     if (!failed) return k;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM,
-                 "the system gives no thread for renewals: %s", strerror(failed));
+                 "cannot start the thread for renewals: %s", strerror(failed));
     free_keeper(k);
     return NULL;
 }

@@ -222,11 +222,13 @@ struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwo
     k->client = client;
     k->rouse_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&k->mutex, NULL);
-    int failed = k->rouse_fd < 0 ||
-                 lw_thread_start(&k->thread, client->table ? lw_listen_in_cluster : lw_listen, k);
+    int failed =
+        k->rouse_fd < 0
+            ? errno
+            : lw_thread_start(&k->thread, client->table ? lw_listen_in_cluster : lw_listen, k);
     if (!failed) return k;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM,
-                 "the system gives no thread, or no descriptor, to wait with");
+                 "cannot start the thread for waiting: %s", strerror(failed));
     if (k->rouse_fd >= 0) close(k->rouse_fd);
     pthread_mutex_destroy(&k->mutex);
     free(k);

@@ -182,21 +182,21 @@ int lw_stream_go_on(struct lw_stream *s, const struct lw_redis_url *at, struct l
     return r;
 }
 
-/* Waits until the stream is READY, at most until the time until_ms on the boot clock. Returns 0, or
- * -1 with *err. */
+/* Waits until the stream is READY, at most until the time until_ms on the boot clock. The error says
+ * that timeout_ms have passed. Returns 0, or -1 with *err. */
 static int wait_until_ready(struct lw_stream *s, const struct lw_redis_url *at, int64_t until_ms,
-                            struct lw_err *err) {
+                            int64_t timeout_ms, struct lw_err *err) {
     int r;
     while ((r = lw_stream_go_on(s, at, err)) == 0) {
         int64_t left = until_ms - lw_boot_ms();
         if (left <= 0) {
             bool connected = s->state == LW_STREAM_HANDSHAKE;
             lw_stream_close(s);
-            return lw_fail(
-                err,
-                connected
-                    ? "no end of the TLS handshake in time; does the server speak TLS on this port?"
-                    : "no connection in time");
+            return connected ? lw_fail(err,
+                                       "TLS handshake timed out after %lld ms; does the server "
+                                       "speak TLS on this port?",
+                                       (long long)timeout_ms)
+                             : lw_fail(err, "no connection within %lld ms", (long long)timeout_ms);
         }
         struct pollfd p = {.fd = s->fd, .events = lw_stream_events(s, false)};
         if (poll(&p, 1, (int)left) < 0 && errno != EINTR) return fail_errno(s, errno, err);
@@ -211,7 +211,7 @@ int lw_stream_open(struct lw_stream *s, const struct lw_redis_url *at, int64_t t
     for (unsigned attempt = 0;; attempt++) {
         struct lw_err why = {0};
         if (!lw_stream_start(s, at, attempt, &addresses, &why) &&
-            !wait_until_ready(s, at, until_ms, &why))
+            !wait_until_ready(s, at, until_ms, timeout_ms, &why))
             return 0;
         if (attempt + 1 < addresses && lw_boot_ms() < until_ms) continue;
         return why.memory ? lw_fail_memory(err) : lw_fail(err, "%s", why.text);

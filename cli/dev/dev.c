@@ -270,7 +270,7 @@ static int run_args(void *args) {
     const struct dev_args *a = args;
     if (a->demo && (a->workers || a->rate))
         return cli_misuse(&a->cli, "--demo has its own number of workers and rate");
-    if (a->demo && a->faults) return cli_misuse(&a->cli, "--demo and --faults: one of them");
+    if (a->demo && a->faults) return cli_misuse(&a->cli, "use either --demo or --faults");
     struct dev *d = lw_alloc(sizeof *d);
     d->o = (struct dev_options){.workers = a->workers  ? (int)a->workers
                                            : a->faults ? FAULTS_WORKERS

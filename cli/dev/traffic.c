@@ -52,7 +52,7 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     (void)rk;
     struct traffic *t = opaque;
     if (m->err) {
-        if (!t->refused++) lw_error("an order was not taken: %s", rd_kafka_err2str(m->err));
+        if (!t->refused++) lw_error("cannot produce an order: %s", rd_kafka_err2str(m->err));
         return;
     }
     _Atomic int64_t *end = &t->shared->ends[topic_index(rd_kafka_topic_name(m->rkt))][m->partition];

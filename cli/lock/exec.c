@@ -52,7 +52,7 @@ static int wait_and_run(const struct lock_args *a, struct lock_signals *s, struc
     struct latchwork_error error = {0};
     struct latchwork_hold *hold = NULL;
     if (!lock_wait_begin(s, t->client)) {
-        lock_say(a, "no thread can be had to watch for signals");
+        lock_say(a, "cannot start the thread that watches signals");
         return LOCK_EXIT_FAILED;
     }
     enum latchwork_result result = latchwork_lock_acquire(t->lock, a->wait_ms, &hold, &error);

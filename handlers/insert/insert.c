@@ -134,7 +134,8 @@ static int read_section(struct lw_handler *h, const struct lw_config *c, struct 
     json_t *section = c->handler.json, *columns = json_object_get(section, "columns");
     in->app = c->name;
     h->kind = find_kind(json_string_value(json_object_get(section, "store")), &in->address);
-    if (!h->kind) return lw_fail(err, "handler.store: no known kind of store");
+    if (!h->kind)
+        return lw_fail(err, "handler.store: unknown store; use sqlite:PATH or postgres://…");
     in->table = json_string_value(json_object_get(section, "table"));
     in->create = json_is_true(json_object_get(section, "create"));
     const json_t *word = json_object_get(section, "on_conflict");
