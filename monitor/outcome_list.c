@@ -36,10 +36,11 @@ bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *
     *out = (struct lw_outcome_query){.limit = LW_OUTCOMES_LIMIT};
     for (size_t i = 0; i < q->n_args; i++) {
         if (take(out, q->args[i].name, q->args[i].value)) continue;
-        lw_http_error(a, 400,
-                      "%.60s=%.200s is not understood here; there are key, outcome (done, retry, "
-                      "dead, dropped, skipped, back) and limit (1 to %d)",
-                      q->args[i].name, q->args[i].value, (int)LW_OUTCOMES_LIMIT_MAX);
+        lw_http_error(
+            a, 400,
+            "unknown parameter or value %.60s=%.200s; expected key (once), outcome (done, "
+            "retry, dead, dropped, skipped or back) or limit (1 to %d)",
+            q->args[i].name, q->args[i].value, (int)LW_OUTCOMES_LIMIT_MAX);
         return false;
     }
     return true;

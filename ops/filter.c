@@ -185,17 +185,18 @@ int ops_filter_check(struct ops *o, struct lw_err *err) {
     for (size_t i = 0; i < a->n_where; i++) {
         struct where w;
         if (split(a->where[i], &w))
-            return lw_fail(err, "--where %s: '/pointer op value' is wanted, op = != < <= > >= or ~",
+            return lw_fail(err,
+                           "--where %s: expected a JSON pointer, or a pointer, an operator (= != < "
+                           "<= > >= ~) and a value, such as /total>100",
                            a->where[i]);
         free(w.pointer);
     }
     if (a->sort && strcmp(a->sort, "age") && strcmp(a->sort, "size"))
-        return lw_fail(err, "--sort %s: age or size is wanted", a->sort);
+        return lw_fail(err, "--sort %s: expected age or size", a->sort);
     const char *times[] = {a->from, a->to};
     for (size_t i = 0; i < 2; i++)
         if (times[i] && *times[i] != '@' && ops_time_ms(times[i], o->asked_ms) < 0)
-            return lw_fail(err,
-                           "--%s %s: a time such as 2026-11-21T12:00:00Z or 1h (ago) is wanted",
+            return lw_fail(err, "--%s %s: expected a time such as 2026-11-21T12:00:00Z or 1h (ago)",
                            i ? "to" : "from", times[i]);
     return 0;
 }

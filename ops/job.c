@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/who.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -157,12 +158,13 @@ static int adopt(struct ops *o, const char *name, const char *words, const char 
     const char *noun = text_at(j, "noun"), *verb = text_at(j, "verb");
     bool same_verb = noun && verb && strcmp(noun, o->noun) == 0 && strcmp(verb, o->verb) == 0;
     int bad = !same_verb || (!bare && strcmp(words, ours) != 0)
-                  ? lw_fail(&o->err, "job %s was another command: %s", name, words)
+                  ? lw_fail(&o->err, "job %s belongs to another command or had other options: %s",
+                            name, words)
                   : 0;
     if (!bad && (text_at(j, "to_topic") || json_object_get(j, "try")))
         bad = lw_fail(&o->err,
-                      "job %s did not go into lanes: how far it came is not recorded; begin a new "
-                      "one, with filters for what is left",
+                      "job %s ran with --to-topic or --try, so its progress is not recorded; start "
+                      "a new job, with filters for the messages that are left",
                       name);
     free(ours);
     o->asked_ms = strtoll(asked_ms, NULL, 10);
@@ -185,7 +187,7 @@ int ops_job_adopt(struct ops *o) {
     bool known = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&
                  r->element[1]->type == REDIS_REPLY_STRING;
     int bad = known ? adopt(o, name, r->element[0]->str, r->element[1]->str)
-                    : lw_fail(&o->err, "there is no job %s (they are known for six days)", name);
+                    : lw_fail(&o->err, "there is no job %s (jobs are kept for six days)", name);
     freeReplyObject(r);
     return bad;
 }
@@ -209,7 +211,8 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     int bad = 0;
     if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
         bad = lw_fail(&o->err,
-                      "job %s is under way; one at a time (if its command was killed: in %d s)",
+                      "job %s is under way, and only one job runs at a time; try again when it has "
+                      "ended, or in %d s if its command was killed",
                       r->element[1]->str, JOB_TTL_MS / 1000);
     else if (r->type == REDIS_REPLY_ARRAY)
         bad = lw_fail(&o->err, "there is no job %s", resume);
@@ -240,13 +243,11 @@ static int record(struct ops_job *j, const char *what, const char *state) {
     long long mine;
     if (ops_ask_int(o, &o->shards[0], &mine)) return -1;
     j->renewed_ms = lw_boot_ms();
-    return mine
-               ? 0
-               : lw_fail(
-                     &o->err,
-                     "job %" PRId64
-                     " was silent for too long and another one began; go on with --resume %" PRId64,
-                     j->number, j->number);
+    return mine ? 0
+                : lw_fail(&o->err,
+                          "job %" PRId64 " did not report to Redis for %d s, so another one began; "
+                          "continue with --resume %" PRId64,
+                          j->number, JOB_TTL_MS / 1000, j->number);
 }
 
 static void publish(const struct ops *o) {
@@ -266,7 +267,7 @@ static int heed_watch(struct ops *o) {
     publish(o);
     if (is_cancelled(o)) return lw_fail(&o->err, "cancelled");
     w->ran_out = w->until_ms && lw_boot_ms() >= w->until_ms;
-    return w->ran_out ? lw_fail(&o->err, "it takes too long; ask for less") : 0;
+    return w->ran_out ? lw_fail(&o->err, "timed out; narrow the filter") : 0;
 }
 
 int ops_tick(struct ops *o) {
@@ -284,8 +285,8 @@ static int open_backup(struct ops_job *j) {
                  j->o->noun, j->number);
     j->backup = fopen(j->backup_name, "ae");
     return j->backup ? 0
-                     : lw_fail(&j->o->err, "%s: the backup can't be written; nothing was dropped",
-                               j->backup_name);
+                     : lw_fail(&j->o->err, "%s: cannot open the backup: %s; nothing was dropped",
+                               j->backup_name, strerror(errno));
 }
 
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
@@ -304,7 +305,7 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     j->progress = !o->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     uint64_t random[2];
     if (getrandom(random, sizeof random, 0) != sizeof random)
-        return lw_fail(&o->err, "no random numbers");
+        return lw_fail(&o->err, "getrandom failed: %s", strerror(errno));
     snprintf(j->token, sizeof j->token, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     int64_t last;
     if (last_number(o, &last)) return -1;
@@ -336,15 +337,16 @@ static const char *word(const struct ops_job *j, char letter) {
     case 'D':
         return j->what == OPS_PUT ? "left out: done (--again takes it)"
                                   : "left out: finished before";
-    case 'U': return "left out: not finished, it comes by itself";
-    case 'G': return "left out: its dead letter has gone";
+    case 'U': return "left out: not finished yet; it runs without a replay";
+    case 'G': return "left out: its dead letter no longer exists";
     case 'B': return "not put: a name in Redis holds another type";
     case 'X': return j->dry ? "would be dropped" : "dropped";
-    case 'N': return "left out: it does not wait any more";
+    case 'N': return "left out: it no longer waits";
     case 'T': return j->dry ? "would be sent" : "sent";
     case 'R': return j->dry ? "would be tried" : "tried";
     case 'H':
-        return "left: it may be in a handler, its lane is held; try again, or pause the lane first";
+        return "not dropped: its lane is held, so a handler may have it; try again, or pause the "
+               "lane first";
     default: return "?";
     }
 }
@@ -405,7 +407,7 @@ static void progress(struct ops_job *j, bool last) {
 static bool has_line(struct ops_job *j) {
     if (j->lines == LINES_MAX) return false;
     if (++j->lines == LINES_MAX && !j->o->args.json && !j->o->watch)
-        puts("... (--json tells of each)");
+        puts("... (use --json to see all)");
     return j->lines < LINES_MAX;
 }
 
@@ -453,12 +455,14 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
     int n = items_of(j, sh);
     if (strcmp(r->str, "NOEPOCH") == 0)
         return lw_fail(&j->o->err,
-                       "shard %d is empty: no worker has joined it yet, so what is done is not "
-                       "known; start the workers first",
+                       "shard %d is empty: no worker has joined it yet, so it is not known which "
+                       "messages are done; start the workers first",
                        sh->index);
     if (strcmp(r->str, "QUARANTINE") == 0)
-        return lw_fail(&j->o->err, "shard %d has just begun a new epoch: try again in some seconds",
-                       sh->index);
+        return lw_fail(
+            &j->o->err,
+            "shard %d is in quarantine after a new epoch began; try again in some seconds",
+            sh->index);
     if ((int)r->len != n || !strpbrk(r->str, "PADUGBXNH"))
         return ops_malformed(j->o, sh, r, "%d letters, not all of them '-'", n);
     n = 0;
@@ -678,7 +682,7 @@ static void summary(struct ops_job *j, const char *state) {
         puts(done_count(j) ? "; use --execute to apply" : "; nothing to do");
     else
         printf("; job %" PRId64 ": %s\n", j->number, state);
-    if (j->backup) printf("what was dropped: %s\n", j->backup_name);
+    if (j->backup) printf("backup of the dropped messages: %s\n", j->backup_name);
 }
 
 /* Reports the messages that the command line names and that were not found. Call this function only
@@ -712,7 +716,7 @@ int ops_job_end(struct ops_job *j, int failed) {
     summary(j, state);
     bool resumable = !j->o->args.to_topic && !j->o->args.try_handler;
     if (!j->dry && !j->o->quiet && resumable && strcmp(state, "finished") != 0)
-        fprintf(stderr, "what is left: the same command with --resume %" PRId64 "\n", j->number);
+        fprintf(stderr, "to continue, repeat the command with --resume %" PRId64 "\n", j->number);
     if (j->backup && fclose(j->backup)) failed = -1;
     free(j->words);
     return failed < 0 || j->problems || is_interrupted(j) ? OPS_FAILED : 0;

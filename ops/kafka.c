@@ -58,7 +58,7 @@ static int open_consumer(struct reading *r) {
         bad = rd_kafka_conf_set(conf, set[i][0], set[i][1], why, sizeof why);
     if (bad) {
         rd_kafka_conf_destroy(conf);
-        return lw_fail(&o->err, "kafka: %s", why);
+        return lw_fail(&o->err, "cannot create a Kafka client: %s", why);
     }
     r->rk = lw_kafka_new(o->c, RD_KAFKA_CONSUMER, conf, &o->err);
     if (!r->rk) return -1;
@@ -88,7 +88,7 @@ static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t
     if (!code) code = list->elems[0].err;
     *offset = list->elems[0].offset;
     rd_kafka_topic_partition_list_destroy(list);
-    return code ? lw_fail(&r->o->err, "%s/%d: can't ask for offsets at a time: %s", s->topic,
+    return code ? lw_fail(&r->o->err, "%s/%d: cannot find the offset of a time: %s", s->topic,
                           s->partition, rd_kafka_err2str(code))
                 : 0;
 }
@@ -108,7 +108,8 @@ static int bound(struct reading *r, const struct span *s, const char *text, int6
     if (*text == '@') {
         char *end;
         *out = strtoll(text + 1, &end, 10);
-        if (end == text + 1 || *end) return lw_fail(&r->o->err, "%s: @OFFSET is wanted", text);
+        if (end == text + 1 || *end)
+            return lw_fail(&r->o->err, "%s: expected @ and an offset, such as @1042", text);
     } else if (ask_time(r, s, ops_time_ms(text, r->o->asked_ms), out) ||
                (*out < 0 && low < high && text == r->o->args.from && all_of_it(r, s, low, out))) {
         return -1;
@@ -156,7 +157,8 @@ static int all_partitions(struct reading *r, const char *topic, int limit_ms) {
     for (int i = 0; !bad && md && i < md->topics[0].partition_cnt; i++)
         if (o->args.partition < 0 || o->args.partition == md->topics[0].partitions[i].id)
             add_span(r, topic, md->topics[0].partitions[i].id);
-    if (!bad && r->n == before) bad = lw_fail(&o->err, "topic %s has no such partition", topic);
+    if (!bad && r->n == before)
+        bad = lw_fail(&o->err, "topic %s has no partition %" PRId64, topic, o->args.partition);
     if (md) rd_kafka_metadata_destroy(md);
     if (t) rd_kafka_topic_destroy(t);
     return bad;
@@ -177,10 +179,11 @@ static int choose(struct reading *r) {
         int32_t partition;
         int64_t offset, replay;
         if (ops_identity_parse(o->args.words[i], topic, &partition, &offset, &replay))
-            return lw_fail(&o->err, "%s: an identity is wanted, topic/partition/offset",
+            return lw_fail(&o->err,
+                           "%s: expected an identity TOPIC/PARTITION/OFFSET, such as orders/3/1042",
                            o->args.words[i]);
         if (replay)
-            return lw_fail(&o->err, "%s: Kafka knows the original only: leave out #%" PRId64,
+            return lw_fail(&o->err, "%s: Kafka has only the original record; leave out #%" PRId64,
                            o->args.words[i], replay);
         struct span *s = add_span(r, topic, partition);
         s->from = offset;
@@ -334,7 +337,8 @@ static int poll_until_over(struct reading *r, struct span *first, size_t n) {
         if (ops_tick(r->o)) return -1;
         rd_kafka_message_t *k = rd_kafka_consumer_poll(r->rk, POLL_MS);
         if (!k && lw_boot_ms() - heard > SILENCE_MS)
-            return lw_fail(&r->o->err, "kafka: no record for %d s", SILENCE_MS / 1000);
+            return lw_fail(&r->o->err, "kafka: no record arrived for %d s; try again",
+                           SILENCE_MS / 1000);
         if (!k) continue;
         struct span *s = NULL;
         for (size_t i = 0; k->rkt && i < n && !s; i++)
@@ -365,7 +369,7 @@ static int read_all(struct reading *r) {
                 rd_kafka_topic_partition_list_add(list, r->span[k].topic, r->span[k].partition)
                     ->offset = r->span[k].from;
         rd_kafka_resp_err_t code = list->cnt ? rd_kafka_assign(r->rk, list) : 0;
-        stop = code ? lw_fail(&r->o->err, "kafka: %s", rd_kafka_err2str(code))
+        stop = code ? lw_fail(&r->o->err, "cannot read from Kafka: %s", rd_kafka_err2str(code))
                     : poll_until_over(r, r->span + i, n);
         rd_kafka_topic_partition_list_destroy(list);
         i += n;

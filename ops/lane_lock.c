@@ -113,8 +113,8 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
     if (r->type == REDIS_REPLY_STRING && !strcmp(r->str, "UNVOUCHED")) {
         if (!l->unsure_ms) l->unsure_ms = lw_boot_ms();
         lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
-                     "shard %d: its slot has come to another node of the cluster, and no worker "
-                     "has joined it there yet",
+                     "shard %d: its slot moved to another node of the cluster, and no worker has "
+                     "joined it there yet",
                      l->shard);
         return false;
     }
@@ -255,7 +255,8 @@ static enum latchwork_result granted(struct attempt *a, const char *fence, int64
     if (!lw_hold_token(a->hold, error)) return LATCHWORK_LOCK_ERROR;
     atomic_store(&a->hold->loss, 0);
     return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
-                        "Redis answers too slowly for this TTL");
+                        "Redis answers too slowly for a TTL of %lld ms",
+                        (long long)a->l->lock->o.ttl_ms);
 }
 
 static enum latchwork_result lost_epoch(struct attempt *a, bool jumped,
@@ -263,7 +264,7 @@ static enum latchwork_result lost_epoch(struct attempt *a, bool jumped,
     a->epoch[0] = '\0';
     if (jumped) a->quiet_until_ms = lw_boot_ms() + a->l->c->lock.ttl_ms;
     return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
-                        jumped ? "the clock of Redis jumped" : "Redis starts a new epoch");
+                        jumped ? "the clock of Redis jumped" : "a new epoch began in Redis");
 }
 
 static enum latchwork_result answered(struct attempt *a, const redisReply *r, int64_t sent_ms,
@@ -280,7 +281,7 @@ static enum latchwork_result answered(struct attempt *a, const redisReply *r, in
     a->left_ms = more->integer;
     if (letter == 'P')
         return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
-                            "the lane is paused (--paused takes it all the same)");
+                            "the lane is paused; use --paused to lock it anyway");
     if (letter == 'Q')
         return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
                             "quarantine for another %lld ms: Redis is new, or was restarted or "
@@ -463,8 +464,9 @@ struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_byte
     if (options->ttl_ms > c->lock.ttl_ms) {
         lw_lock_wrong(
             error,
-            "a lane's lease is at most lock.ttl_ms, %lld ms; it is renewed as long as it is needed",
-            (long long)c->lock.ttl_ms);
+            "the TTL is %lld ms, but a lane's lease has at most lock.ttl_ms, %lld ms; use that, "
+            "because the lease is renewed as long as it is needed",
+            (long long)options->ttl_ms, (long long)c->lock.ttl_ms);
         return NULL;
     }
     struct lw_lane_lock *l = lw_alloc(sizeof *l);

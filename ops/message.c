@@ -202,8 +202,8 @@ static int take_bytes(const json_t *o, const char *name, struct lw_buf *own, str
     snprintf(other, sizeof other, "%s_base64", name);
     const json_t *coded = json_object_get(o, other);
     if (take_text(coded ? coded : json_object_get(o, name), coded != NULL, own, out))
-        return lw_fail(err, "%s: %s is wanted", coded ? other : name,
-                       coded ? "base64" : "a text or null");
+        return lw_fail(err, "%s: expected %s", coded ? other : name,
+                       coded ? "base64" : "a string or null");
     return 0;
 }
 
@@ -213,8 +213,10 @@ static int take_int(const json_t *o, const char *name, int64_t min, int64_t othe
     *out = otherwise;
     if (!v && otherwise >= min) return 0;
     if (!v) return lw_fail(err, "%s is missing", name);
-    if (!json_is_integer(v) || json_integer_value(v) < min)
-        return lw_fail(err, "%s: a whole number from %" PRId64 " on is wanted", name, min);
+    if (!json_is_integer(v)) return lw_fail(err, "%s: expected an integer", name);
+    if (json_integer_value(v) < min)
+        return lw_fail(err, "%s is %" JSON_INTEGER_FORMAT "; expected at least %" PRId64, name,
+                       json_integer_value(v), min);
     *out = json_integer_value(v);
     return 0;
 }
@@ -226,7 +228,7 @@ static int take_headers(const json_t *o, struct lw_envelope *e, struct lw_buf *o
     if (!list || json_is_null(list)) return 0;
     size_t n = json_array_size(list);
     if (!json_is_array(list) || n % 2)
-        return lw_fail(err, "headers: a list of names and values is wanted");
+        return lw_fail(err, "headers: expected a list of names and values");
     if (!n) return 0;
     e->headers = lw_alloc(n / 2 * sizeof *e->headers);
     e->n_headers = n / 2;
@@ -234,7 +236,8 @@ static int take_headers(const json_t *o, struct lw_envelope *e, struct lw_buf *o
         if (take_text(json_array_get(list, 2 * i), coded != NULL, own, &e->headers[i].name) ||
             !e->headers[i].name.p ||
             take_text(json_array_get(list, 2 * i + 1), coded != NULL, own, &e->headers[i].value))
-            return lw_fail(err, "headers: name and value %zu are no texts", i);
+            return lw_fail(err, "header %zu: name and value must be %s", i + 1,
+                           coded ? "base64" : "strings");
     return 0;
 }
 
@@ -257,19 +260,23 @@ static int fill(const json_t *o, struct lw_envelope *e, struct lw_buf *own, int6
     for (const char *p = topic; *p; p++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p) ||
             p - topic > 248)
-            return lw_fail(err, "topic: not a topic's name");
+            return lw_fail(err,
+                           "topic: expected a topic's name, which has at most 249 letters, digits, "
+                           "dots, underscores and dashes");
     e->topic = lw_bytes_of(topic);
     if (take_int(o, "partition", 0, -1, &partition, err) ||
         take_int(o, "offset", 0, -1, &e->offset, err))
         return -1;
-    if (partition > INT32_MAX) return lw_fail(err, "partition: too large");
+    if (partition > INT32_MAX)
+        return lw_fail(err, "partition is %" PRId64 "; expected at most %d", partition, INT32_MAX);
     e->partition = (int32_t)partition;
     if (take_int(o, "replay", 0, 0, &e->replay, err) ||
         take_int(o, "ts", INT64_MIN + 1, -1, &e->timestamp_ms, err) ||
         take_int(o, "first_ms", INT64_MIN + 1, now_ms, &e->first_ms, err))
         return -1;
     if (json_object_get(o, "payload_size"))
-        return lw_fail(err, "payload: it was cut when it was shown; export writes all of it");
+        return lw_fail(err,
+                       "payload: this one was cut when it was printed; use the output of export");
     return take_bytes(o, "key", own, &e->key, err) ||
                    take_bytes(o, "payload", own, &e->payload, err) ||
                    take_bytes(o, "dedup", own, &e->dedup, err) || take_headers(o, e, own, err)
@@ -280,7 +287,7 @@ static int fill(const json_t *o, struct lw_envelope *e, struct lw_buf *own, int6
 int ops_message_from_json(const json_t *o, int64_t now_ms, struct lw_buf *out, struct lw_err *err) {
     struct lw_envelope e = {0};
     struct lw_buf own = {0};
-    if (!json_is_object(o)) return lw_fail(err, "not a JSON object");
+    if (!json_is_object(o)) return lw_fail(err, "expected a JSON object");
     size_t room = room_for(o);
     own.p = lw_alloc(room);
     own.cap = room;

@@ -26,10 +26,10 @@ enum {
 static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) {
     const char *says = r && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
     if (says)
-        return lw_fail(&o->err, "shard %d: %s (%s); run the command again when that is over",
-                       sh->index, says, r->str);
+        return lw_fail(&o->err, "shard %d: %s (%s); try again when that is over", sh->index, says,
+                       r->str);
     if (r && r->type == REDIS_REPLY_ERROR)
-        return lw_fail(&o->err, "shard %d: Redis answers: %s", sh->index, r->str);
+        return lw_fail(&o->err, "shard %d: Redis rejected the command: %s", sh->index, r->str);
     return lw_fail(&o->err, "shard %d: Redis: %s", sh->index,
                    sh->redis && sh->redis->err ? sh->redis->why : "no connection");
 }
@@ -150,7 +150,7 @@ static redisReply *wait_for_owner(struct ops *o, struct ops_shard *sh, redisRepl
 
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
     if (o->deadline_ms && lw_boot_ms() >= o->deadline_ms) {
-        lw_fail(&o->err, "it takes too long; ask for less");
+        lw_fail(&o->err, "timed out; narrow the filter");
         return NULL;
     }
     redisReply *r = sh->redis ? send_script(o, sh) : NULL;

@@ -85,6 +85,21 @@ static int whole(const char *text, int64_t max, int64_t *out) {
     return 0;
 }
 
+/* Returns the form of a parameter's value, or of the list of its values. */
+static const char *form_of(unsigned bit) {
+    switch (bit) {
+    case API_P_KEY:
+    case API_P_WHERE: return "at most 256 values";
+    case API_P_PARTITION:
+    case API_P_ATTEMPTS: return "a whole number from 0 to 2147483647";
+    case API_P_OLDER_THAN: return "a time such as 90s, 15m, 2h or 3d";
+    case API_P_ORDER: return "oldest or newest";
+    case API_P_LIMIT: return "a number from 1 to 500";
+    default: return "another value";
+    }
+}
+_Static_assert(OPS_LIST_MAX == 256 && API_LIMIT_MAX == 500, "form_of() names these limits");
+
 /* Stores the value of one query parameter. Returns -1 if the parameter does not allow this
  * value. */
 static int take(struct api_call *k, unsigned bit, const char *value) {
@@ -112,17 +127,30 @@ static int take(struct api_call *k, unsigned bit, const char *value) {
     return 0;
 }
 
-int api_take(struct api_call *k, unsigned params, const char *name, const char *value) {
-    for (size_t i = 0; i < api_n_params; i++)
-        if ((params & api_params[i].bit) && !strcmp(name, api_params[i].name))
-            return take(k, api_params[i].bit, value);
+int api_take(struct api_call *k, unsigned params, const char *name, const char *value,
+             struct lw_err *err) {
+    struct lw_buf known = {0};
+    for (size_t i = 0; i < api_n_params; i++) {
+        if (!(params & api_params[i].bit)) continue;
+        if (!strcmp(name, api_params[i].name)) {
+            lw_buf_free(&known);
+            return take(k, api_params[i].bit, value)
+                       ? lw_fail(err, "%.60s is \"%.200s\"; expected %s", name, value,
+                                 form_of(api_params[i].bit))
+                       : 0;
+        }
+        lw_buf_addf(&known, "%s%s", known.n ? ", " : "", api_params[i].name);
+    }
+    lw_fail(err, "unknown parameter \"%.60s\"; expected %.*s", name, known.n ? (int)known.n : 4,
+            known.n ? known.p : "none");
+    lw_buf_free(&known);
     return -1;
 }
 
 bool api_filter_ok(struct api_call *k) {
     struct lw_err err = {0};
     if (k->o->args.n_keys && k->o->args.match)
-        lw_http_error(k->a, 400, "key and match: one of them");
+        lw_http_error(k->a, 400, "use either key or match");
     else if (ops_filter_check(k->o, &err))
         lw_http_error(k->a, 400, "%s", err.text);
     else
@@ -131,10 +159,10 @@ bool api_filter_ok(struct api_call *k) {
 }
 
 static bool good_query(struct api_call *k) {
+    struct lw_err err = {0};
     for (size_t i = 0; i < k->q->n_args; i++)
-        if (api_take(k, k->route->params, k->q->args[i].name, k->q->args[i].value)) {
-            lw_http_error(k->a, 400, "%.60s=%.200s is not understood here", k->q->args[i].name,
-                          k->q->args[i].value);
+        if (api_take(k, k->route->params, k->q->args[i].name, k->q->args[i].value, &err)) {
+            lw_http_error(k->a, 400, "%s", err.text);
             return false;
         }
     return api_filter_ok(k);
@@ -152,7 +180,7 @@ static bool good_body(struct api_call *k) {
     k->execute = good && json_is_true(json_object_get(k->body, "execute"));
     json_decref(schema);
     if (!good)
-        lw_http_error(k->a, 400, "the body: %s", k->body ? err.text : "JSON is wanted, an object");
+        lw_http_error(k->a, 400, "the body: %s", k->body ? err.text : "expected a JSON object");
     return good;
 }
 
@@ -255,7 +283,7 @@ static void answer(void *self, const struct lw_http_request *q, struct lw_http_a
         run(&k);
     } else if (other_method) {
         lw_http_error(a, 405,
-                      q->post ? "this is only to be read: GET" : "this changes something: POST");
+                      q->post ? "read-only path; use GET" : "this path makes a change; use POST");
         a->allow = q->post ? "GET, HEAD" : "POST";
     } else {
         lw_http_error(a, 404, "no such path; GET /api/v1 lists them");

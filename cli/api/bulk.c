@@ -31,26 +31,29 @@ static bool refuse(struct api_call *k, const char *why) {
 
 /* Reads one member of "filter" in the request's body. The body was checked before, so the member is
  * a text, a number or a list of texts. */
-static int take_member(struct api_call *k, const char *name, const json_t *value) {
+static int take_member(struct api_call *k, const char *name, const json_t *value,
+                       struct lw_err *err) {
     char digits[32];
     size_t i;
     const json_t *one;
-    if (json_is_string(value)) return api_take(k, k->route->filter, name, json_string_value(value));
+    if (json_is_string(value))
+        return api_take(k, k->route->filter, name, json_string_value(value), err);
     json_array_foreach(value, i, one)
-        if (api_take(k, k->route->filter, name, json_string_value(one))) return -1;
+        if (api_take(k, k->route->filter, name, json_string_value(one), err)) return -1;
     if (!json_is_integer(value)) return 0;
     snprintf(digits, sizeof digits, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     /* api_take() parses the number at once, so the local array `digits` does not have to outlive
      * the call */
-    return api_take(k, k->route->filter, name, digits);
+    return api_take(k, k->route->filter, name, digits, err);
 }
 
 static bool take_filter(struct api_call *k) {
     const char *name;
     json_t *value;
+    struct lw_err err = {0};
     json_object_foreach(json_object_get(k->body, "filter"), name, value)
-        if (take_member(k, name, value)) {
-            lw_http_error(k->a, 400, "the filter's %.60s cannot have this value", name);
+        if (take_member(k, name, value, &err)) {
+            lw_http_error(k->a, 400, "filter: %s", err.text);
             return false;
         }
     return api_filter_ok(k);
@@ -62,7 +65,7 @@ static bool take_words(struct api_call *k, const json_t *list) {
     size_t i;
     const json_t *one;
     if (json_array_size(list) > OPS_LIST_MAX)
-        return refuse(k, "at most 256 ids; use a filter for more");
+        return refuse(k, "too many ids; expected at most 256; use a filter for more");
     k->words = lw_alloc((json_array_size(list) + 1) * sizeof *k->words);
     json_array_foreach(list, i, one) k->words[i] = (char *)(uintptr_t)json_string_value(one);
     k->o->args.words = k->words;
@@ -75,9 +78,11 @@ static bool take_ids(struct api_call *k, const struct api_work *w) {
     size_t i;
     if (!w->keys) return take_words(k, ids);
     if (!take_words(k, json_object_get(k->body, "messages"))) return false;
-    if (k->o->args.n_keys && ids) return refuse(k, "ids and the filter's key: one of them");
+    if (k->o->args.n_keys && ids) return refuse(k, "use either ids or the filter's key");
+    struct lw_err ignored = {0};
     json_array_foreach(ids, i, one)
-        if (take_member(k, "key", one)) return refuse(k, "at most 256 ids; use a filter for more");
+        if (take_member(k, "key", one, &ignored))
+            return refuse(k, "too many ids; expected at most 256; use a filter for more");
     return true;
 }
 
@@ -85,8 +90,9 @@ static bool take_numbers(struct api_call *k) {
     struct ops_args *a = &k->o->args;
     const json_t *limit = json_object_get(k->body, "limit"),
                  *rate = json_object_get(k->body, "rate_per_s");
-    if (limit && json_integer_value(limit) < 1) return refuse(k, "limit: at least 1");
-    if (rate && !(json_number_value(rate) > 0)) return refuse(k, "rate_per_s: more than 0");
+    if (limit && json_integer_value(limit) < 1) return refuse(k, "limit: expected at least 1");
+    if (rate && !(json_number_value(rate) > 0))
+        return refuse(k, "rate_per_s: expected more than 0");
     if (limit) a->limit = json_integer_value(limit);
     a->rate = json_number_value(rate);
     a->execute = k->execute;
@@ -100,9 +106,8 @@ int api_bulk(struct api_call *k) {
     const struct api_work *w = k->route->work;
     if (!take_filter(k) || !take_ids(k, w) || !take_numbers(k) || !api_filter_ok(k)) return 0;
     if (!ops_has_filter(k->o)) {
-        lw_http_error(
-            k->a, 400,
-            "which? \"ids\" or a \"filter\" is wanted; {\"filter\":{\"match\":\"*\"}} means all");
+        lw_http_error(k->a, 400,
+                      "expected \"ids\" or a \"filter\"; {\"filter\":{\"match\":\"*\"}} means all");
         return 0;
     }
     return k->execute || w->slow_dry_run ? api_job_start(k, w) : api_job_dry(k, w);

@@ -42,13 +42,13 @@ static bool take_payload(struct api_call *k, struct lw_buf *out) {
                  *base64 = json_object_get(k->body, "payload_base64");
     lw_buf_add(out, "", 0);
     if (!text == !base64) {
-        lw_http_error(k->a, 400, "\"payload\" or \"payload_base64\" is wanted: one of them");
+        lw_http_error(k->a, 400, "use either \"payload\" or \"payload_base64\"");
         return false;
     }
     if (text) return lw_buf_add(out, json_string_value(text), json_string_length(text)), true;
     if (ops_base64_decode(json_string_value(base64), json_string_length(base64), out) == 0)
         return true;
-    lw_http_error(k->a, 400, "payload_base64 is not base64");
+    lw_http_error(k->a, 400, "payload_base64: expected base64");
     return false;
 }
 

@@ -44,7 +44,7 @@ static int finish(struct api_call *k) {
 }
 
 static int misplaced(struct api_call *k) {
-    lw_http_error(k->a, 400, "the cursor is not one of this list");
+    lw_http_error(k->a, 400, "malformed cursor; expected the \"next\" of an answer of this path");
     return 0;
 }
 

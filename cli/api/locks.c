@@ -82,7 +82,8 @@ int api_locks(struct api_call *k) {
     if (k->cursor && (sscanf(k->cursor, "%3d.%20[0-9]%n", &shard, at, &end) != 2 ||
                       k->cursor[end] || shard < 0 || shard >= o->c->redis.shards)) {
         json_decref(rs.list);
-        lw_http_error(k->a, 400, "the cursor is not one of this list");
+        lw_http_error(k->a, 400,
+                      "malformed cursor; expected the \"next\" of an answer of this path");
         return 0;
     }
     while (bad >= 0 && shard < o->c->redis.shards && !api_full(&rs) && lw_boot_ms() < until_ms) {

@@ -153,7 +153,8 @@ void api_put(struct api_call *k, json_t *v);
 /* Stores the value of one query parameter, which may be a filter, in the call. `params` has the
  * bits of the allowed parameters. The value must stay valid until the request is answered. Returns
  * -1 if no allowed parameter has this name, or if the parameter does not allow this value. */
-int api_take(struct api_call *k, unsigned params, const char *name, const char *value);
+int api_take(struct api_call *k, unsigned params, const char *name, const char *value,
+             struct lw_err *err);
 /* Answers 400 and returns false if a filter is malformed or if two filters exclude each other. */
 bool api_filter_ok(struct api_call *k);
 /* Writes the name of the client that sent the request to `out`, for the audit, and returns

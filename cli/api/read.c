@@ -25,7 +25,7 @@ static void put_list(struct api_rows *rs, const char *name, const char *next) {
 }
 
 static int misplaced(struct api_call *k) {
-    lw_http_error(k->a, 400, "the cursor is not one of this list");
+    lw_http_error(k->a, 400, "malformed cursor; expected the \"next\" of an answer of this path");
     return 0;
 }
 

@@ -137,7 +137,7 @@ static bool members_fit(const json_t *schema, const json_t *v, struct lw_err *er
             return lw_fail(err, "\"%s\" is missing", json_string_value(one)), false;
     json_object_foreach((json_t *)(uintptr_t)v, name, one) {
         const json_t *of = json_object_get(known, name);
-        if (!of) return lw_fail(err, "\"%.60s\" is not known here", name), false;
+        if (!of) return lw_fail(err, "unknown member \"%.60s\"", name), false;
         if (!fits(of, one, name, err)) return false;
     }
     return true;
@@ -152,8 +152,8 @@ static bool fits(const json_t *schema, const json_t *v, const char *name, struct
         if (fits(one, v, name, &ignored)) return true;
     }
     if (any || !has_type(v, type))
-        return lw_fail(err, "\"%s\": %s is wanted", name,
-                       any ? "a text or a list of texts" : type_text(type)),
+        return lw_fail(err, "\"%s\": expected %s", name,
+                       any ? "a string or a list of strings" : type_text(type)),
                false;
     if (json_is_object(v) && json_object_get(schema, "properties"))
         return members_fit(schema, v, err);

@@ -557,7 +557,7 @@ class Jobs(ApiCase):
         ):
             self.post("/api/v1/" + path, body, status=400)
         self.assertIn(
-            '"frob" is not known here',
+            'unknown member "frob"',
             self.post("/api/v1/dead/drop", '{"filter":{"frob":"x"}}', status=400)["error"],
         )
         self.assertFalse(self.ask("/api/v1/jobs/1", status=404).get("id"))
