@@ -387,7 +387,7 @@ cli hset "${tag}epoch" id another >/dev/null
 touch "$dir/epoch.go"
 ended "epoch" 0
 cli hset "${tag}epoch" group_id theirs >/dev/null
-t "another schema"        2 "" 'run with kafka.group_id=theirs, this configuration has app' exec c-17 -c app.json -- true
+t "another schema"        2 "" 'run with group.id=theirs, this configuration has app' exec c-17 -c app.json -- true
 cli hdel "${tag}epoch" group_id >/dev/null
 long=$(printf '%0600d' 0)
 background "long" exec "$long" -c app.json --wait 10000 -- sh -c 'echo on; while [ ! -e long.go ]; do sleep 0.05; done'

@@ -37,7 +37,7 @@ static void test_bounds_of_open(void **state) {
     (void)state;
     struct lw_err err = {0};
     assert_null(lw_board_open(0, &err));
-    assert_non_null(strstr(err.text, "1…256"));
+    assert_non_null(strstr(err.text, "expected 1 to 256"));
     assert_null(lw_board_open(LW_BOARD_WORKERS + 1, &err));
     struct lw_board *b = lw_board_open(LW_BOARD_WORKERS, &err);
     assert_non_null(b);
