@@ -37,7 +37,8 @@ struct words {
     /* number of offsets that add_seen() adds, which must be more than the cleaner deletes in one
      * transaction */
     int64_t many;
-    /* an SQL query for the numbers of all recorded replays, separated by commas */
+    /* SQL query that returns the numbers of all recorded replays as one text, separated by
+     * commas */
     const char *replays;
 };
 static const struct words words;

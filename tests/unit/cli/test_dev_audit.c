@@ -92,7 +92,7 @@ static void test_killed(void **state) {
     assert_int_equal(judge(journal, (struct dev_killed){7, 40}, 1), 0);
     assert_int_equal(audit.cut, 1);
     expect(2, 1, 0, 0, 0, 0);
-    /* the process was killed after the other run had begun, so the two runs overlap */
+    /* the process was killed after the second run had begun, so the two runs overlap */
     assert_int_equal(judge(journal, (struct dev_killed){7, 55}, 1), 0);
     expect(2, 1, 1, 0, 0, 0);
     /* the run without an end belongs to a process that was not killed, so the run counts as not

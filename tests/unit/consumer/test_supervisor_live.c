@@ -205,7 +205,8 @@ static enum lw_suspicion told_after_death(void) {
     kill(child.pid, SIGTERM);
     assert_int_equal(end_status(), 0);
     assert_true(says(child.log, "started again in 10 ms"));
-    assert_true(says(child.log, "done 7 dead 0")); /* the sum of what both processes counted */
+    /* the log must show the sum of what both processes of the worker counted */
+    assert_true(says(child.log, "done 7 dead 0"));
     for (int i = 1; i < WORKERS; i++) assert_int_equal(shared->starts[i], 1);
     return (enum lw_suspicion)(atomic_load(&shared->said[0]) - 1);
 }

@@ -9,8 +9,8 @@
 
 struct expected {
     const char *text;
-    /* `state` is the reader's state after the last byte, or, if `closed` is true, after the service
-     * has closed the connection */
+    /* `state` is the reader's state after the last byte. If `closed` is true, the service then
+     * closes the connection, and `state` is the state after that. */
     enum reader_state state;
     bool closed;
     int status;

@@ -26,7 +26,8 @@ struct world {
     struct lw_http *h;
     atomic_bool gate;         /* while true, slow responses that are not lengthy wait */
     atomic_bool lengthy_gate; /* while true, lengthy responses wait */
-    atomic_int begun, slow;   /* numbers of slow responses: `begun` have begun, `slow` have ended */
+    /* `begun` counts the slow responses that have begun, and `slow` those that have ended. */
+    atomic_int begun, slow;
 };
 
 static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {

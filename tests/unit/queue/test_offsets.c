@@ -13,7 +13,7 @@
 enum { SPAN = 300, BASE = 1000, ROUNDS = 3000, STEPS = 150 };
 
 struct model {
-    enum lw_offset_state state[SPAN]; /* UNKNOWN means that a record was not delivered */
+    enum lw_offset_state state[SPAN]; /* UNKNOWN if the record was not delivered */
     /* `ahead` is used for offsets from `next` on, and is true if the record is known to be done */
     bool ahead[SPAN];
     int next;
