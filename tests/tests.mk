@@ -70,7 +70,7 @@ check-unit check-server check-lua check-lock check-sim check-guard check-cli che
 	tests/run.sh $* $(B)
 ## screenshots: make the pictures of the page that the documents show, in six minutes
 screenshots: tests
-	tests/browser/test_walk.py $(B) doc/how-to/images
+	tests/browser/test_walk.py $(B) doc/images
 # Each of the next three targets needs what a distribution or a clone may not have, so none is part of check.
 .PHONY: live-security live-new-protocol upgrade-test
 ## live-security: run the live tests of every kind of secured Kafka (check-live runs some)

@@ -58,7 +58,7 @@ static void places(const struct dev_view *v) {
 }
 
 static void faults(void) {
-    printf("\nSomething is wrong here, and the page shows what; doc/how-to/operate.md leads "
+    printf("\nSomething is wrong here, and the page shows what; doc/tutorial-page.md leads "
            "through it:\n\n");
     printf("  one key is stuck; find it, see who holds it, and break its lock\n");
     printf("  %d orders are dead letters; see why, correct the payload of one, and replay all at 5 "
