@@ -276,7 +276,7 @@ static void without_scripts(void **state) {
     struct latchwork_lock *l = open_lock(c, "a", &o);
     struct latchwork_hold *h = take(l, 0), *other;
     assert_string_equal(redis_says("GET lwl:{a}:lock"), latchwork_hold_token(h));
-    /* The second client waits longer than the TTL of 1 s, and does not get the lock, because the
+    /* The second acquire waits longer than the TTL of 1 s and does not get the lock, because the
      * lease is renewed. */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2500, &other, &error));
     assert_ok(latchwork_hold_check(h, &error));
@@ -539,9 +539,9 @@ static void an_interrupted_client_waits_no_more(void **state) {
     latchwork_client_close(c);
 }
 
-/* Calls every public function with each of its pointers set to NULL in turn. The function must
- * return an error that names the pointer, or do nothing, but never crash. Functions that only query
- * a hold treat NULL as a lost hold. */
+/* The next tests call the public functions with NULL in place of their pointers. A function must
+ * return an error that says which pointer is NULL, or do nothing, but never crash. Functions that
+ * only query a hold treat NULL as a lost hold. */
 static int seen_none(void *ctx, const struct latchwork_lock_info *info) {
     (void)ctx, (void)info;
     return 0;
@@ -620,13 +620,13 @@ static void null_locks_and_holds(void **state) {
     latchwork_lock_close(mutex), latchwork_lock_close(again), latchwork_client_close(c);
 }
 
-/* Tests that latchwork_lock_list() skips a key that has the name of a lock but another Redis type,
- * and still lists the locks after it. */
 static int count_seen(void *ctx, const struct latchwork_lock_info *info) {
     (void)info;
     ++*(int *)ctx;
     return 0;
 }
+/* Tests that latchwork_lock_list() skips a key that has the name of a lock but another Redis type,
+ * and still lists the locks after it. */
 static void a_foreign_key_does_not_end_a_listing(void **state) {
     (void)state;
     static const char *const foreign[] = {"lock", "write", "read", "permits"};
@@ -640,7 +640,7 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
         h[i] = take(l[i], 0);
     }
     for (size_t i = 0; i < 4; i++) redis_says("LPUSH lwl:{foreign}:%s x", foreign[i]);
-    /* The key for the waiters is a list instead of a zset, so the waiters cannot be counted. */
+    /* Make the key for the waiters a list instead of a zset, so that they cannot be counted. */
     redis_says("LPUSH lwl:{mine0}:wait x");
     int n = 0;
     assert_ok(latchwork_lock_list(c, NULL, 0, count_seen, &n, &error));

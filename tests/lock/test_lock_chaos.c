@@ -281,11 +281,11 @@ static void live_with_redlock(void) {
     latchwork_redlock_close(redlock);
 }
 
-/* Uses a cluster of one node, which owns all slots. A second client holds the lock for a while, so
- * that the client under test has to wait. */
 static struct lw_test_redis *cluster;
 static int cluster_port;
 
+/* Uses a cluster of one node, which owns all slots. Another client holds the lock for a while, so
+ * the client under test has to wait. */
 static void live_with_a_cluster(void) {
     struct latchwork_error e = {0};
     char address[32];

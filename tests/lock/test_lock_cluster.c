@@ -417,8 +417,6 @@ static void waited_for_while_its_slot_moves(void **state) {
     latchwork_client_close(c);
 }
 
-/* A lock is released in the middle of a move of its slot. The client repeats the release until the
- * move is over. */
 struct move {
     int slot, from, to;
 };
@@ -429,6 +427,8 @@ static void *finish_move(void *arg) {
     end_move(m->slot, m->from, m->to);
     return NULL;
 }
+/* A lock is released in the middle of a move of its slot. The client repeats the release until the
+ * move is over. */
 static void released_while_its_slot_moves(void **state) {
     (void)state;
     struct latchwork_client *c = open_cluster(NULL);
@@ -496,7 +496,7 @@ static void wait_for_grants(struct contest *t, int n) {
 }
 
 /* The master that stores a lock is killed while three clients contend for the lock, and its replica
- * takes over. Fences must still grow, and each client must get the lock again. A hold whose lock is
+ * takes over. Fences must still grow, and the clients must get the lock again. A hold whose lock is
  * on another node must be renewed all the time. */
 static void its_master_is_killed(void **state) {
     (void)state;

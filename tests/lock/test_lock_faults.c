@@ -155,7 +155,7 @@ static void a_frozen_server(void **state) {
     wait_until_told(&told);
     kill(lw_test_redis_pid(server), SIGCONT);
     assert_int_equal(told.why, LATCHWORK_LOSS_UNCONFIRMED);
-    /* The callback was called while a third of the lease was still left. */
+    /* The callback was called before the lease had ended. */
     assert_true(told.in_time);
     latchwork_hold_forget(h);
     h = take(l, 10000);

@@ -133,7 +133,7 @@ static void the_most_rows(unsigned flags, size_t n) {
          * in an earlier call. */
         assert_int_equal(redis_number("GET lwl:{row:many:%s}:fence", ids[i]), (int64_t)fence);
     }
-    /* The second client waits longer than the TTL, and does not get the lock, because the lease is
+    /* The second acquire waits longer than the TTL and does not get the lock, because the lease is
      * renewed. */
     assert_result(LATCHWORK_LOCK_BUSY,
                   latchwork_lock_acquire(l, MANY_TTL_MS + 2000, &other, &error));

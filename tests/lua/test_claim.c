@@ -240,7 +240,7 @@ static void hints_leave_claimed(void **state) {
     struct lt *l = *state;
     lt_int(l, "RPUSH " LT_TAG "claimed:w new mid old1 old2");
     park(l, message(1));
-    /* claim takes the two oldest hints, which are at the right end of the list `claimed`. */
+    /* claim removes the two oldest hints, which are at the right end of the list `claimed`. */
     l->taken = 2;
     claim1(l, "k", "t1");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 2);

@@ -219,7 +219,7 @@ static void a_moved_clock_is_another_epoch(void **state) {
     /* The difference between the clocks of host h2 and Redis was measured before the jump, so the
      * script `enter` has deleted it. */
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)");
-    /* Redis' clock has jumped back, which is a jump like any other. */
+    /* Redis' clock has jumped back to its earlier time, which also counts as a jump. */
     assert_string_equal(entered(l, caller("d")).id, "d");
     e.candidate = "x";
     e.offset_ms = LT_TTL_MS / 4;

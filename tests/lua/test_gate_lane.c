@@ -202,8 +202,8 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     lt_free_lock(l, m[0]);
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
-    /* Message 1 was granted before, so it is not dropped. It stays with its worker, behind message
-     * 7, which runs. */
+    /* Message 1 was granted before, so it is not dropped. It stays in the caller's memory, behind
+     * message 7, which is granted. */
     assert_string_equal(lt_gate(l, again, 3), "RGX");
     again[1].token = again[2].token = "t3";
     /* If message 1 is sent again in a call without message 7, it finds the lane busy and is

@@ -18,9 +18,9 @@ enum { MOST_FENCES = 64 };
 
 static bool paused_too;
 
-/* Calls the script `hold`. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. The
- * answer "H" says that the lock was taken. In this case the function also checks that the fence is
- * larger than all fences reserved before. */
+/* Calls the script `hold`. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. The answer "H"
+ * says that the lock was taken. In this case the function also checks that the fence is larger than
+ * all fences reserved before. */
 static const char *hold(struct lt *l, struct lt_msg m) {
     lt_begin(l, &lw_script_hold);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "fence");

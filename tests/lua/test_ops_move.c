@@ -272,7 +272,7 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
     char *before = lt_dump(l, true);
     assert_string_equal(drop_range(l, 1, 3, 64, ""), "DDD");
     lt_assert_unchanged(l, before, true);
-    /* The dropped message stays in the waiting list. A later claim or settle removes it. */
+    /* The dropped message stays in the waiting list until a later call removes it. */
     assert_string_equal(drop_range(l, 5, 5, 64, ""), "X");
     assert_string_equal(lt_waiting(l, message(0)), "0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 4, 6, 64, ""), "XDX");

@@ -145,7 +145,7 @@ static void retries_keep_their_first_failure(void **state) {
     m.token = "t2";
     assert_string_equal(lt_claim(l, &m, 1), "N");
     assert_int_equal(lt_attempts(l, 0), 3);
-    /* A head that is given back stays in the waiting list. */
+    /* A head that fails stays in the waiting list. */
     assert_string_equal(settle1(l, m), "L");
     assert_string_equal(lt_waiting(l, m), "0/1");
     assert_string_equal(tries(l, 1), "4 12345 0");

@@ -395,7 +395,7 @@ static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     claim_heads(l, 6, 2);
     assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 77, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
-    /* Delete the waiting list, as an operator or an eviction might. */
+    /* Delete the waiting list, as if an operator had deleted it or Redis had evicted it. */
     lt_int(l, "DEL " LT_TAG "wait:k");
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
@@ -558,8 +558,8 @@ static void ids_of_all_that_is_done_are_recorded(void **state) {
     done[2].reason = "why";
     named[0].dedup = "a", named[1].dedup = "c";
     assert_string_equal(settle(l, it), "K");
-    /* Id a was recorded, because its message is done. Id c was not, because its message is dead.
-     * Empty ids do not count. */
+    /* Id a was recorded, because its message is done. Id c was not recorded, because its message is
+     * dead. Empty ids do not count. */
     assert_string_equal(l->named, "PAA");
     assert_int_equal(lt_duplicates(l), 1);
     assert_int_equal(lt_state(l, message(4)), 2);

@@ -71,8 +71,8 @@ static void a_locked_lane_is_looked_at_when_the_lease_ends(void **state) {
     assert_again_in(l, "c", from, LT_TTL_MS);
 }
 
-/* If Redis' clock was set back, a lock may last longer than it should. Then tend shortens its
- * TTL. */
+/* If Redis' clock was set back, a lock may last longer than it should. Then tend shortens the
+ * TTL of the lock. */
 static void a_lock_that_lasts_too_long_is_cut(void **state) {
     struct lt *l = *state;
     static const struct {
