@@ -57,9 +57,25 @@ for page in latchwork.json.5 latchwork-handler.3 latchwork-lock.3; do
     if cmp -s "$dir/man/$page" "doc/man/$page"; then good; else bad "doc/man/$page is not what the table of keys and the headers say; run: make reference"; fi
 done
 
+# Each folder with more than ten files, outside doc/, must have a README.md of at least five lines.
+git ls-files >"$dir/files"
+sed -n '/^doc\//d; /README\.md$/d; s|/[^/]*$||p' "$dir/files" | sort | uniq -c >"$dir/folders"
+large=0
+while read -r n folder; do
+    [ "$n" -gt 10 ] || continue
+    large=$((large + 1))
+    lines=$(grep -sc . "$folder/README.md")
+    if [ "${lines:-0}" -ge 5 ]; then
+        good
+    else
+        bad "$folder has $n files and no README.md of five lines: what lives here, what may include it, where to start"
+    fi
+done <"$dir/folders"
+[ $large -gt 20 ] || bad "hardly any folder with more than ten files was found"
+
 # Each link [text](path) must lead to a file. The path is relative to the folder of the page.
-# shellcheck disable=SC2086 # a list of files
-grep -noE '\]\([^)]+\)' $pages >"$dir/links"
+# shellcheck disable=SC2046,SC2086 # lists of files
+grep -noE '\]\([^)]+\)' $(printf '%s\n' $pages $(grep 'README\.md$' "$dir/files") | sort -u) >"$dir/links"
 while IFS=: read -r page line link; do
     target=${link#](}
     target=${target%)}
