@@ -5,8 +5,10 @@
 #   usage: spdx.sh   (from the top of the tree)
 #   exit: 0 every file names its licence, 1 some files do not
 set -eu
-missing=$(git ls-files | grep -E '\.(c|h|lua|sh|py|mk|awk|bash|java)$|(^|/)Makefile$|^\.ci/run$' | while read -r file; do
-    awk 'FNR == 1 && /^#!/ { next } { exit !/SPDX-License-Identifier: Apache-2.0/ }' "$file" || echo "$file: no SPDX-License-Identifier line"
+source='\.(c|h|lua|sh|py|mk|awk|bash|java|js|ts|go|ya?ml)$|(^|/)Makefile$|^\.ci/run$'
+missing=$(git ls-files | grep -E "$source" | while read -r file; do
+    awk 'FNR == 1 && /^#!/ { next } { exit !/SPDX-License-Identifier: Apache-2.0/ }' "$file" ||
+        echo "$file: no SPDX-License-Identifier line"
 done)
 [ -n "$missing" ] || exit 0
 echo "$missing"
