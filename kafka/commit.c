@@ -84,7 +84,7 @@ static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code,
     if (!k->sync) k->source->commit_busy = false;
     for (int i = 0; list && i < list->cnt; i++) {
         rd_kafka_resp_err_t each = list->elems[i].err;
-        /* an error that may be temporary takes precedence over a final error */
+        /* an error that may be temporary takes precedence over one that is_stale() */
         if (!k->code || (each && is_stale(k->code))) k->code = each ? each : k->code;
         answer_one(k, &list->elems[i], each ? each : code);
     }
@@ -162,6 +162,8 @@ static int commit_once(struct lw_source *s, const struct lw_commit *c, size_t n,
     rd_kafka_resp_err_t code = k->code;
     forget(k);
     *again = (int)code == STALE_MEMBER_EPOCH;
+    /* `code` is such a code only if no commit was refused for another reason */
+    if (ok && is_stale(code)) return 0;
     return code ? lw_fail(err, "commit refused: %s", rd_kafka_err2str(code)) : 0;
 }
 

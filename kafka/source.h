@@ -122,10 +122,11 @@ struct lw_commit {
  * call may be unanswered: see lw_source_commit_busy(). */
 int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err);
 bool lw_source_commit_busy(const struct lw_source *s);
-/* Commits and waits at most timeout_ms for the answer. `ok` may be NULL; otherwise ok[i] says
- * whether commit i was accepted. The callback `committed` gets the answers as well. Returns 0
- * if all commits were accepted. Returns -1 with *err if the coordinator refused a commit or if the
- * answer did not come in time. */
+/* Commits and waits at most timeout_ms for the answer. The callback `committed` gets the answer to
+ * each commit. Returns 0 if all commits were accepted. Returns -1 with *err if the coordinator
+ * refused a commit or if the answer did not come in time. If `ok` is not NULL, ok[i] says whether
+ * commit i was accepted, and the function also returns 0 if the coordinator refused the commits
+ * only because this process is no longer the member that owns the partitions. */
 int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok,
                           int64_t timeout_ms, struct lw_err *err);
 /* Asks the coordinator for the group's commit of a partition, regardless of its owner. *offset is
