@@ -179,8 +179,8 @@ def table(head, rows):
 
 
 def version(results, field, wanted):
-    """Returns the version of `field` (such as the server) as reported by the cells whose names
-    contain `wanted`."""
+    """Returns the version of `field` (such as the server) that the cells with `wanted` in their
+    names have reported. Returns `wanted` if no such cell has run."""
     seen = sorted(
         {
             r["versions"][field].replace("_", " ")
@@ -256,7 +256,8 @@ def page(known):
 
 
 def cpu():
-    """Returns a Markdown table of the CPU times per message that tests/matrix/cpu.py measured."""
+    """Returns a Markdown table of the CPU times per message that tests/matrix/cpu.py measured, or a
+    note if it has measured none."""
     try:
         with open(os.path.join(STORE, "cpu.json")) as f:
             measured = json.load(f)

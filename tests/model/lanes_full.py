@@ -22,11 +22,10 @@ RULES = dict(
     gate_idem=1,
     claim_idem=1,  # if claim finds its caller's token in the lock, it hands the head over again
     # `resend` says how a settle is sent again after a lost reply. With 'more', a settle of a hold
-    # that has other messages is sent in mode `more` and asks for no further messages. Any other
-    # settle is sent in mode drop.
+    # that has other messages is sent in mode `more` and asks for no further messages, and any other
+    # settle is sent in mode drop. 'drop' always uses mode drop. 'same' sends the same bytes again.
+    # 'rebuild' builds the settle anew from the states of the runs.
     resend='more',
-    # The other values of `resend`: 'drop' always uses mode drop, 'same' sends the same bytes again,
-    # and 'rebuild' builds the settle anew from the states of the runs.
     ghost=1,  # if 1, calls of a broken connection may still execute later (a fault)
     # A key is named by at most one unanswered call, and by only one item of that call. The item may
     # have up to `ahead` messages.
@@ -73,8 +72,8 @@ RULES = dict(
     tries_seg=1,
     # The rules from `ahead` on are those of running ahead (see README.md in this folder).
     ahead=3,  # how many messages of a hold may be granted or running; with 1, no message runs ahead
-    # If the lease has ended, settle records only the first done of its list, and answers STALE.
-    # Then the worker counts only the first of these runs as done.
+    # If the lease has ended, settle records at most one message as done, the first of its list, and
+    # answers STALE. The worker then counts only the run of this message as done.
     stale_first=1,
     # If a settle is answered STALE, the messages whose done was not counted are sent to gate again,
     # before the message that was still running.
@@ -413,13 +412,13 @@ class Hold:  # one acquisition of a lane
         h.dl = dl
         h.n = 0
         h.busy = False
-        h.sent = []
         # `sent` holds the runs in the unanswered settle. `items` holds the runs behind them: first
         # the finished runs, then the running run, and then the granted runs.
+        h.sent = []
         h.items = []
-        h.chain = deque()
         # `chain` holds the messages in memory behind the granted messages. `asked` holds the
         # messages that the unanswered settle names.
+        h.chain = deque()
         h.asked = []
         # `redo` holds messages whose done was not counted after the answer STALE. These messages
         # are sent to gate again before all others.

@@ -210,8 +210,8 @@ FOUND = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
 def elements(words):
-    """Returns the maximum number of elements that a command may touch, computed from its
-    arguments."""
+    """Returns the maximum number of elements that a command may touch, computed from its arguments.
+    Returns 1 << 30 if the arguments set no maximum."""
     name = words[0].upper()
     if name == "LRANGE":
         first, last = int(words[2]), int(words[3])
