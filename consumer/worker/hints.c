@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hints: the part of the worker that keeps the hints, which name lanes that may be runnable. The
  * first hint comes from a blocking pop (BRPOPLPUSH into claimed:<worker>) on a connection of its
- * own. After that, the turn's pipeline fetches more hints. If a hint is lost, the janitor makes it
- * again. */
+ * own. After that, the turn's pipeline fetches more hints. If a hint is lost, tend makes it again. */
 #include "consumer/worker/hints.h"
 
 #include "consumer/worker/claim.h"
@@ -80,7 +79,7 @@ void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
     check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
-    /* the list of hints is full, so the hint is dropped; the janitor makes it again */
+    /* the list of hints is full, so the hint is dropped; tend makes it again */
     if (sh->hints.n >= HINTS_MAX) return;
     push(sh, lane);
     sh->hints.more = true;

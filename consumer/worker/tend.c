@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tend: the step that checks lanes when their time has come (the janitor), notes in Redis that this
- * worker is alive (the heartbeat), and checks the server's life and clock regularly. */
+/* tend: the step that checks lanes when their time has come, notes in Redis that this worker is
+ * alive (the heartbeat), and checks the server's life and clock regularly. */
 #include "consumer/worker/tend.h"
 
 #include "consumer/worker/connection.h"

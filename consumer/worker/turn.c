@@ -8,7 +8,7 @@
  *     confirm     after an epoch was lost, waits until Kafka has confirmed the assignment
  *     each shard  sends one pipeline, built and executed in this order:
  *                     lift     asks whether the quarantine may end
- *                     tend     is the janitor of lanes, and regularly checks the server
+ *                     tend     makes lost hints again, and regularly checks the server
  *                     watch    reads the states of the messages that wait in Redis
  *                     settle   reports finished messages, so that lanes are released before others
  *                              are asked for

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- tend: the janitor. Examines the lanes whose time has come, and makes a hint for each lane that is
--- neither held nor paused. If the waiting list of a lane has vanished, reports the lane to the
--- owners of the messages that waited in it.
+-- tend: examines the lanes whose time has come, and makes a hint for each lane that is neither held
+-- nor paused. If the waiting list of a lane has vanished, reports the lane to the owners of the
+-- messages that waited in it.
 -- KEYS    1 epoch, 2 lanes, 3 ready
 -- ARGV    1 epoch id, 2 maximum number of lanes, 3 ttl_ms, 4 handoff_ms
 -- Result: 'LOST', 'QUARANTINE', or the number of lanes examined; 0 if the list `ready` is so long

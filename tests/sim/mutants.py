@@ -50,7 +50,7 @@ M = {
             "            given, answer = grant_heads(heads), 'LW_CLAIMED_HEADS'\n            call('RPOP', P .. 'wait:' .. lane)\n",
         )
     ],
-    'no janitor': [
+    'no tend': [
         ('queue/lua/tend.lua', "local why = refuse", "if id then return 0 end\nlocal why = refuse")
     ],
     'done not recorded': [
