@@ -21,7 +21,7 @@ static bool take_address(struct lw_notify *n, const char *name) {
     bool abstract = name[0] == '@';
     if (!name[1] || (name[0] != '/' && !abstract) || size >= sizeof n->to.sun_path) {
         lw_warn("service manager: NOTIFY_SOCKET is \"%.200s\", expected an absolute path or @NAME "
-                "of at most %zu bytes; it is told nothing",
+                "of at most %zu bytes; it is not notified",
                 name, sizeof n->to.sun_path - 1);
         return false;
     }
@@ -47,8 +47,12 @@ void lw_notify_open(struct lw_notify *n) {
     if (name && *name && take_address(n, name)) {
         n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         struct timeval limit = {.tv_sec = 1};
-        if (n->fd == -1 || setsockopt(n->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == -1)
-            lw_warn("service manager: no socket to tell it anything: %s", strerror(errno));
+        if (n->fd == -1)
+            lw_warn("service manager: can't open a socket: %s; systemd is not notified",
+                    strerror(errno));
+        else if (setsockopt(n->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == -1)
+            lw_warn("service manager: can't limit sending to 1 s: %s; it may block",
+                    strerror(errno));
         n->watchdog_ms = watchdog_ms();
     }
     unsetenv("NOTIFY_SOCKET");
@@ -68,7 +72,7 @@ bool lw_notify_send(struct lw_notify *n, const char *fmt, ...) {
     bool sent =
         sendto(n->fd, text, (size_t)size, MSG_NOSIGNAL, (struct sockaddr *)&n->to, n->n_to) == size;
     if (!sent && !n->failing)
-        lw_warn("service manager: it could not be told how the run stands: %s; retrying",
+        lw_warn("service manager: can't tell it the state of the run: %s; retrying",
                 strerror(errno));
     n->failing = !sent;
     return sent;

@@ -30,7 +30,7 @@ struct lw_feed {
 
 static void signal_fd(int fd) {
     if (fd >= 0 && write(fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN)
-        lw_error("handler: eventfd: %s", strerror(errno));
+        lw_error("handler: can't wake a thread: eventfd: %s", strerror(errno));
 }
 
 struct lw_feed *lw_feed_open(const struct lw_feed_setup *setup, struct lw_err *err) {
@@ -102,7 +102,7 @@ void lw_feed_awake(struct lw_feed *f, bool readable) {
     pthread_mutex_unlock(&f->lock);
     uint64_t n;
     if (readable && read(f->wake, &n, sizeof n) < 0 && errno != EAGAIN)
-        lw_error("handler: eventfd: %s", strerror(errno));
+        lw_error("handler: can't clear a wake-up: eventfd: %s", strerror(errno));
 }
 
 struct lw_job *lw_feed_take(struct lw_feed *f) {

@@ -291,7 +291,8 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code,
         lw_source_unassigned(s);
         revoke(s, list, lost);
     } else {
-        lw_error("kafka: rebalance failed: %s", rd_kafka_err2str(code));
+        lw_error("kafka: rebalance failed: %s; giving up all partitions until the next one",
+                 rd_kafka_err2str(code));
         lw_source_unassigned(s);
         lw_source_lose_all(s);
         rd_kafka_assign(rk, NULL);

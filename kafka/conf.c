@@ -166,7 +166,9 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
 static void refresh_by_itself(rd_kafka_t *rk) {
     rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(rk);
     if (!error) return;
-    lw_warn("kafka: tokens are not refreshed in the background: %s", rd_kafka_error_string(error));
+    lw_warn("kafka: tokens are not refreshed in the background: %s; a client that does not poll "
+            "may lack one",
+            rd_kafka_error_string(error));
     rd_kafka_error_destroy(error);
 }
 
@@ -220,7 +222,7 @@ bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, destroy, rk)) return false;
     if (lw_join_within(thread, timeout_ms)) return true;
-    lw_warn("the Kafka client did not end within %lld ms; it is left to itself",
+    lw_warn("the Kafka client did not end within %lld ms; the process goes on without it",
             (long long)timeout_ms);
     return false;
 }

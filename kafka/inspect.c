@@ -158,7 +158,7 @@ static rd_kafka_t *open_client(const struct lw_config *c, struct lw_err *err) {
     char why[512] = "";
     for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
         if (rd_kafka_conf_set(conf, settings[k][0], settings[k][1], why, sizeof why))
-            lw_warn("kafka inspector: %s", why);
+            lw_warn("kafka inspector: can't set %s: %s; its default stays", settings[k][0], why);
     return lw_kafka_new(c, RD_KAFKA_CONSUMER, conf, err);
 }
 

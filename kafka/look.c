@@ -106,8 +106,8 @@ bool lw_source_look(struct lw_source *s, bool all) {
     if (s->looking || s->dead) return false;
     if (!s->looker) s->looker = open_looker(s, &err);
     if (!s->looker) {
-        lw_warn("kafka: can't look at the commits of group \"%s\": %s", s->config->kafka.group_id,
-                err.text);
+        lw_warn("kafka: can't look at the commits of group \"%s\": %s; retrying later",
+                s->config->kafka.group_id, err.text);
         return false;
     }
     pthread_mutex_lock(&s->looker->mutex);

@@ -96,7 +96,7 @@ static int connect_sink(struct lw_sink *k, int which, struct lw_err *err) {
     if (!conf) return -1;
     char why[512];
     if (which == ALONE && rd_kafka_conf_set(conf, "batch.num.messages", "1", why, sizeof why))
-        lw_warn("kafka producer: %s", why);
+        lw_warn("kafka producer: can't set batch.num.messages: %s; its default stays", why);
     rd_kafka_conf_set_dr_msg_cb(conf, on_report);
     rd_kafka_conf_set_error_cb(conf, on_error);
     rd_kafka_conf_set_opaque(conf, k);
@@ -122,7 +122,7 @@ static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     if (rk) {
         if (k->unanswered[which]) return lw_fail(err, "kafka producer: %s", why);
         char out[LW_EXPLAINED_MAX];
-        lw_warn("kafka producer: %s; a new one takes its place",
+        lw_warn("kafka producer: %s; replacing it with a new one",
                 explain(k, rk, RD_KAFKA_RESP_ERR__FATAL, why, NULL, out));
         lw_kafka_destroy(rk, DESTROY_MS);
         k->rk[which] = NULL;

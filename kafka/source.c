@@ -107,7 +107,10 @@ static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const ch
     if (!is_auth(code)) return;
     if (!s->auth_since_ms) s->auth_since_ms = now;
     if (now - s->auth_since_ms > AUTH_MS)
-        lw_source_fatal(s, "kafka refuses us since %d s: %s", AUTH_MS / 1000, text);
+        lw_source_fatal(s,
+                        "kafka: the brokers have rejected our credentials or rights for %d s: %s; "
+                        "this worker ends and is restarted",
+                        AUTH_MS / 1000, text);
 }
 
 static void end_for_good(struct lw_source *s) {
@@ -211,7 +214,7 @@ static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_ka
     if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         if (p && m->offset >= p->next) s->ev.end(s->ctx, p->gen, m->offset);
     } else if (m->err == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED) {
-        lw_error("kafka: polled too late, the group went on without this worker: %s",
+        lw_error("kafka: polled too late, so the group went on without this worker: %s; rejoining",
                  rd_kafka_message_errstr(m));
     } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) {
         /* librdkafka reports a consumer's fatal error as an rd_kafka_message_t, not as an event */
@@ -421,7 +424,9 @@ static void leave_group(struct lw_source *s, int64_t until_ms) {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(s->rk);
     rd_kafka_error_t *error = rd_kafka_consumer_close_queue(s->rk, queue);
     if (error) {
-        lw_warn("kafka: can't leave the group: %s", rd_kafka_error_string(error));
+        lw_warn("kafka: can't leave the group: %s; its partitions wait until "
+                "session.timeout.ms expires",
+                rd_kafka_error_string(error));
         rd_kafka_error_destroy(error);
     } else {
         while (!rd_kafka_consumer_closed(s->rk) && lw_boot_ms() < until_ms) {
@@ -430,8 +435,8 @@ static void leave_group(struct lw_source *s, int64_t until_ms) {
             lw_source_serve_commits(s, 0);
         }
         if (!rd_kafka_consumer_closed(s->rk))
-            lw_warn("kafka: leaving the group took too long; the broker will notice by "
-                    "session.timeout.ms");
+            lw_warn("kafka: leaving the group took too long; its partitions wait until "
+                    "session.timeout.ms expires");
     }
     lw_source_serve_commits(s, 0);
     rd_kafka_queue_destroy(queue);

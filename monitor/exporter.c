@@ -234,7 +234,7 @@ static void start_ticking(struct exporter *e) {
     pthread_t thread;
     int failed = pthread_create(&thread, NULL, tick, e);
     if (failed)
-        lw_warn("no thread for the page: %s; it shows no charts and no live figures",
+        lw_warn("can't start the thread for the page: %s; it shows no charts and no live figures",
                 strerror(failed));
 }
 
@@ -248,9 +248,9 @@ static struct lw_http *serve(struct exporter *e) {
         struct lw_http *h = lw_http_open(e->c->http.host, e->c->http.port, &handler, &err);
         if (h) return h;
         if (!told)
-            lw_warn("%s; the run goes on without metrics, and tries again; choose another "
+            lw_warn("%s; the run goes on without metrics; retrying every %d ms; choose another "
                     "http.listen, or \"off\"",
-                    err.text);
+                    err.text, BIND_MS);
         told = true;
         lw_sleep_ms(BIND_MS);
     }

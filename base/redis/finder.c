@@ -54,7 +54,7 @@ static struct lw_finding *next_question(const struct lw_finder *f) {
 static void rouse(const struct lw_finding *q) {
     uint64_t one = 1;
     if (write(q->fd, &one, sizeof one) != sizeof one)
-        lw_error("Redis: eventfd: %s", strerror(errno));
+        lw_error("finder: can't tell a connection its server: eventfd: %s", strerror(errno));
 }
 
 static void answer(struct lw_finding *q, const struct lw_redis_url *found,

@@ -125,11 +125,12 @@ static void complain(struct lw_wire *w, bool placed, const char *why) {
     if (w->complained_ms != INT64_MIN && now - w->complained_ms < COMPLAIN_MS) return;
     w->complained_ms = now;
     char where[WHY_SIZE];
+    long long wait_ms = w->retry_ms > now ? (long long)(w->retry_ms - now) : 0;
     if (placed)
-        lw_warn("%s: Redis at %s: %s; retrying", w->name,
-                lw_redis_url_where(w->at, where, sizeof where), why);
+        lw_warn("%s: Redis at %s: %s; reconnecting in %lld ms", w->name,
+                lw_redis_url_where(w->at, where, sizeof where), why, wait_ms);
     else
-        lw_warn("%s: Redis: %s; retrying", w->name, why);
+        lw_warn("%s: Redis: %s; reconnecting in %lld ms", w->name, why, wait_ms);
 }
 
 static void broken(struct lw_wire *w, const char *what) {

@@ -164,15 +164,13 @@ static void reap_side(struct side *side, pid_t pid, const char *what) {
 
 struct ends {
     struct lw_board *board;
-    bool full;
+    int n; /* number of partitions, of which the board has room for LW_BOARD_PARTITIONS */
 };
 
 static void note_end(void *ctx, const char *topic, int32_t partition, int64_t end) {
     struct ends *e = ctx;
-    if (e->board->n_drain == LW_BOARD_PARTITIONS) {
-        e->full = true;
-        return;
-    }
+    e->n++;
+    if (e->board->n_drain == LW_BOARD_PARTITIONS) return;
     struct lw_drain_partition *p = &e->board->drain[e->board->n_drain++];
     snprintf(p->topic, sizeof p->topic, "%s", topic);
     p->partition = partition;
@@ -184,11 +182,13 @@ static int ask_ends(struct run *r) {
     struct ends e = {.board = r->sup.board};
     struct lw_err err = {0};
     if (r->sup.o->ends(r->sup.c, r->sup.times.ends_ms, note_end, &e, &err) == -1) {
-        lw_error("--drain: the end offsets could not be read: %s", err.text);
+        lw_error("--drain: the end offsets could not be read: %s; nothing is drained", err.text);
         return err.permanent ? LW_EXIT_REFUSED : LW_EXIT_FAILED;
     }
-    if (e.full) {
-        lw_error("--drain: more than %d partitions", LW_BOARD_PARTITIONS);
+    if (e.n > LW_BOARD_PARTITIONS) {
+        lw_error(
+            "--drain: %d partitions, but at most %d can be drained; drain fewer topics per run",
+            e.n, LW_BOARD_PARTITIONS);
         return LW_EXIT_FAILED;
     }
     return LW_EXIT_OK;
@@ -210,7 +210,10 @@ static int await_child(struct run *r, pid_t pid) {
         if (sig != SIGTERM && sig != SIGINT && left > 0) continue;
         kill(pid, SIGKILL);
         waitpid(pid, &status, 0);
-        if (left <= 0) lw_error("--drain: the end offsets did not come in time");
+        if (left <= 0)
+            lw_error("--drain: the end offsets did not come within %" PRId64
+                     " ms; nothing is drained",
+                     2 * r->sup.times.ends_ms + r->sup.times.margin_ms);
         return left <= 0 ? LW_EXIT_FAILED : STATUS_STOPPED;
     }
 }
@@ -220,7 +223,10 @@ static int take_ends(struct run *r) {
     fflush(NULL);
     pid_t pid = fork();
     if (pid == -1) {
-        lw_error("--drain: fork: %s", strerror(errno));
+        lw_error(
+            "--drain: can't start the process that reads the end offsets: fork: %s; nothing is "
+            "drained",
+            strerror(errno));
         return LW_EXIT_FAILED;
     }
     if (pid == 0) {
@@ -272,7 +278,7 @@ static void take_turn(struct run *r, int worker) {
     r->rolling_from = s->workers[worker].lives;
     r->rolling_until_ms =
         s->now() + s->c->shutdown.grace_ms + s->times.margin_ms + s->times.ready_ms;
-    lw_info("reload: worker %d", worker);
+    lw_info("reload: replacing worker %d", worker);
     lw_sup_step(s, &s->workers[worker], LW_SUP_RELOAD);
 }
 
@@ -295,7 +301,7 @@ static void resize(struct run *r, int n) {
     struct lw_board *b = s->board;
     int was = b->n_wanted;
     r->rolling_end = was < n ? was : n;
-    if (n != was) lw_info("reload: %d workers instead of %d", n, was);
+    if (n != was) lw_info("reload: changing the number of workers from %d to %d", was, n);
     atomic_store(&b->n_wanted, n);
     if (n > b->n_workers) atomic_store(&b->n_workers, n);
     start_missing(r);
@@ -367,7 +373,7 @@ static void stop_all(struct run *r) {
 
 static void asked_to_stop(struct run *r, const char *by) {
     if (r->sup.stopping) {
-        lw_warn("%s again: ending at once", by);
+        lw_warn("%s again: ending at once; messages in a handler run again", by);
         atomic_store(&r->sup.board->quick, true);
     } else {
         lw_info("%s: finishing what is in a handler, at most %" PRId64 " ms", by,
@@ -430,8 +436,10 @@ static void look_for_paused(struct run *r) {
     struct lw_buf names = {0};
     int n = s->o->paused(s->o->ctx, &names);
     if (n > 0) {
-        lw_error("--drain: only paused lanes are left (%d): %.*s", n, (int)names.n,
-                 names.p ? names.p : "");
+        lw_error(
+            "--drain: only paused lanes are left (%d): %.*s; ending; resume them with `latchwork "
+            "queue resume`",
+            n, (int)names.n, names.p ? names.p : "");
         s->failed = true;
         stop_all(r);
     }
@@ -481,7 +489,7 @@ static void sleep_until_event(struct run *r) {
         if (s->workers[i].deadline_ms < until) until = s->workers[i].deadline_ms;
     struct pollfd p = {.fd = r->signals, .events = POLLIN};
     if (until > now && poll(&p, 1, (int)(until - now)) == -1 && errno != EINTR)
-        lw_error("poll: %s", strerror(errno));
+        lw_error("poll: %s; retrying", strerror(errno));
 }
 
 static void loop(struct run *r) {
@@ -519,7 +527,7 @@ static int run_all(struct run *r) {
     if (r->sup.o->watch) r->sup.o->watch(r->sup.o->ctx, r->sup.board);
     lw_sup_report_summary(&r->report, &r->sup, r->sup.now());
     if (r->sup.o->drain && !r->drained && !r->sup.refused)
-        lw_warn("--drain: stopped before everything was drained");
+        lw_warn("--drain: stopped before everything was drained; run it again for the rest");
     return exit_status(r);
 }
 
@@ -560,7 +568,7 @@ int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o
     lw_service_open(&r->service, &r->sup);
     int status = 1;
     if (open_signals(r) == -1) {
-        lw_error("signals: %s", strerror(errno));
+        lw_error("can't receive signals: %s; no worker is started", strerror(errno));
     } else {
         status = run_all(r);
         close(r->signals);

@@ -61,7 +61,7 @@ static void to(struct lw_sup_worker *w, enum lw_sup_state state, int64_t deadlin
 
 static void send(struct lw_sup *s, struct lw_sup_worker *w, int sig) {
     if (s->signal(w->pid, sig) == -1 && errno != ESRCH)
-        lw_error("worker %d: signal %d: %s", w->index, sig, strerror(errno));
+        lw_error("worker %d: can't send signal %d: %s", w->index, sig, strerror(errno));
 }
 
 static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
@@ -106,12 +106,6 @@ static void forget_life(struct lw_sup *s, struct lw_sup_worker *w) {
 /* --- the cells -------------------------------------------------------------------------------- */
 
 static void ignore(struct lw_sup *s, struct lw_sup_worker *w) { (void)s, (void)w; }
-
-static void impossible(struct lw_sup *s, struct lw_sup_worker *w) {
-    (void)s;
-    lw_error("worker %d: an event that state \"%s\" cannot have; ignored", w->index,
-             lw_sup_state_name[w->state]);
-}
 
 static void start(struct lw_sup *s, struct lw_sup_worker *w) {
     forget_life(s, w);
@@ -212,7 +206,7 @@ static void stop_again(struct lw_sup *s, struct lw_sup_worker *w) {
 }
 
 static void out_of_patience(struct lw_sup *s, struct lw_sup_worker *w) {
-    lw_warn("worker %d did not end in time; killed", w->index);
+    lw_warn("worker %d did not end in time; killing it", w->index);
     w->killed = true;
     send(s, w, SIGKILL);
     w->deadline_ms = INT64_MAX;
@@ -220,7 +214,7 @@ static void out_of_patience(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void kill_hung(struct lw_sup *s, struct lw_sup_worker *w) {
     if (w->hung || w->killed) return;
-    lw_warn("worker %d %s; killed", w->index, w->why);
+    lw_warn("worker %d %s; killing it", w->index, w->why);
     lw_sup_report_handlers(s, w->index);
     w->hung = true;
     send(s, w, SIGKILL);
@@ -228,7 +222,7 @@ static void kill_hung(struct lw_sup *s, struct lw_sup_worker *w) {
 
 typedef void cell(struct lw_sup *s, struct lw_sup_worker *w);
 
-#define NEVER impossible
+#define NEVER NULL /* this event cannot happen in this state */
 /* clang-format off */
 static cell *const table[LW_SUP_STATES][LW_SUP_EVENTS] = {
     /* The columns are the events in the order of enum lw_sup_event: START, EXIT_CLEAN, EXIT_FAILED,
@@ -244,7 +238,11 @@ static cell *const table[LW_SUP_STATES][LW_SUP_EVENTS] = {
 
 void lw_sup_step(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_event e) {
     lw_debug("worker %d: %s while %s", w->index, lw_sup_event_name[e], lw_sup_state_name[w->state]);
-    table[w->state][e](s, w);
+    if (table[w->state][e])
+        table[w->state][e](s, w);
+    else
+        lw_error("worker %d: unexpected event \"%s\" in state \"%s\"; ignored", w->index,
+                 lw_sup_event_name[e], lw_sup_state_name[w->state]);
 }
 
 /* --- how a worker ended, and whether it stands still ------------------------------------------ */

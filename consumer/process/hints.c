@@ -23,6 +23,11 @@ enum {
 };
 
 enum asked { NOTHING, RECONCILE, POP, EXPIRY, LOOK };
+static const char *const asked_name[] = {
+    [NOTHING] = "nothing",      [RECONCILE] = "the reading of popped hints",
+    [POP] = "the pop of hints", [EXPIRY] = "the expiry of popped hints",
+    [LOOK] = "hints.lua",
+};
 
 struct lw_hints {
     struct lw_hints_setup set;
@@ -55,7 +60,7 @@ static void on_up(void *ctx) {
 
 static void on_down(void *ctx, const char *why) {
     struct lw_hints *h = ctx;
-    lw_info("shard %d, hints: Redis connection: %s", h->set.shard, why);
+    lw_info("shard %d, hints: connection to Redis lost: %s; reconnecting", h->set.shard, why);
     h->asked = NOTHING;
 }
 
@@ -76,7 +81,8 @@ static void on_error(struct lw_hints *h, const char *text) {
         snprintf(h->refused, sizeof h->refused, "%.*s", (int)strcspn(text, "\r\n"), text);
         if (h->complained_ms && now - h->complained_ms < COMPLAIN_MS) return;
         h->complained_ms = now;
-        lw_warn("shard %d, hints: Redis refused: %s; retrying", h->set.shard, text);
+        lw_warn("shard %d, hints: Redis rejected %s: %s; asking for hints again in %d ms",
+                h->set.shard, asked_name[h->asked], text, REFUSED_MS);
     }
 }
 

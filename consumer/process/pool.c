@@ -288,7 +288,7 @@ static void finish(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     while (!atomic_compare_exchange_weak(&p->finished, &top, jobs[n - 1]));
     if (atomic_load(&p->signalled) || atomic_exchange(&p->signalled, true)) return;
     if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN)
-        lw_error("pool: eventfd: %s", strerror(errno));
+        lw_error("pool: can't wake the main loop: eventfd: %s", strerror(errno));
 }
 
 /* Passes a job that has ended to the main thread. Returns the follower of the job, or NULL. */

@@ -118,8 +118,8 @@ static void ask_cluster_id(struct process *p) {
     if (!lw_source_cluster_id(p->c, CLUSTER_ID_MS, p->cluster_id, sizeof p->cluster_id, &err))
         return;
     p->cluster_id[0] = '\0';
-    lw_warn("kafka: its cluster id is not known, so it is not compared with that of the other "
-            "workers: %s",
+    lw_warn("kafka: its cluster id is not known: %s; it is not compared with that of the other "
+            "workers",
             err.text);
 }
 
@@ -375,7 +375,8 @@ static bool stopped(struct process *p) {
     int64_t now = lw_boot_ms();
     if (now < p->grace_until_ms) return false;
     if (!p->fenced) {
-        lw_warn("shutdown.grace_ms is over; cancelling what is still in a handler");
+        lw_warn("shutdown.grace_ms is over (%" PRId64 " ms); cancelling what is still in a handler",
+                p->c->shutdown.grace_ms);
         p->fenced = true;
         cancel_all(p);
     }
@@ -442,7 +443,7 @@ static int leave(struct process *p) {
     bool closed = close_handler(p);
     lw_renewer_close(p->renewer);
     if (!closed) {
-        lw_warn("a handler does not end; leaving it behind");
+        lw_warn("a handler has not returned within %d ms; the process exits without it", POOL_MS);
         return p->ended ? p->status : settled ? LW_EXIT_OK : LW_EXIT_FAILED;
     }
     if (p->logic) lw_worker_free(p->logic);

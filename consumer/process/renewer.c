@@ -103,11 +103,11 @@ static void renew(struct shard *sh) {
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static void complain(struct shard *sh, const char *what) {
+static void complain(struct shard *sh, const char *what, const char *next) {
     int64_t now = lw_boot_ms();
     if (sh->complained_ms && now - sh->complained_ms < COMPLAIN_MS) return;
     sh->complained_ms = now;
-    lw_warn("shard %d, renewals: %s; retrying", sh->index, what);
+    lw_warn("shard %d, renewals: %s; %s", sh->index, what, next);
 }
 
 /* Cancels the leases of the epoch that the request named. The main loop may have joined the next
@@ -132,9 +132,11 @@ static void take_renewal(struct shard *sh, const redisReply *r) {
         renew(sh);
     } else {
         char why[LW_REPLY_TEXT];
-        complain(sh, r->type == REDIS_REPLY_ERROR
-                         ? r->str
-                         : lw_malformed(why, r, "renew.lua", "a status of %zu letters", sh->n_due));
+        complain(sh,
+                 r->type == REDIS_REPLY_ERROR
+                     ? r->str
+                     : lw_malformed(why, r, "renew.lua", "a status of %zu letters", sh->n_due),
+                 "retrying");
     }
 }
 
@@ -150,10 +152,12 @@ static void on_reply(void *ctx, const redisReply *r) {
         renew(sh);
     } else {
         char why[LW_REPLY_TEXT];
-        complain(sh, r->type == REDIS_REPLY_ERROR
-                         ? r->str
-                         : lw_malformed(why, r, "SCRIPT LOAD", "a string of %zu bytes",
-                                        sizeof sh->sha - 1));
+        complain(
+            sh,
+            r->type == REDIS_REPLY_ERROR
+                ? r->str
+                : lw_malformed(why, r, "SCRIPT LOAD", "a string of %zu bytes", sizeof sh->sha - 1),
+            "retrying");
     }
 }
 
@@ -166,7 +170,9 @@ static void on_up(void *ctx) {
 
 static void on_down(void *ctx, const char *why) {
     struct shard *sh = ctx;
-    complain(sh, why);
+    char what[300];
+    snprintf(what, sizeof what, "connection to Redis lost: %s", why);
+    complain(sh, what, "reconnecting");
     sh->asked = NOTHING;
 }
 
@@ -259,7 +265,7 @@ void lw_renewer_close(struct lw_renewer *r) {
     if (!r) return;
     uint64_t one = 1;
     if (write(r->stop_fd, &one, sizeof one) != sizeof one)
-        lw_error("renewals: eventfd: %s", strerror(errno));
+        lw_error("renewals: can't stop the thread: eventfd: %s", strerror(errno));
     /* the thread blocks only in poll() and in the resolver, so pthread_join() returns soon */
     pthread_join(r->thread, NULL);
     free_renewer(r);

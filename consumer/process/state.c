@@ -81,7 +81,8 @@ static void tell(struct process *p, const char *why, bool trouble, int64_t now) 
     bool quiet = trouble || now - s->moved_ms >= QUIET_MS;
     if (!quiet || now - s->since_ms < TELL_MS || (s->told && now - s->told_ms < TELL_AGAIN_MS))
         return;
-    lw_log(trouble ? LW_LOG_WARN : LW_LOG_INFO, "%s: %s", trouble ? "not ready" : "quiet", why);
+    lw_log(trouble ? LW_LOG_WARN : LW_LOG_INFO, "%s: %s", trouble ? "not ready" : "no progress",
+           why);
     s->told = true;
     s->told_ms = now;
 }

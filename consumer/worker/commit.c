@@ -17,6 +17,7 @@
 
 enum {
     COMMIT_MS = 200,
+    CONFIRM_MS = 500, /* time between two attempts to confirm the assignment */
     COMMITS = 64,
     /* META_MIN is the minimum size of commit metadata in bytes; with fewer bytes, no range would
      * fit */
@@ -94,7 +95,8 @@ void commit_step(struct lw_worker *w) {
     size_t n = collect(w, c, meta, COMMITS, &from, false);
     w->commit.from = from;
     struct lw_err err = {0};
-    if (n && w->io->commit(w->ctx, c, n, &err) != 0) lw_warn("commit: %s; retrying", err.text);
+    if (n && w->io->commit(w->ctx, c, n, &err) != 0)
+        lw_warn("commit: %s; retrying in %d ms", err.text, COMMIT_MS);
 }
 
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale) {
@@ -129,14 +131,17 @@ bool commit_confirm(struct lw_worker *w) {
         memset(ok, 0, sizeof ok);
         int rc = w->io->commit_sync(w->ctx, c, n, ok, &err);
         if (rc != 0) {
-            lw_warn("can't confirm the assignment with Kafka: %s; retrying", err.text);
-            w->commit.confirm_ms = w->commit.meta_max < w->commit.meta_tried ? 0 : now_ms(w) + 500;
+            int wait_ms = w->commit.meta_max < w->commit.meta_tried ? 0 : CONFIRM_MS;
+            lw_warn("can't confirm the assignment with Kafka: %s; retrying in %d ms", err.text,
+                    wait_ms);
+            w->commit.confirm_ms = wait_ms ? now_ms(w) + wait_ms : 0;
             return false;
         }
         for (size_t i = 0; i < n; i++) {
             struct part *p = part_of_gen(w, c[i].gen);
             if (ok[i] || !p) continue;
-            lw_warn("%s: Kafka refused the commit: it is no longer ours", p->name);
+            lw_warn("%s: Kafka rejected the commit: this worker no longer owns the partition",
+                    p->name);
             part_drop(w, p);
             from--;
         }

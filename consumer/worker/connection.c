@@ -56,7 +56,9 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (sh->phase == DOWN) return;
-    lw_warn("shard %d: Redis connection: %s", shard, why);
+    lw_warn("shard %d: connection to Redis lost: %s; reconnecting, then sending unanswered calls "
+            "again",
+            shard, why);
     connection_drop(w, sh);
 }
 
@@ -116,8 +118,8 @@ static bool same_life(struct shard *sh) {
     assert(sh->epoch.id[0]);
     if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;
     if (strcmp(sh->server.life.id, sh->server.new_life.id) != 0)
-        lw_info("shard %d: Redis has another replication id, and was no replica meanwhile: nothing "
-                "is lost",
+        lw_info("shard %d: Redis has another replication id, and was no replica meanwhile; nothing "
+                "is lost, and the epoch goes on",
                 sh->index);
     sh->server.life = sh->server.new_life;
     return true;

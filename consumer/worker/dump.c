@@ -63,7 +63,7 @@ static void dump_shard(const struct shard *sh, int64_t now) {
     if (sh->pipe.open)
         snprintf(out, sizeof out, ", a pipeline is out for %" PRId64 " ms", now - sh->pipe.sent_ms);
     lw_info("dump: shard %d %s, epoch %s, %u lanes known here%s, %d calls to send again, %zu "
-            "hints, quiet for %" PRId64 " ms%s%s%s",
+            "hints, quarantine for another %" PRId64 " ms%s%s%s",
             sh->index, phase_name[sh->phase], sh->epoch.id[0] ? sh->epoch.id : "none",
             HASH_COUNT(sh->lanes), out, sh->pipe.n_kept, sh->hints.n, quiet,
             sh->settle.listed ? ", some to settle" : "", sh->gate.head ? ", some to gate" : "",

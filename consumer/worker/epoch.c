@@ -68,8 +68,8 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     assert(why);
     if (!sh->epoch.id[0]) return;
     assert(sh->phase != DOWN && (sh->phase != ENTERING || sh->move.cluster));
-    lw_warn("shard %d: epoch %s is lost: %s; going back to the watermark", sh->index, sh->epoch.id,
-            why);
+    lw_warn("shard %d: epoch %s is lost: %s; rereading all partitions from their watermarks",
+            sh->index, sh->epoch.id, why);
     atomic_fetch_add_explicit(&w->counts->epochs_lost, 1, memory_order_relaxed);
     set_epoch(w, sh, "");
     lw_leases_cancel_shard(w->leases, sh->index);
@@ -209,8 +209,8 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     w->joined = true;
     int64_t now = now_ms(w), left = take_times(w, sh, r);
     if (left > 0)
-        lw_info("shard %d: epoch %s: quiet for %" PRId64
-                " ms, until no lease from before can be live",
+        lw_info("shard %d: epoch %s: quarantine for %" PRId64
+                " ms, until every earlier lease has ended",
                 sh->index, sh->epoch.id, left);
     first_begin(sh, r->element[5]->str[0] == '1');
     /* workers that no longer exist may have left lanes behind, so tend checks all lanes now */

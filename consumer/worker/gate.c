@@ -15,6 +15,7 @@
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
+#include "consumer/worker/tell.h"
 #include "queue/calls.h"
 
 #include <assert.h>
@@ -230,8 +231,10 @@ void gate_forget(struct lw_worker *w, struct shard *sh) {
 void gate_refused(struct lw_worker *w, struct shard *sh) {
     check_gate(&sh->gate);
     if (!sh->gate.oom_until_ms)
-        lw_warn("shard %d: Redis is at maxmemory: nothing new is admitted until it has room",
-                sh->index);
+        lw_warn(
+            "shard %d: Redis is at maxmemory; admitting nothing new until it has room; retrying "
+            "every %d ms",
+            sh->index, OOM_MS);
     sh->gate.oom_until_ms = now_ms(w) + OOM_MS;
     gate_back(w, sh);
 }
@@ -277,6 +280,14 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
     }
 }
 
+static void tell_bad(const struct lw_worker *w, const struct shard *sh, const struct lane *l) {
+    char name[LW_KEY_TEXT];
+    tell_key(w, l->id, name);
+    lw_error("shard %d: a Redis key of lane %s holds another type; its messages wait; retrying "
+             "every %d ms",
+             sh->index, name, HOLD_BAD_MS);
+}
+
 /* Handles the answer for one lane. Returns true if some of its messages run. */
 static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it,
                      const char *letters, struct grants *g) {
@@ -312,10 +323,7 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
                                   : "a message with the same id came before (dedup)");
             break;
         default:
-            if (now_ms(w) >= l->not_before_ms)
-                lw_error(
-                    "a Redis name of lane \"%.*s\" holds another type; looking again every second",
-                    (int)l->id.n, l->id.p);
+            if (now_ms(w) >= l->not_before_ms) tell_bad(w, sh, l);
             l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
             continue;
         }

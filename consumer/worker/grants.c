@@ -34,7 +34,10 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     if (r->type != REDIS_REPLY_STRING) return NULL;
     char *own = lw_memdup(r->str, r->len);
     if (lw_envelope_decode(lw_bytes(own, r->len), &e, &err) != 0) {
-        lw_error("a waiting list holds what is not a message: %s", err.text);
+        lw_error(
+            "a waiting list holds what is not a message: %s; no message behind it runs until it "
+            "is removed",
+            err.text);
         free(own);
         return NULL;
     }

@@ -97,8 +97,8 @@ bool move_refused(struct lw_worker *w, struct shard *sh, const char *text) {
     if (!lw_redis_moved(text)) return false;
     int64_t now = now_ms(w);
     if (!m->pause_ms || now - m->rest_ms > 1000) {
-        lw_info("shard %d: %.*s; its slot is being moved: its calls wait for that", sh->index,
-                (int)strcspn(text, "\r\n"), text);
+        lw_info("shard %d: %.*s; its slot is being moved; its calls wait until that is over",
+                sh->index, (int)strcspn(text, "\r\n"), text);
         m->pause_ms = PAUSE_MS / 2;
     }
     if (now >= m->rest_ms)
@@ -165,7 +165,8 @@ void move_unsure(struct lw_worker *w, struct shard *sh) {
     if (!sh->move.unsure_ms) {
         sh->move.unsure_ms = now;
         lw_info("shard %d: its slot came to node %.8s, and this worker cannot tell whether all its "
-                "data came along; waiting %" PRId64 " ms for one that can",
+                "data came along; waiting %" PRId64
+                " ms for one that can, then beginning a new epoch",
                 sh->index, sh->move.node.id, w->c->lock.ttl_ms / 4);
     }
     sh->move.rest_ms = now + ASK_AGAIN_MS;

@@ -510,7 +510,7 @@ static void wait_for_started(struct lw_worker *w, struct part **parts, const uin
     int64_t took = now_ms(w) - begin;
     if (took >= w->c->shutdown.revoke_ms && took > 0)
         lw_warn("rebalance: a handler did not end within %" PRId64
-                " ms; giving up %zu partitions; messages of theirs may run again",
+                " ms; giving up %zu partitions; their messages may run again",
                 took, n);
 }
 

@@ -87,7 +87,7 @@ void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
     if (!sh->refusal.last_ms || quiet_ms < HOLD_MS ||
         (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms))
         return;
-    lw_info("shard %d: Redis refuses nothing any more, after %" PRId64 " ms", sh->index,
+    lw_info("shard %d: Redis accepts all commands again after %" PRId64 " ms", sh->index,
             now - sh->refusal.since_ms);
     sh->refusal.last_ms = sh->refusal.said_ms = 0;
     sh->refusal.text[0] = '\0';

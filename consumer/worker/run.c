@@ -265,8 +265,8 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     } else {
         if (!r->resend_ms) w->runs.n_resend++;
         r->resend_ms = now_ms(w) + RESEND_MS;
-        lw_error("dead letter %s could not be sent to %s: %s; retrying", r->job.identity,
-                 w->c->dead.topic, err.text);
+        lw_error("dead letter %s could not be sent to %s: %s; retrying in %d ms", r->job.identity,
+                 w->c->dead.topic, err.text, RESEND_MS);
     }
     free(h);
 }
@@ -423,8 +423,8 @@ void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, cons
     } else {
         r->resend_ms = now_ms(w) + RESEND_MS;
         w->runs.n_resend++;
-        lw_error("dead letter %s was refused by %s: %s; retrying", r->job.identity,
-                 w->c->dead.topic, reason);
+        lw_error("dead letter %s was rejected by %s: %s; retrying in %d ms", r->job.identity,
+                 w->c->dead.topic, reason, RESEND_MS);
     }
 }
 

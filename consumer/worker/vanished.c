@@ -184,7 +184,7 @@ void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
     sh->vanished.failed_ms = now;
     lw_warn("shard %d: can't read %s: %s; until that works, messages whose waiting list is deleted "
             "from Redis are not read from Kafka "
-            "again; retrying each %d ms",
+            "again; retrying every %d ms",
             sh->index, sh->key_vanished, why, (int)(w->c->lock.ttl_ms / 4));
 }
 

@@ -169,7 +169,7 @@ static void tell(const struct proc *p, int n) {
     else
         lw_warn("handler %d: %s; the process is replaced; it had %d messages, and any of %d may be "
                 "at fault: they are given back without an "
-                "attempt, and run in smaller company",
+                "attempt, and run in smaller batches",
                 p->index, p->reason, p->n_messages, n);
 }
 

@@ -446,7 +446,7 @@ void exec_serve(struct lw_handler *h, struct lw_feed *feed) {
     h->ch_feed = (struct channel){NULL, CH_FEED};
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &h->ch_feed};
     if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, lw_feed_fd(feed), &ev))
-        lw_error("exec: epoll: %s", strerror(errno));
+        lw_error("exec: can't watch for new messages: epoll: %s", strerror(errno));
     do turn(h);
     while (!is_over(h));
     epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);

@@ -85,7 +85,7 @@ static void set_full(struct lw_handler *h, struct http_conn *conn, bool full) {
     if (conn->full == full) return;
     conn->full = full;
     int error = watch(h, conn, EPOLL_CTL_MOD);
-    if (error) lw_error("handler: epoll: %s", strerror(error));
+    if (error) lw_error("handler: can't watch a connection: epoll: %s", strerror(error));
 }
 
 /* Stores in `out` the parts of the request that are not sent yet. Returns the number of parts. */

@@ -42,7 +42,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
                              .data.u64 = (uint64_t)fd};
     if (epoll_ctl(h->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) &&
         epoll_ctl(h->epoll, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &ev))
-        lw_error("handler: epoll: %s", strerror(errno));
+        lw_error("handler: can't watch a connection: epoll: %s", strerror(errno));
     /* After curl_multi_assign(), `known` is not NULL in later calls for this socket. */
     if (!known) curl_multi_assign(h->multi, fd, h);
     return 0;
@@ -303,7 +303,7 @@ void http_serve(struct lw_handler *h, struct lw_feed *feed) {
     read_clocks(h);
     struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)lw_feed_fd(feed)};
     if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, lw_feed_fd(feed), &ev))
-        lw_error("handler: epoll: %s", strerror(errno));
+        lw_error("handler: can't watch for new messages: epoll: %s", strerror(errno));
     do turn(h);
     while (!is_over(h));
     epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);

@@ -118,11 +118,13 @@ static bool tells(struct tracing *t) {
     return true;
 }
 
-static void tell_away(struct tracing *t, const char *why, bool last) {
+static void tell_away(struct tracing *t, const char *why, bool last, int64_t wait_ms) {
+    char next[48] = "these are given up";
     if (!tells(t)) return;
+    if (!last) snprintf(next, sizeof next, "retrying in %" PRId64 " ms", wait_ms < 0 ? 0 : wait_ms);
     lw_warn("spans can't be sent to %s: %s; %s; %" PRIu64
             " spans given up so far; no message waits for this",
-            t->c->tracing.endpoint, why, last ? "these are given up" : "trying again", t->lost);
+            t->c->tracing.endpoint, why, next, t->lost);
 }
 
 static void tell_refused(struct tracing *t, const char *why) {
@@ -170,7 +172,7 @@ static bool deliver(struct tracing *t, const struct batch *b, const char *text) 
         int64_t until_ms = lw_boot_ms() + wait_of(&a, backoff_ms);
         last |= until_ms > first_ms + t->times.give_up_ms || (stopping && a.retry_after_ms);
         if (last) count_lost(t, LW_SPAN_UNREACHABLE, b->n), release(t, b);
-        tell_away(t, a.why, last);
+        tell_away(t, a.why, last, until_ms - lw_boot_ms());
         pause_until(until_ms);
         if (last) return false;
         backoff_ms = lw_earlier(2 * backoff_ms, t->times.backoff_max_ms);
@@ -253,7 +255,7 @@ int lw_tracing_run(const struct lw_config *c, struct lw_board *board,
     name_self(&t);
     t.post = lw_post_open(c, &err);
     if (!t.post) {
-        lw_error("spans can't be sent: %s", err.text);
+        lw_error("spans can't be sent: %s; this process ends", err.text);
         return LW_EXIT_FAILED;
     }
     lw_info("spans go to %s", c->tracing.endpoint);

@@ -391,9 +391,9 @@ class Rights(unittest.TestCase):
             for said in (
                 "a right is missing: .* may not run TIME",
                 "a right is missing: .* may not use a key",
-                "Redis refused: .*'brpoplpush'",
+                "Redis rejected the pop of hints: .*'brpoplpush'",
                 "WRONGPASS",
-                "Redis refuses nothing any more",
+                "Redis accepts all commands again",
             ):
                 self.assertRegex(log, said)
             one.stop()

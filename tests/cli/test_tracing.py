@@ -164,7 +164,7 @@ class Tracing(unittest.TestCase):
         self.assertEqual(len(self.receiver.spans()), 16)
         self.assertEqual(
             log.count(
-                "spans can't be sent to %s/v1/traces: status 429: later; trying again"
+                "spans can't be sent to %s/v1/traces: status 429: later; retrying in "
                 % self.receiver.url
             ),
             1,

@@ -54,7 +54,8 @@ static PGresult *ask(struct lw_sweeper *w, const char *sql, int n, const char *c
     PGresult *result = lw_pg_connect(&w->pg, &wait, &error)
                            ? NULL
                            : lw_pg_query(&w->pg, sql, n, values, &wait, &error);
-    if (!result) lw_debug("insert: %s: clean-up comes later: %s", w->store->name, error.text);
+    if (!result)
+        lw_debug("insert: %s: clean-up failed: %s; retrying later", w->store->name, error.text);
     return result;
 }
 

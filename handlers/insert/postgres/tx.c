@@ -341,7 +341,8 @@ static void blame_unknown(struct lw_writer *w, struct item **set, size_t n,
     }
     char why[LW_REASON_MAX];
     snprintf(why, sizeof why, "PostgreSQL: %s", error->text);
-    lw_warn("insert: %s: %s", w->store->name, error->text);
+    lw_warn("insert: %s: %s; message %s counts an attempt", w->store->name, error->text,
+            set[0]->job->identity);
     settle(set[0], LW_RETRY, why);
 }
 
@@ -349,7 +350,8 @@ static void give_back_busy(struct lw_writer *w, struct item **set, size_t n,
                            const struct lw_pg_error *error) {
     int64_t now = lw_boot_ms();
     if (!w->told_busy_ms || now - w->told_busy_ms >= TELL_MS) {
-        lw_warn("insert: %s: %zu messages wait for locks of others: %s; no attempt is counted",
+        lw_warn("insert: %s: %zu messages wait for locks of others: %s; giving them back without "
+                "an attempt",
                 w->store->name, n, error->text);
         w->told_busy_ms = now;
     }
@@ -391,7 +393,7 @@ static void run_set(struct lw_writer *w, struct item **set, size_t n) {
         /* A connection may break while the server works, so try once more with a new connection. */
         case LW_PG_AWAY:
             if (!connected || reconnected || w->pg.conn) return give_back_away(w, set, n, &error);
-            lw_info("insert: %s: %s; connecting again", w->store->name, error.text);
+            lw_info("insert: %s: %s; reconnecting", w->store->name, error.text);
             reconnected = true;
             break;
         }

@@ -81,7 +81,8 @@ static bool step(struct lw_sweeper *c, sqlite3_stmt *st) {
     int r = sqlite3_step(st);
     sqlite3_reset(st);
     if (r == SQLITE_DONE) return true;
-    lw_debug("insert: %s: clean-up comes later: %s", c->in->address, sqlite3_errmsg(c->db.db));
+    lw_debug("insert: %s: clean-up failed: %s; retrying later", c->in->address,
+             sqlite3_errmsg(c->db.db));
     return false;
 }
 

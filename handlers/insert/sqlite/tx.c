@@ -212,7 +212,7 @@ static int attempt(struct tx *t) {
 static void fail_all(struct tx *t, const char *why) {
     char reason[LW_REASON_MAX];
     snprintf(reason, sizeof reason, "SQLite: %s", why);
-    lw_warn("insert: %s: %s", t->in->address, reason);
+    lw_warn("insert: %s: %s; none of its %zu messages is written", t->in->address, reason, t->n);
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < t->n; i++) {
         struct lw_item *it = &t->items[i];

@@ -540,7 +540,7 @@ static void test_drain_whose_ends_hang(void **state) {
     live.times.ends_ms = 10, live.times.margin_ms = 10;
     launch();
     assert_int_equal(end_status(), 1);
-    assert_true(says(child.log, "did not come in time"));
+    assert_true(says(child.log, "did not come within"));
 }
 
 static int one_paused(void *ctx, struct lw_buf *names) {
