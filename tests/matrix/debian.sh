@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a command on a clean copy of this source tree, in a chroot with a release of Debian or with
-# Ubuntu 24.04.
+# Runs a command on a clean copy of this source tree in a chroot with Debian or Ubuntu 24.04.
 # usage: tests/matrix/debian.sh SUITE COMMAND [ARGUMENT…]      (SUITE: bookworm, trixie, …; noble)
 #
 # The chroot is made by debootstrap and kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so a
