@@ -42,8 +42,7 @@ struct ledger_part {
      * offset `committed`. */
     int64_t done, dead, waiting;
     /* `listed` is the number of waiting records at or above `committed` that are in waiting lists.
-     * `replays` is the number of replays that were read from waiting lists. A replay counts twice
-     * if two overlapping requests for a long list return it. */
+     * `replays` is the number of replays in waiting lists. */
     int64_t listed, replays;
     /* `floor` is the highest floor of the partition in any shard, read between the two reads of the
      * group's commit. */

@@ -268,7 +268,6 @@ static void take_element(struct reading *r, uint32_t list, const redisReply *lin
         return;
     }
     struct ledger_part *p = ledger_part(r->l, topic, strlen(topic), (int32_t)partition);
-    p->replays += replay > 0;
     add_at(&r->listed,
            (struct at){
                .part = (int)(p - r->l->parts), .list = list, .offset = offset, .replay = replay});
@@ -368,6 +367,7 @@ static int judge_listed(struct reading *r) {
             if (a->list != (a - 1)->list && suspect(r, LEDGER_TWICE, a, 1, 1, true)) return -1;
             continue;
         }
+        p->replays += a->replay > 0;
         while (w < r->waiting.n && before(&r->waiting.a[w], a)) w++;
         bool waits = w < r->waiting.n && same(&r->waiting.a[w], a);
         p->listed += waits && !a->replay && a->offset >= p->committed;

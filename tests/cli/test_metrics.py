@@ -421,6 +421,20 @@ class Faults(unittest.TestCase):
         self.assertEqual(self.differs("unseen")["lane"], self.lane.decode())
         self.redis("ZADD", "lw:{audit.0}:lanes", score, self.lane)
 
+    def test_replays_in_a_long_list_count_once(self):
+        """The ledger reads a long list by requests that overlap."""
+        _, topic, partition, _, _, rest = self.envelope.split(b" ", 5)
+        for i in range(600):
+            replay = b"1 %s %s %d 7 %s" % (topic, partition, i, rest)
+            self.redis("LPUSH", "lw:{audit.0}:wait:other", replay)
+        self.redis("ZADD", "lw:{audit.0}:lanes", "9e15", "other")
+        status, out, _ = self.w.ledger("--json")
+        self.assertEqual(status, 0, out)
+        rows = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(sum(row.get("replays", 0) for row in rows), 600, out)
+        self.redis("DEL", "lw:{audit.0}:wait:other")
+        self.redis("ZREM", "lw:{audit.0}:lanes", "other")
+
     def test_what_is_not_a_message(self):
         self.redis("LPUSH", self.list, "garbage")
         self.differs("torn")
