@@ -22,13 +22,14 @@ void claim_begin(struct shard *sh) { sh->claim.n = 0; }
 void claim_encode(struct lw_worker *w, struct shard *sh) {
     char token[LW_TOKEN_TEXT];
     check_claim(&sh->claim);
-    assert(sh->epoch.id[0]);
+    assert(epoch_joined(sh));
     assert(sh->claim.n > 0 && sh->claim.n <= CLAIM_BATCH);
+    int64_t taken = (int64_t)hints_taken(sh);
     struct lw_call c = pipe_lane_call(w, sh, &lw_script_claim);
     lw_claim_begin(&c, sh->claim.n);
     for (int i = 0; i < sh->claim.n; i++)
         lw_call_lane(&c, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
-    struct lw_claim_call l = {.taken = (int64_t)sh->hints.taken,
+    struct lw_claim_call l = {.taken = taken,
                               .token = lw_token_text(token, w->set.id, sh->claim.token),
                               .want = (int64_t)wanted_heads(w),
                               .bounds = pipe_bounds(w)};
@@ -41,7 +42,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     /* If memory has no room for more heads, no lane is claimed until some of the heads in memory
      * have finished. */
     if (!heads_fit(w)) return 0;
-    while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
+    while (hints_listed(sh) && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
         struct lane *l = lane_get(w, id);
         /* The hint is dropped if this worker already works on the lane, because the lane's next

@@ -191,7 +191,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
     }
     if (!sh->floors.n) return;
     pipe_script(sh, CALL_FLOOR, &lw_script_floor, 2);
-    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, sh->epoch.id);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, epoch_id(sh));
     for (int i = 0; i < sh->floors.n; i++) {
         const struct floor_item *it = &sh->floors.item[i];
         pipe_offsets(sh, it->part->name, it->to, it->part->log_begin);

@@ -35,11 +35,21 @@ void connection_scripts(struct shard *sh, bool loaded) {
     sh->server.loaded = loaded;
 }
 
+bool connection_scripted(const struct shard *sh) { return sh->server.loaded; }
+
+int64_t connection_redis_ms(struct lw_worker *w, const struct shard *sh) {
+    return now_ms(w) + sh->server.offset_ms;
+}
+
+int64_t connection_wall_offset_ms(const struct shard *sh) { return sh->server.wall_offset_ms; }
+
+const char *connection_jumped(const struct shard *sh) { return sh->server.jumped; }
+
 bool connection_unsure(const struct shard *sh) { return sh->server.checking || !sh->server.loaded; }
 
 void connection_restart(struct lw_worker *w, struct shard *sh) {
-    assert(!sh->pipe.open && sh->phase != DOWN);
-    assert(!sh->pipe.open);
+    assert(!pipe_in_flight(sh) && sh->phase != DOWN);
+    assert(!pipe_in_flight(sh));
     sh->server.loaded = sh->server.checking = false;
     shard_to(sh, DOWN);
     w->io->connect(w->ctx, sh->index);
@@ -62,10 +72,10 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     connection_drop(w, sh);
 }
 
-/* Returns the server's life as HELLO has reported it. This life is sent with enter and stored by
- * connection_entered(). */
-const struct lw_life *connection_life(struct shard *sh) {
-    assert(sh->phase == ENTERING);
+const struct lw_life *connection_old_life(const struct shard *sh) { return &sh->server.life; }
+
+const struct lw_life *connection_life(const struct shard *sh) {
+    assert(sh->phase == HELLO || sh->phase == ENTERING);
     return &sh->server.new_life;
 }
 
@@ -84,7 +94,7 @@ void info_build(struct shard *sh) {
 }
 
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
-    assert(!sh->pipe.open);
+    assert(!pipe_in_flight(sh));
     pipe_begin(w, sh);
     /* TIME must be the first command of the pipeline. Otherwise the time that the server takes for
      * the commands before it would look like network delay. */
@@ -98,7 +108,7 @@ void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     move_build(sh);
     shard_to(sh, HELLO);
     pipe_send(w, sh);
-    assert(sh->phase == HELLO && sh->pipe.open);
+    assert(sh->phase == HELLO && pipe_in_flight(sh));
 }
 
 void lw_worker_connected(struct lw_worker *w, int shard) {
@@ -115,7 +125,7 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
  * reported. Its replication id may differ from the stored one, because the id changes harmlessly
  * when a replica is attached. */
 static bool same_life(struct shard *sh) {
-    assert(sh->epoch.id[0]);
+    assert(epoch_joined(sh));
     if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;
     if (strcmp(sh->server.life.id, sh->server.new_life.id) != 0)
         lw_info("shard %d: Redis has another replication id, and was no replica meanwhile; nothing "
@@ -193,7 +203,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 +
                        strtoll(r->element[1]->str, NULL, 10) / 1000,
             now = now_ms(w);
-    int64_t trip = now - sh->pipe.sent_ms;
+    int64_t trip = now - pipe_sent_ms(sh);
     if (trip > w->c->lock.ttl_ms / 8) {
         slow_reply(w, sh, trip);
         return;
@@ -202,9 +212,9 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     sh->server.slow_trips = 0;
     sh->server.new_offset_ms = redis_ms - (now - trip / 2);
     sh->server.wall_offset_ms = redis_ms - (w->io->wall_ms(w->ctx) - trip / 2);
-    if (!sh->epoch.id[0] || sh->phase != READY) return;
+    if (!epoch_joined(sh) || sh->phase != READY) return;
     if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {
-        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", sh->epoch.id);
+        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", epoch_id(sh));
         shard_lost(w, sh, "its clock jumped");
     } else {
         sh->server.offset_ms = sh->server.new_offset_ms;
@@ -215,8 +225,8 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
  * from the life that this worker knew before. */
 static void goes_on(struct lw_worker *w, struct shard *sh, bool another) {
     move_joined(w, sh, another);
-    shard_to(sh, sh->repair.over ? READY : REPAIRING);
-    if (!sh->repair.over) repair_restart(sh);
+    shard_to(sh, repair_over(sh) ? READY : REPAIRING);
+    if (!repair_over(sh)) repair_restart(sh);
 }
 
 void connection_rejoined(struct lw_worker *w, struct shard *sh) {
@@ -224,19 +234,18 @@ void connection_rejoined(struct lw_worker *w, struct shard *sh) {
 }
 
 void hello_done(struct lw_worker *w, struct shard *sh) {
-    check_pipe(&sh->pipe);
-    assert(sh->phase == HELLO && !sh->pipe.open);
+    assert(sh->phase == HELLO && !pipe_in_flight(sh));
     if (sh->server.checking || move_unasked(sh)) {
         hello_build(w, sh, false);
     } else if (move_elsewhere(w, sh)) {
         connection_restart(w, sh);
-    } else if (!sh->epoch.id[0]) {
+    } else if (!epoch_joined(sh)) {
         sh->server.offset_ms = sh->server.new_offset_ms;
         shard_to(sh, ENTERING);
     } else if (!move_joins(sh) && !same_life(sh)) {
         shard_lost(w, sh, "the server is another, or restarted");
     } else if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {
-        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", sh->epoch.id);
+        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", epoch_id(sh));
         shard_lost(w, sh, "its clock jumped");
     } else {
         sh->server.offset_ms = sh->server.new_offset_ms;

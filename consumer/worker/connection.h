@@ -42,8 +42,18 @@ void connection_restart(struct lw_worker *w, struct shard *sh);
 /* Closes the connection and gives up its pipeline. The unanswered calls are sent again on the next
  * connection. */
 void connection_drop(struct lw_worker *w, struct shard *sh);
-/* Returns the life of the server, which is sent with enter. */
-const struct lw_life *connection_life(struct shard *sh);
+/* Returns true if the server has the scripts. */
+bool connection_scripted(const struct shard *sh);
+/* Returns the time on the clock of Redis. */
+int64_t connection_redis_ms(struct lw_worker *w, const struct shard *sh);
+/* Returns the clock of Redis minus the wall clock of this machine. */
+int64_t connection_wall_offset_ms(const struct shard *sh);
+/* Returns the id of the epoch that was lost because the server's clock jumped, or "". */
+const char *connection_jumped(const struct shard *sh);
+/* Returns the life of the server as it was when the epoch was joined or last confirmed. */
+const struct lw_life *connection_old_life(const struct shard *sh);
+/* Returns the life of the server as it has last reported it. This life is sent with enter. */
+const struct lw_life *connection_life(const struct shard *sh);
 /* Stores the life that connection_life() returns. Returns true if a different life was stored
  * before. */
 bool connection_entered(struct shard *sh);

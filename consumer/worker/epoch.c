@@ -47,15 +47,23 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
     return have;
 }
 
+bool epoch_joined(const struct shard *sh) { return sh->epoch.id[0] != 0; }
+
+const char *epoch_id(const struct shard *sh) { return sh->epoch.id; }
+
+int64_t epoch_ttl_ms(const struct shard *sh) { return sh->epoch.ttl_ms; }
+
 void epoch_quiet(struct shard *sh, int64_t until_ms) {
     assert(sh->phase == READY);
     sh->epoch.quiet_until_ms = until_ms;
 }
 
-bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
-    (void)w;
-    if (sh->epoch.quiet_until_ms && now >= sh->epoch.quiet_until_ms) sh->epoch.quiet_until_ms = 0;
-    return sh->epoch.quiet_until_ms != 0 || sh->first.waits;
+int64_t quarantine_left_ms(const struct shard *sh, int64_t now) {
+    return sh->epoch.quiet_until_ms > now ? sh->epoch.quiet_until_ms - now : 0;
+}
+
+bool shard_quiet(const struct shard *sh, int64_t now) {
+    return quarantine_left_ms(sh, now) > 0 || first_waits(sh);
 }
 
 /* --- the end of an epoch ---------------------------------------------------------------------- */
@@ -67,7 +75,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     check_shard(sh);
     assert(why);
     if (!sh->epoch.id[0]) return;
-    assert(sh->phase != DOWN && (sh->phase != ENTERING || sh->move.cluster));
+    assert(sh->phase != DOWN && (sh->phase != ENTERING || move_in_cluster(sh)));
     lw_warn("shard %d: epoch %s is lost: %s; rereading all partitions from their watermarks",
             sh->index, sh->epoch.id, why);
     atomic_fetch_add_explicit(&w->counts->epochs_lost, 1, memory_order_relaxed);
@@ -125,8 +133,8 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     const struct lw_life *life = connection_life(sh);
     pipe_text(sh, life->id);
     pipe_number(sh, w->c->lock.ttl_ms), pipe_number(sh, w->set.grace_ms);
-    pipe_text(sh, sh->server.jumped);
-    pipe_text(sh, w->set.host), pipe_number(sh, sh->server.wall_offset_ms);
+    pipe_text(sh, connection_jumped(sh));
+    pipe_text(sh, w->set.host), pipe_number(sh, connection_wall_offset_ms(sh));
     pipe_number(sh, (int64_t)w->runs.max_fence);
     pipe_text(sh, life->history);
     pipe_number(sh, old_leases_ms(w, sh));
@@ -135,7 +143,7 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     pipe_text(sh, !from.id[0] && move_patient(w, sh) ? "1" : "");
     schema(w, sh);
     pipe_send(w, sh);
-    assert(sh->pipe.open);
+    assert(pipe_in_flight(sh));
 }
 
 /* Stores the largest TTL in use and the end of the quarantine, as the reply to enter gives them.

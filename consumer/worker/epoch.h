@@ -20,11 +20,20 @@ struct epoch {              /* only epoch.c changes this struct */
     int64_t old_until_ms; /* time at which all leases of earlier epochs have ended */
 };
 
+/* Returns true while the worker is in an epoch of the shard. */
+bool epoch_joined(const struct shard *sh);
+/* Returns the id of the epoch, or "" if there is none. The text belongs to the shard, and changes
+ * when the epoch does. */
+const char *epoch_id(const struct shard *sh);
+/* Returns the largest TTL of the epoch that was joined last, or 0 if none was joined. */
+int64_t epoch_ttl_ms(const struct shard *sh);
 void epoch_quiet(struct shard *sh, int64_t until_ms);
+/* Returns how long the quarantine still lasts, or 0 if there is none. */
+int64_t quarantine_left_ms(const struct shard *sh, int64_t now);
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why);
 /* Returns true while neither gate nor claim may be sent, because of a quarantine or because no
  * commit of the group is known yet. */
-bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now);
+bool shard_quiet(const struct shard *sh, int64_t now);
 void enter_build(struct lw_worker *w, struct shard *sh);
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 

@@ -36,7 +36,12 @@ static bool has_commit(const struct lw_worker *w) {
 
 static bool should_look(const struct shard *sh) {
     check_first(&sh->first);
-    return sh->first.waits && sh->first.look == LOOK_NOT && sh->server.life.never_replica;
+    return sh->first.waits && sh->first.look == LOOK_NOT && connection_old_life(sh)->never_replica;
+}
+
+bool first_waits(const struct shard *sh) {
+    check_first(&sh->first);
+    return sh->first.waits;
 }
 
 void first_begin(struct shard *sh, bool waits) {
@@ -82,8 +87,7 @@ bool first_looks(struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         bool open = should_look(sh) || sh->first.look == LOOK_ASKED;
-        if (w->io->look && sh->first.waits && open && now < sh->epoch.quiet_until_ms &&
-            !has_commit(w))
+        if (w->io->look && sh->first.waits && open && quarantine_left_ms(sh, now) && !has_commit(w))
             return true;
     }
     return false;
@@ -94,10 +98,10 @@ bool first_looks(struct lw_worker *w) {
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     check_first(&sh->first);
     assert(sh->phase == READY);
-    if (!shard_quiet(w, sh, now) || now < sh->first.lift_ms) return;
+    if (!shard_quiet(sh, now) || now < sh->first.lift_ms) return;
     sh->first.lift_ms = now + LIFT_MS;
     pipe_script(sh, CALL_LIFT, &lw_script_lift, 1);
-    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->epoch.id);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, epoch_id(sh));
     pipe_text(sh, has_commit(w) ? "1" : "0");
     pipe_text(sh, sh->first.look == LOOK_EMPTY ? "1" : "0");
 }
@@ -107,10 +111,10 @@ void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) return;
     int64_t now = now_ms(w), left = r->element[0]->integer;
-    if (!left && now < sh->epoch.quiet_until_ms)
+    if (!left && quarantine_left_ms(sh, now))
         lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in "
                 "group \"%s\"",
-                sh->index, sh->epoch.id, w->c->kafka.group_id);
+                sh->index, epoch_id(sh), w->c->kafka.group_id);
     epoch_quiet(sh, left ? now + left + 1 : 0);
     sh->first.waits = r->element[1]->integer != 0;
 }

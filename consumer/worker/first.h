@@ -22,6 +22,8 @@ struct first {
     int64_t lift_ms;
 };
 
+/* Returns true while nothing may be granted, because no commit of the group is known yet. */
+bool first_waits(const struct shard *sh);
 void first_begin(struct shard *sh, bool waits); /* sets whether handlers wait for a first commit */
 /* Notes that Kafka has accepted a commit of this worker. */
 void first_committed(struct lw_worker *w);

@@ -39,6 +39,18 @@ void gate_open(struct shard *sh) {
     check_gate(&sh->gate);
 }
 
+bool gate_has_lanes(const struct shard *sh) { return sh->gate.head != NULL; }
+
+bool gate_due(const struct shard *sh, int64_t now) {
+    check_gate(&sh->gate);
+    return sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
+}
+
+size_t gate_lanes_per_message(const struct shard *sh) {
+    check_gate(&sh->gate);
+    return sh->gate.ask;
+}
+
 void gate_begin(struct shard *sh) {
     check_gate(&sh->gate);
     sh->gate.n = sh->gate.n_msgs = 0;
@@ -148,7 +160,7 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct l
     l->settled = false;
 }
 
-void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
+size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     check_gate(&sh->gate);
     assert(!sh->gate.n && sh->phase == READY);
     static _Thread_local struct lw_places p;
@@ -184,10 +196,11 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
         *sh->gate.tail = again;
         sh->gate.tail = again_tail;
     }
-    if (!sh->gate.n) return;
+    if (!sh->gate.n) return 0;
     sh->gate.token = token_new(w);
     pipe_call(sh, CALL_GATE);
     gate_encode(w, sh);
+    return (size_t)sh->gate.n;
 }
 
 /* Puts the messages that gate has not decided back to the front of their lane. Returns the number
@@ -268,7 +281,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
         }
         if (!h)
             h = hold_new(w, l, FAST, sh->gate.token, g->fence,
-                         sh->pipe.sent_ms + w->c->lock.ttl_ms);
+                         pipe_sent_ms(sh) + w->c->lock.ttl_ms);
         *at = NULL;
         hold_grant(w, h, m, mine, tries);
     }

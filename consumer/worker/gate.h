@@ -54,7 +54,16 @@ void gate_forget(struct lw_worker *w, struct shard *sh);
 void gate_refused(struct lw_worker *w, struct shard *sh);
 /* Returns true while admission pauses because of maxmemory. */
 bool gate_rests(const struct shard *sh, int64_t now);
-void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
+/* Returns true if a lane waits to ask gate, even if it may not ask now. */
+bool gate_has_lanes(const struct shard *sh);
+/* Returns true if a lane waits that may ask gate now, and Redis had memory left when it answered
+ * gate last. */
+bool gate_due(const struct shard *sh, int64_t now);
+/* Returns for how many lanes a call asks per message that may run (from 1 to 16), because many of
+ * the lanes may be busy. */
+size_t gate_lanes_per_message(const struct shard *sh);
+/* Builds a call that asks for at most `most` lanes. Returns the number of lanes that it names. */
+size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void gate_back(struct lw_worker *w, struct shard *sh);

@@ -90,7 +90,7 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
         }
         m->tag = l->tag;
         look_for_key(w, l, m);
-        if (!h) h = hold_new(w, l, LANE, token, g->fence, sh->pipe.sent_ms + w->c->lock.ttl_ms);
+        if (!h) h = hold_new(w, l, LANE, token, g->fence, pipe_sent_ms(sh) + w->c->lock.ttl_ms);
         hold_grant(w, h, m, g->fence + i, tries);
     }
 }

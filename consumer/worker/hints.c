@@ -20,6 +20,16 @@ bool hints_known(const struct shard *sh) {
     return sh->hints.n || sh->hints.more;
 }
 
+size_t hints_listed(const struct shard *sh) {
+    check_hints(&sh->hints);
+    return sh->hints.n;
+}
+
+size_t hints_taken(const struct shard *sh) {
+    check_hints(&sh->hints);
+    return sh->hints.taken;
+}
+
 struct lw_bytes hints_pop(struct shard *sh) {
     check_hints(&sh->hints);
     assert(sh->hints.n);
@@ -92,7 +102,7 @@ void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
     sh->hints.more = false;
     pipe_script(sh, CALL_HINTS, &lw_script_hints, 3);
     pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_ready), pipe_text(sh, sh->key_claimed);
-    pipe_text(sh, sh->epoch.id), pipe_number(sh, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH);
+    pipe_text(sh, epoch_id(sh)), pipe_number(sh, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH);
     pipe_number(sh, w->c->lock.ttl_ms);
 }
 

@@ -23,6 +23,10 @@ struct hints {             /* the list of lanes that hints name */
 
 /* Returns true if the list has a hint, or if the list `ready` in Redis may hold more hints. */
 bool hints_known(const struct shard *sh);
+/* Returns the number of hints in the list. */
+size_t hints_listed(const struct shard *sh);
+/* Returns the number of hints that were taken and not yet reported to Redis. */
+size_t hints_taken(const struct shard *sh);
 /* Takes a hint out of the list and returns it. The caller frees it. */
 struct lw_bytes hints_pop(struct shard *sh);
 /* Notes that the hints that were taken have been reported to Redis. */

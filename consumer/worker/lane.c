@@ -183,7 +183,7 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
 }
 
 void lanes_free(struct lw_worker *w, struct shard *sh) {
-    assert(!sh->pipe.open);
+    assert(!pipe_in_flight(sh));
     struct lane *l, *tmp;
     HASH_ITER(hh, sh->lanes, l, tmp) {
         while (l->lost) {

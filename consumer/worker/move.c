@@ -82,7 +82,7 @@ void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     m->text.n = 0;
     lw_buf_add(&m->text, r->str, r->len), lw_buf_add(&m->text, "", 1);
-    m->text_ms = sh->pipe.sent_ms;
+    m->text_ms = pipe_sent_ms(sh);
     if (sh->phase != READY) return;
     bool stays =
         !strcmp(m->node.id, m->owner.id) && !strcmp(m->node.config_epoch, m->owner.config_epoch);
@@ -109,6 +109,8 @@ bool move_refused(struct lw_worker *w, struct shard *sh, const char *text) {
     return true;
 }
 
+bool move_in_cluster(const struct shard *sh) { return sh->move.cluster; }
+
 bool move_rests(const struct shard *sh, int64_t now) { return now < sh->move.rest_ms; }
 
 bool move_unasked(const struct shard *sh) { return sh->move.cluster && !sh->move.node.id[0]; }
@@ -118,8 +120,8 @@ bool move_elsewhere(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == HELLO);
     if (!m->cluster || m->node.slot != LW_SLOT_ELSEWHERE) return false;
     bool known =
-        sh->epoch.id[0] && !m->left && lw_life_same(&sh->server.life, &sh->server.new_life);
-    if (known && m->node.master && sh->server.new_life.history[0]) {
+        epoch_joined(sh) && !m->left && lw_life_same(connection_old_life(sh), connection_life(sh));
+    if (known && m->node.master && connection_life(sh)->history[0]) {
         m->left = true;
         lw_info("shard %d: its slot was moved away from node %.8s, %" PRId64
                 " ms after it was last seen whole there",
@@ -144,20 +146,20 @@ static bool was_master(const struct move *m) {
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
     assert(sh->phase == ENTERING);
-    bool knows = m->cluster && sh->epoch.id[0] && m->left && was_master(m);
+    bool knows = m->cluster && epoch_joined(sh) && m->left && was_master(m);
     /* the node has not restarted since the old owner had all data of the slot, so it has lost
      * nothing of the data that came to it */
     bool kept = m->started_ms <= m->whole_ms;
     /* the old owner was seen so recently that no third node can have had the slot in between */
-    bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2;
-    return knows && kept && direct ? sh->server.life : (struct lw_life){.id = ""};
+    bool direct = now_ms(w) - m->owned_ms <= epoch_ttl_ms(sh) / 2;
+    return knows && kept && direct ? *connection_old_life(sh) : (struct lw_life){.id = ""};
 }
 
 bool move_patient(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
     if (!m->cluster || (m->unsure_ms && now_ms(w) - m->unsure_ms > w->c->lock.ttl_ms / 4))
         return false;
-    return !sh->epoch.id[0] || (strcmp(m->node.id, m->owner.id) != 0 && was_master(m));
+    return !epoch_joined(sh) || (strcmp(m->node.id, m->owner.id) != 0 && was_master(m));
 }
 
 void move_unsure(struct lw_worker *w, struct shard *sh) {

@@ -47,6 +47,8 @@ void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 /* Returns true if this error says that the slot, or a key of it, is on another node. The server is
  * then asked about the slot before anything else is sent. */
 bool move_refused(struct lw_worker *w, struct shard *sh, const char *text);
+/* Returns true if the server is a node of a cluster. */
+bool move_in_cluster(const struct shard *sh);
 bool move_rests(const struct shard *sh, int64_t now);
 /* Returns true if the server is a node of a cluster and was not yet asked who owns the slot. */
 bool move_unasked(const struct shard *sh);

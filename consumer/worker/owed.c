@@ -51,11 +51,12 @@ static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it)
     return n;
 }
 
-void unsure_write(struct lw_worker *w, struct shard *sh) {
-    check_settle(&sh->settle);
+void unsure_write(struct lw_worker *w, const struct shard *sh, const struct settle_item *items,
+                  int n_items) {
+    assert(items && n_items >= 0);
     _Atomic uint64_t *to = row(w, sh);
     int n = 0;
-    for (int i = 0; to && i < sh->settle.n; i++) n = write_item(to, n, &sh->settle.item[i]);
+    for (int i = 0; to && i < n_items; i++) n = write_item(to, n, &items[i]);
     for (; to && n < LW_UNSURE && atomic_load_explicit(&to[n], memory_order_relaxed); n++)
         put(&to[n], 0);
 }
@@ -73,14 +74,12 @@ void unsure_counted(struct lw_worker *w, struct run *r) {
 }
 
 void unsure_clear(struct lw_worker *w, struct shard *sh) {
-    check_settle(&sh->settle);
     _Atomic uint64_t *at = row(w, sh);
     for (int n = 0; at && n < LW_UNSURE && atomic_load_explicit(&at[n], memory_order_relaxed); n++)
         put(&at[n], 0);
 }
 
 void unsure_owe(struct lw_worker *w, const struct shard *sh) {
-    check_settle(&sh->settle);
     if (row(w, sh)) lw_board_owe(w->set.board, w->set.index, sh->index);
 }
 

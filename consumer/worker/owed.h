@@ -8,10 +8,12 @@
 struct lw_worker;
 struct part;
 struct run;
+struct settle_item;
 struct shard;
 
 /* Writes the outcomes of a settle to the board before the settle is sent. */
-void unsure_write(struct lw_worker *w, struct shard *sh);
+void unsure_write(struct lw_worker *w, const struct shard *sh, const struct settle_item *items,
+                  int n_items);
 /* Marks the outcome of a run on the board as counted. Call this function just before the outcome is
  * counted. */
 void unsure_counted(struct lw_worker *w, struct run *r);

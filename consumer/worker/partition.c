@@ -75,8 +75,7 @@ void part_idle(struct lw_worker *w, struct part *p) {
 static bool is_named(const struct lw_worker *w, const struct part *p) {
     check_part(p);
     for (int s = 0; s < w->n_shards; s++)
-        for (int i = 0; i < w->shards[s].settle.n_named; i++)
-            if (w->shards[s].settle.named[i].part == p) return true;
+        if (settle_names(&w->shards[s], p)) return true;
     return false;
 }
 
@@ -161,7 +160,7 @@ void parts_pause(struct lw_worker *w) {
 bool all_joined(const struct lw_worker *w) {
     assert(w->n_shards > 0);
     for (int s = 0; s < w->n_shards; s++)
-        if (!w->shards[s].epoch.id[0]) return false;
+        if (!epoch_joined(&w->shards[s])) return false;
     return true;
 }
 
@@ -421,8 +420,8 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
     while (p->n_meta && p->meta[0].hi <= m->offset)
         memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
     bool in = p->n_meta && m->offset >= p->meta[0].lo;
-    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY &&
-        shard_quiet(w, sh, now_ms(w)) && sh->repair.n_meta < REPAIR_OFFSETS) {
+    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY && shard_quiet(sh, now_ms(w)) &&
+        repair_has_room(sh)) {
         repair_meta(sh, p, m->offset);
     } else {
         tag_set(p->meta_open, m->tag);

@@ -41,6 +41,12 @@ const char *script_sha(const struct lw_script *s) {
     return "";
 }
 
+bool pipe_in_flight(const struct shard *sh) { return sh->pipe.open; }
+
+bool pipe_sends_again(const struct shard *sh) { return sh->pipe.n_kept > 0; }
+
+int64_t pipe_sent_ms(const struct shard *sh) { return sh->pipe.sent_ms; }
+
 /* Begins a pipeline. Gate, settle and claim keep items: the lanes and holds that their calls name.
  * While such calls wait to be sent again, the items stay as they are, because the calls are built
  * from them once more. A pipeline that is sent before these calls only checks the connection or
@@ -106,7 +112,7 @@ void pipe_send(struct lw_worker *w, struct shard *sh) {
 
 struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
                               const struct lw_script *script) {
-    assert(sh->epoch.id[0] && !sh->pipe.open);
+    assert(epoch_joined(sh) && !sh->pipe.open);
     return (struct lw_call){.commands = &sh->pipe.commands,
                             .sha = script_sha(script),
                             .prefix = lw_bytes(sh->prefix, sh->n_prefix),
@@ -117,8 +123,8 @@ struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
                             .ready = sh->key_ready,
                             .dead = sh->key_dead,
                             .claimed = sh->key_claimed,
-                            .epoch_id = sh->epoch.id,
-                            .redis_ms = now_ms(w) + sh->server.offset_ms,
+                            .epoch_id = epoch_id(sh),
+                            .redis_ms = connection_redis_ms(w, sh),
                             .ttl_ms = w->c->lock.ttl_ms,
                             .handoff_ms = w->c->lock.ttl_ms / 2,
                             .fences = AHEAD_MAX,
@@ -365,7 +371,7 @@ bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
     if (connection_unsure(sh)) {
         /* the check of a connection has a pipeline of its own; calls to send again wait for the
          * next pipeline */
-        hello_build(w, sh, !sh->server.loaded);
+        hello_build(w, sh, !connection_scripted(sh));
         return true;
     }
     if (sh->pipe.n_kept && sh->phase != ENTERING) {

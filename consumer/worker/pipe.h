@@ -58,6 +58,12 @@ struct pipeline { /* only pipe.c changes this struct */
     int64_t sent_ms;
 };
 
+/* Returns true while the answers to the last pipeline are incomplete. */
+bool pipe_in_flight(const struct shard *sh);
+/* Returns true if there are calls to send again, before anything else. */
+bool pipe_sends_again(const struct shard *sh);
+/* Returns the time at which the last pipeline was sent. */
+int64_t pipe_sent_ms(const struct shard *sh);
 void pipe_begin(struct lw_worker *w, struct shard *sh);
 /* Begins a call whose command the caller appends to the pipeline by the functions of queue/calls.h
  * (gate, settle and claim). */

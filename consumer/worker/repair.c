@@ -20,6 +20,16 @@
 #include <assert.h>
 #include <stdlib.h>
 
+bool repair_over(const struct shard *sh) {
+    check_repair(&sh->repair);
+    return sh->repair.over;
+}
+
+bool repair_has_room(const struct shard *sh) {
+    check_repair(&sh->repair);
+    return sh->repair.n_meta < REPAIR_OFFSETS;
+}
+
 void repair_restart(struct shard *sh) {
     check_repair(&sh->repair);
     sh->repair.part = sh->repair.at = 0;
@@ -58,7 +68,7 @@ void repairs_restart(struct lw_worker *w) {
 /* Begins a call of repair with this number of floors, which the caller appends before the ranges. */
 static void call_begin(struct shard *sh, int floors) {
     pipe_script(sh, CALL_REPAIR, &lw_script_repair, 2);
-    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, sh->epoch.id);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, epoch_id(sh));
     pipe_number(sh, floors);
 }
 
@@ -141,7 +151,7 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
 static void collect_late(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     struct lane *l, *tmp;
-    bool quiet = shard_quiet(w, sh, now_ms(w));
+    bool quiet = shard_quiet(sh, now_ms(w));
     HASH_ITER(hh, sh->lanes, l, tmp) {
         for (struct hold *h = l->lost, *next; h; h = next) {
             next = h->next;

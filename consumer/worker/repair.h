@@ -44,6 +44,11 @@ struct repair { /* only repair.c changes this struct */
     size_t n_meta, cap_meta;
 };
 
+/* Returns true if Redis knows all that the repair after enter writes; then gate and claim may be
+ * sent. */
+bool repair_over(const struct shard *sh);
+/* Returns true if repair_meta() may note one more message. */
+bool repair_has_room(const struct shard *sh);
 void repair_open(struct shard *sh); /* begins the repair, after enter */
 void repair_drop(struct shard *sh); /* ends the repair, because the epoch is lost */
 void repair_free(struct shard *sh);

@@ -91,6 +91,23 @@ void settle_urge(struct shard *sh) {
     sh->settle.urgent = true;
 }
 
+size_t settle_listed(const struct shard *sh) {
+    check_settle(&sh->settle);
+    return sh->settle.n_listed;
+}
+
+bool settle_urgent(const struct shard *sh) {
+    check_settle(&sh->settle);
+    return sh->settle.urgent || sh->settle.n_listed >= BATCH / 4;
+}
+
+bool settle_names(const struct shard *sh, const struct part *p) {
+    check_settle(&sh->settle);
+    for (int i = 0; i < sh->settle.n_named; i++)
+        if (sh->settle.named[i].part == p) return true;
+    return false;
+}
+
 /* --- when ------------------------------------------------------------------------------------- */
 
 static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
@@ -264,7 +281,7 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
         encode_last(w, &sh->settle.item[i], &c);
         if (w->c->dedup.business) encode_dedup(sh, &sh->settle.item[i], &c);
     }
-    unsure_write(w, sh);
+    unsure_write(w, sh, sh->settle.item, sh->settle.n);
 }
 
 /* Returns how many bytes of this hold's messages a settle carries or makes Redis read again. A
@@ -483,7 +500,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         released(w, sh, it, a);
         return;
     }
-    lw_leases_extend(w->leases, &h->lease, sh->pipe.sent_ms + w->c->lock.ttl_ms);
+    lw_leases_extend(w->leases, &h->lease, pipe_sent_ms(sh) + w->c->lock.ttl_ms);
     if (it->go == LW_GO_KEEP_ALONE) h->n = 0;
     if (a == LW_SETTLED_NEXT) {
         h->kind = LANE;

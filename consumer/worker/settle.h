@@ -45,6 +45,13 @@ struct settle { /* only settle.c changes this struct */
 };
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
+/* Returns the number of holds that have runs to settle. */
+size_t settle_listed(const struct shard *sh);
+/* Returns true if the next settle is sent at once, because messages wait for the lane of a listed
+ * hold, or because many holds are listed. */
+bool settle_urgent(const struct shard *sh);
+/* Returns true while a settle that may still be sent again names messages of this partition. */
+bool settle_names(const struct shard *sh, const struct part *p);
 /* Returns the time at which the next settle is due, or INT64_MAX if none is. */
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh);
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);

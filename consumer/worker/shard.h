@@ -65,8 +65,8 @@ void shard_to(struct shard *sh, enum phase to);
  * connection. */
 static inline void check_shard(const struct shard *sh) {
     assert(sh->prefix[0] && sh->index >= 0);
-    assert(sh->epoch.id[0] ? sh->phase != ENTERING || sh->move.cluster : sh->phase < REPAIRING);
-    assert(!sh->pipe.open || sh->phase != DOWN);
+    assert(epoch_joined(sh) ? sh->phase != ENTERING || move_in_cluster(sh) : sh->phase < REPAIRING);
+    assert(!pipe_in_flight(sh) || sh->phase != DOWN);
     check_pipe(&sh->pipe);
 }
 

@@ -56,11 +56,8 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     assert(most <= 2 * BATCH);
     size_t n = 0;
     for (int i = 0; i < w->n_shards; i++) {
-        size_t here = 0;
-        for (const struct hold *h = w->shards[i].settle.listed; h && here < BATCH + most;
-             h = h->next)
-            here++;
-        n += here > BATCH ? here - BATCH : 0;
+        size_t here = settle_listed(&w->shards[i]);
+        if (here > BATCH) n += here - BATCH < most ? here - BATCH : most;
     }
     return n;
 }
@@ -95,12 +92,11 @@ static size_t may_grant_now(struct lw_worker *w) {
  * PACE_MS after the last pipeline. */
 static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     check_shard(sh);
-    if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept ||
-        w->stopping || sh->settle.urgent || now - sh->pipe.sent_ms >= PACE_MS)
+    if (sh->phase != READY || connection_unsure(sh) || pipe_sends_again(sh) || w->stopping ||
+        settle_urgent(sh) || now - pipe_sent_ms(sh) >= PACE_MS)
         return true;
-    if (sh->settle.n_listed >= BATCH / 4) return true;
     bool hints = hints_known(sh) && heads_fit(w);
-    return (sh->gate.head || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
+    return (gate_has_lanes(sh) || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
 /* Returns how many lanes gate asks for, if `most` messages may run. If gate asks for more than
@@ -118,7 +114,7 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
  * granted. Claim is served first, because heads are older than new messages. */
 static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
     check_shard(sh);
-    assert(sh->phase == READY && sh->epoch.id[0]);
+    assert(sh->phase == READY && epoch_joined(sh));
     hints_build(w, sh, *most);
     size_t claimed = claim_build(w, sh, *most);
     assert(claimed <= *most);
@@ -127,11 +123,11 @@ static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
 
 static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64_t now) {
     check_shard(sh);
-    size_t lanes = lanes_to_ask(w, *most, sh->gate.ask);
-    if (!gate_rests(sh, now)) gate_build(w, sh, lanes);
+    size_t lanes = lanes_to_ask(w, *most, gate_lanes_per_message(sh)),
+           asked = gate_rests(sh, now) ? 0 : gate_build(w, sh, lanes);
     if (!lanes) return;
     /* the grants that this call is expected to bring are subtracted from the budget */
-    size_t expected = ((size_t)sh->gate.n * *most + lanes - 1) / lanes;
+    size_t expected = (asked * *most + lanes - 1) / lanes;
     assert(expected <= *most);
     *most -= expected;
 }
@@ -141,8 +137,8 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
  * and repair the shard. */
 static bool may_begin(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
-    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || move_rests(sh, now_ms(w)) ||
-        !should_send(w, sh, now_ms(w)) || pipe_urgent(w, sh))
+    if (pipe_in_flight(sh) || sh->phase == DOWN || sh->phase == HELLO ||
+        move_rests(sh, now_ms(w)) || !should_send(w, sh, now_ms(w)) || pipe_urgent(w, sh))
         return false;
     if (sh->phase == ENTERING && (!sh->index || w->joined)) enter_build(w, sh);
     if (sh->phase == REPAIRING) repair_build(w, sh);
@@ -154,8 +150,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     refusal_look(w, sh, now_ms(w));
     if (!may_begin(w, sh)) return;
     int64_t now = now_ms(w);
-    bool grants = !shard_quiet(w, sh, now) && !w->stopping,
-         admits = grants && !refusal_holds(sh, now);
+    bool grants = !shard_quiet(sh, now) && !w->stopping, admits = grants && !refusal_holds(sh, now);
     /* `wanted` (whether to fetch more hints) is computed before gate takes its share of the budget.
      * Otherwise new messages could use up the budget in each turn, no hints would be fetched, and
      * waiting messages would never run. */
@@ -178,7 +173,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
 static void turn_shards(struct lw_worker *w) {
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++)
-        idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
+        idle |= !pipe_in_flight(&w->shards[i]) && should_send(w, &w->shards[i], now_ms(w));
     /* if no pipeline is to be sent, may_grant_now() must not be called, because it adapts the
      * window */
     size_t most = idle ? may_grant_now(w) : 0;
@@ -204,11 +199,10 @@ void lw_worker_turn(struct lw_worker *w) {
 
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     check_shard(sh);
-    bool gates = sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
     bool hints = hints_known(sh) && heads_fit(w);
     return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING ||
-           sh->pipe.n_kept || sh->server.checking || !sh->server.loaded ||
-           (!w->stopping && !sh->epoch.quiet_until_ms && !sh->first.waits && (hints || gates));
+           pipe_sends_again(sh) || connection_unsure(sh) ||
+           (!w->stopping && !shard_quiet(sh, now) && (hints || gate_due(sh, now)));
 }
 
 static bool may_grant(const struct lw_worker *w) {
@@ -232,11 +226,11 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (sh->pipe.open || sh->phase == DOWN || move_rests(sh, now)) continue;
-        if (sh->pipe.n_kept) return 0;
+        if (pipe_in_flight(sh) || sh->phase == DOWN || move_rests(sh, now)) continue;
+        if (pipe_sends_again(sh)) return 0;
         int64_t due = settle_due_ms(w, sh);
         if (has_work(w, sh, now) && may_grant(w)) due = now;
-        if (due <= now) due = should_send(w, sh, now) ? now : sh->pipe.sent_ms + PACE_MS;
+        if (due <= now) due = should_send(w, sh, now) ? now : pipe_sent_ms(sh) + PACE_MS;
         if (due <= now) return 0;
         if (due - now < wait) wait = due - now;
     }

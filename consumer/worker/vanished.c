@@ -285,7 +285,7 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
         return false;
     }
     pipe_script(sh, CALL_UNPARK, &lw_script_unpark, 2);
-    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, sh->epoch.id);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, epoch_id(sh));
     pipe_text(sh, p->name);
     for (int i = 0; i < x.n; i++) pipe_number(sh, x.offset[i]);
     sh->vanished.unpark = (struct unparking){p, p->gen, m->serial, x.to};
@@ -293,7 +293,7 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
 }
 
 void unpark_build(struct lw_worker *w, struct shard *sh) {
-    assert(sh->phase == READY && !sh->pipe.open);
+    assert(sh->phase == READY && !pipe_in_flight(sh));
     int64_t now = now_ms(w);
     sh->vanished.unpark.part = NULL;
     if (now < sh->vanished.unpark_ms) return;

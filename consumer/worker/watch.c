@@ -147,7 +147,7 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
                  sh->watch.item[i].segment);
         pipe_key(sh, name);
     }
-    pipe_text(sh, sh->epoch.id);
+    pipe_text(sh, epoch_id(sh));
     for (int i = 0; i < sh->watch.n; i++) {
         const struct look_item *it = &sh->watch.item[i];
         pipe_offsets(sh, it->part->name, it->lo, it->hi);

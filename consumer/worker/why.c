@@ -25,16 +25,16 @@ static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *
         snprintf(out, size, "redis shard %d: %s", sh->index, slow);
     else if (sh->phase != READY)
         snprintf(out, size, "redis shard %d: %s", sh->index, doing[sh->phase]);
-    else if (sh->first.waits && now >= sh->epoch.quiet_until_ms)
+    else if (first_waits(sh) && !quarantine_left_ms(sh, now))
         snprintf(out, size,
                  "redis shard %d: the group has no commit yet, and nothing is handled before Kafka "
                  "has accepted the first one",
                  sh->index);
-    else if (shard_quiet(w, sh, now))
+    else if (shard_quiet(sh, now))
         snprintf(out, size,
                  "redis shard %d: quarantine for %" PRId64
                  " ms more, until all earlier leases have ended",
-                 sh->index, sh->epoch.quiet_until_ms - now);
+                 sh->index, quarantine_left_ms(sh, now));
     else if (gate_rests(sh, now))
         snprintf(out, size, "redis shard %d: out of memory (maxmemory); admitting no new messages",
                  sh->index);

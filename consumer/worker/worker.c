@@ -106,8 +106,8 @@ bool lw_worker_busy(const struct lw_worker *w) {
     if (w->runs.in_handler) return true;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (sh->phase == DOWN || !sh->epoch.id[0]) continue;
-        if (sh->pipe.open || sh->pipe.n_kept) return true;
+        if (sh->phase == DOWN || !epoch_joined(sh)) continue;
+        if (pipe_in_flight(sh) || pipe_sends_again(sh)) return true;
         for (const struct lane *l = sh->lanes; l; l = l->hh.next)
             if (l->hold) return true;
     }

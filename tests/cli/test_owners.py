@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that each field of the structs lw_worker, shard and part in consumer/worker is assigned by
 only one file. Inside them are structs that each belong to one step (`sh->gate`, `w->runs`,
-`p->watch`, …); each field of such a struct must also be assigned by only one file.
+`p->watch`, …); each field of such a struct must also be assigned by only one file. The struct of a
+step inside a shard is also read only by the file of the step: other files call its functions.
 Usage: test_owners.py [BUILD_DIR]"""
 
 import glob, os, re, sys
@@ -24,6 +25,9 @@ NOUNS = {
         25,
     ),
 }
+# These files may read the structs of all steps: dump.c prints them for debugging, and a function for
+# each field would be used only there.
+READERS = ['dump.c']
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 
@@ -82,9 +86,42 @@ def check(struct, names, more, common, least, texts):
     return bad
 
 
+def steps(texts):
+    """Returns the steps of a shard: for each field of `struct shard` that is the struct of a step,
+    the stem of the header that defines this struct."""
+    homes = {}
+    for path, text in texts.items():
+        for name in re.findall(r'^struct (\w+) {', text, re.M):
+            homes[name] = os.path.splitext(path)[0]
+    fields = re.search(r'^struct shard {(.*?)^}', texts[FOLDER + '/shard.h'], re.M | re.S).group(1)
+    found = re.findall(r'^ +struct (\w+) (\w+);', fields, re.M)
+    return {field: homes[name] for name, field in found}
+
+
+def check_reads(texts):
+    """Checks that only the file of a step mentions its struct inside the shard. Only the functions
+    check_…() of a step may be called with the struct from elsewhere."""
+    homes = steps(texts)
+    pattern = re.compile(r'(?:\bsh->|\bshards' + INDEX + r'\.)(' + '|'.join(homes) + r')\b(?!\()')
+    bad, n = [], 0
+    for path, text in texts.items():
+        if os.path.basename(path) in READERS:
+            continue
+        text = re.sub(r'\bcheck_\w+\(&sh->\w+\)', '', text)
+        for field in pattern.findall(text):
+            n += 1
+            if os.path.splitext(path)[0] != homes[field]:
+                bad.append(f'{path} reads {field} of a shard; call a function of {homes[field]}.h')
+    print(f'shard: {len(homes)} steps are named {n} times, {len(bad)} times by another file')
+    if len(homes) < 10 or n < 200:
+        bad.append('the patterns of this test see too few steps')
+    return sorted(set(bad))
+
+
 def main():
     texts = {path: read(path) for path in sorted(glob.glob(FOLDER + '/*.[ch]'))}
     bad = [line for struct, how in NOUNS.items() for line in check(struct, *how, texts)]
+    bad += check_reads(texts)
     for line in bad:
         print(line)
     return 1 if bad else 0

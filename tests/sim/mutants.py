@@ -250,7 +250,7 @@ M = {
     'repair cut short': [
         (
             'consumer/worker/connection.c',
-            "shard_to(sh, sh->repair.over ? READY : REPAIRING);",
+            "shard_to(sh, repair_over(sh) ? READY : REPAIRING);",
             "shard_to(sh, READY);",
         )
     ],
@@ -763,13 +763,13 @@ M = {
         ('queue/lua/parts/epoch.lua', " or epoch[4] and not is_command then", " then"),
         (
             'consumer/worker/epoch.c',
-            "return sh->epoch.quiet_until_ms != 0 || sh->first.waits;",
-            "return sh->epoch.quiet_until_ms != 0;",
+            "return quarantine_left_ms(sh, now) > 0 || first_waits(sh);",
+            "return quarantine_left_ms(sh, now) > 0;",
         ),
         (
             'consumer/worker/first.c',
-            "if (!shard_quiet(w, sh, now) || now",
-            "if ((!shard_quiet(w, sh, now) && !sh->first.waits) || now",
+            "if (!shard_quiet(sh, now) || now",
+            "if ((!shard_quiet(sh, now) && !sh->first.waits) || now",
         ),
     ],
     'a first run on a promoted replica': [
