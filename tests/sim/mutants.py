@@ -39,8 +39,8 @@ M = {
     'no quarantine': [
         (
             'queue/lua/enter.lua',
-            "'not_before', text(now + length), 'quarantine_ms', text(length))\n    -- These looks",
-            "'not_before', '0')\n    -- These looks",
+            "'not_before', text(now + length), 'quarantine_ms', text(length))",
+            "'not_before', '0')",
         )
     ],
     'head popped at claim': [
