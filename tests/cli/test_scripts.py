@@ -141,11 +141,14 @@ def main():
         ("return 'LW_GO.'", None),
     ):
         check(f'embedded: {line}', embedded(line), want)
-    # C sources must not contain scripts, because this test checks only scripts in .lua files.
+    # C sources must not contain scripts, because this test checks only scripts in .lua files. Each
+    # folder is searched by itself, because build/ may hold a whole Debian, with links in circles.
+    folders = [f for f in glob.glob('*/') if f not in ('tests/', 'bench/', 'build/')]
     strings = [
         path
-        for path in glob.glob('*/**/*.c', recursive=True)
-        if not path.startswith(('tests/', 'bench/', 'build/')) and 'redis.call' in open(path).read()
+        for folder in folders
+        for path in glob.glob(folder + '**/*.c', recursive=True)
+        if 'redis.call' in open(path).read()
     ]
     check('scripts that stand in C sources', strings, [])
     print(f'{passed} passed, {failed} failed')
