@@ -79,7 +79,7 @@ class Run:
         )
 
     def prefix(self, name):
-        """Returns the full name of a Redis key of this run, which has only one shard."""
+        """Returns the full name of a Redis key in the only shard of this run."""
         return "lw:{%s.0}:%s" % (self.name, name)
 
 

@@ -220,8 +220,8 @@ struct lw_board {
     _Atomic int64_t started_wall_ms, ticked_ms;
     atomic_bool quick;    /* true after a second signal to end: the run ends at once */
     atomic_bool draining; /* true during `run --drain` */
-    /* `n_suspects` is the number of suspects and blamed messages; if it is 0, readers skip the
-     * search */
+    /* `n_suspects` is the number of messages in `suspects`. If it is 0, readers do not search the
+     * table. */
     _Atomic int32_t n_suspects;
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
     _Atomic uint32_t n_owed;

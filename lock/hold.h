@@ -37,8 +37,8 @@ struct lw_lock_ops {
      * The keeper sends such calls for many holds in one pipeline. If `keep_call` is NULL, the
      * keeper calls `keep` for each hold instead. */
     void (*keep_call)(struct latchwork_hold *hold, int64_t ttl_ms, struct lw_call *call);
-    /* Returns the fence of the i-th name of a lock with several names. NULL: all names share one
-     * fence. */
+    /* Returns the fence of the i-th name of a lock with several names. The pointer `fence_at` is
+     * NULL if all names share one fence. */
     uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i);
     /* Frees hold->more. The pointer `hold_fini` is NULL if there is nothing to free. */
     void (*hold_fini)(struct latchwork_hold *hold);

@@ -86,9 +86,9 @@ typedef bool lw_offsets_keep_fn(void *ctx, int64_t offset, enum lw_offset_state 
 int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx,
                           bool keep_ahead);
 
-/* Writes the finished ranges above the watermark to `out`, lowest first, at most `max` of them:
- * DONE records, merged over gaps, and the ranges known to be done ahead of their delivery. Returns
- * the number of ranges. */
+/* Writes the finished ranges above the watermark to `out`, lowest first, at most `max` of them.
+ * They cover the DONE records and the ranges known to be done ahead of their delivery. Two ranges
+ * are merged if no record lies between them. Returns the number of ranges. */
 size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max);
 
 #endif

@@ -5,11 +5,11 @@
 #
 # Each script becomes a struct lw_script, whose name is PREFIX followed by the name of the script's
 # file. The array PREFIXs lists all of these structs. The folder PARTS has parts that scripts share.
-# A comment line of a script or of a part that consists of names @NAME… is replaced by the parts of
-# these names. Each part is inserted only once, even if several parts name it. CODES is a C header
-# with lines NAME = NUMBER or NAME = 'LETTER', or /dev/null: a name LW_… in a script becomes its
-# number in CODES, and 'LW_…' in quotes becomes its letter. Comment lines are not changed. The
-# licence line is left out, because it would use memory in each Redis.
+# If a comment line has nothing but names @NAME…, the parts of these names take its place. Each part
+# is inserted only once, even if several parts name it. CODES is a C header with lines NAME = NUMBER
+# or NAME = 'LETTER', or /dev/null if there are no codes. Outside of comments, a name LW_… becomes
+# its number in CODES, and 'LW_…' in quotes becomes its letter. The licence line is left out,
+# because it would use memory in each Redis.
 set -eu
 header=$1
 prefix=$2

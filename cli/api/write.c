@@ -114,8 +114,8 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Runs `dead replay` or `dead drop` for one dead letter. The letter is searched before the command
- * begins its job (ops/job.h), so that the search does not make the job longer. Sets *all to the
+/* Runs `dead replay` or `dead drop` for one dead letter. The letter is looked up before the
+ * command begins its job (ops/job.h), so that this does not make the job longer. Sets *all to the
  * result as one JSON object, or to NULL if there is no such dead letter. Returns -1 with o->err on
  * failure. */
 static int act_on_one(struct api_call *k, const char *word, const char *verb,

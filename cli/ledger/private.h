@@ -79,8 +79,8 @@ struct ledger_wrong {
 
 struct ledger {
     const struct lw_config *c;
-    /* `watch` shows the progress to another thread, which may stop the audit through it; NULL:
-     * there is no such thread */
+    /* `watch` shows the progress of the comparison to another thread, and that thread stops the
+     * comparison by it. NULL: there is no such thread. */
     struct ledger_watch *watch;
     struct ledger_part *parts;
     size_t n_parts, cap_parts;

@@ -32,7 +32,7 @@ enum lw_sup_event {
     LW_SUP_KILLED,  /* the worker was killed by a signal from outside */
     LW_SUP_REFUSED, /* the worker exited with LW_EXIT_REFUSED: no restart will help */
     LW_SUP_TIMER,   /* the time deadline_ms is reached */
-    LW_SUP_STOP,    /* the run should end; a second signal ends it at once */
+    LW_SUP_STOP,    /* the supervisor should end; a second signal ends it at once */
     LW_SUP_RELOAD,  /* a rolling reload has reached this worker */
     LW_SUP_HUNG,    /* the worker's main loop or one of its handlers hangs */
     LW_SUP_EVENTS

@@ -11,7 +11,8 @@
 struct lw_worker;
 struct shard;
 
-/* Holds what the worker knows of a shard about the first run. Only first.c changes this struct. */
+/* Holds what the worker knows about one shard to decide whether the application runs for the first
+ * time and so needs no quarantine. Only first.c changes this struct. */
 struct first {
     /* `waits` is true if no commit of the group is known yet, so handlers are given nothing */
     bool waits;

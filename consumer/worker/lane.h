@@ -29,7 +29,7 @@ struct lane {
     struct msg *head, **tail;
     size_t n;
     /* If queue.on_busy is `drop`, `n_asked` is the number of messages at the front of the lane that
-     * have asked gate and were not dropped. */
+     * gate has been asked about and has not dropped. */
     size_t n_asked;
     struct hold *hold;
     /* `lost` lists the holds of a lost epoch that have a run in a handler, or a run that ended as

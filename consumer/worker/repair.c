@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: the step that tells a Redis server that has lost its data, during the quarantine, which
- * messages this worker knows to be finished. The floors, and the messages still known as done after
- * the rewind, are sent first, right after enter. Two kinds of messages are sent later: those whose
- * handlers ended after the epoch, and those that only commit metadata lists as finished. */
+/* repair: the step that runs during the quarantine of a Redis server that has lost its data. It
+ * tells the server which messages this worker knows to be finished. The floors, and the messages
+ * still known as done after the rewind, are sent first, right after enter. Two kinds of messages
+ * are sent later: those whose handlers ended after the old epoch was lost, and those that are
+ * listed as finished only in commit metadata. */
 #include "consumer/worker/repair.h"
 
 #include "consumer/worker/commit.h"

@@ -477,7 +477,8 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
     /* A failed run is the last finished run of its hold. If no finished run is left, the failed run
      * has been settled. */
     if (!h->n_finished) h->failed = false;
-    /* for runs that finished meanwhile, the time until the next settle is counted from now */
+    /* The next settle is due some time after done_ms. For runs that finished while this settle was
+     * in flight, that time begins now. */
     h->done_ms = now_ms(w);
 }
 

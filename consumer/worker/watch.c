@@ -172,8 +172,8 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     struct lw_err err = {0};
     int64_t committed = -1;
     p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
-    /* While Kafka does not answer, only one partition is asked for at a time, because each request
-     * may block this thread. */
+    /* While Kafka does not answer, the worker asks for the commit of only one partition at a time,
+     * because each request may block this thread. */
     if (now_ms(w) < w->unanswered_until_ms) return true;
     if (w->io->committed(w->ctx, p->topic, p->partition, &committed, &err) != 0) {
         lw_warn("%s: can't ask for the group's offset: %s; retrying in %d ms", p->name, err.text,

@@ -257,8 +257,9 @@ struct latchwork_handler {
     uint32_t batch_of; /* which messages a batch has, as an enum latchwork_batch */
 };
 
-/* Fill in the table of a plugin with {LATCHWORK_HANDLER_INIT, .handle = handle} in C. In C++, begin
- * with the value of latchwork_handler_init(). */
+/* LATCHWORK_HANDLER_INIT sets the first fields of a plugin's table. In C, initialize the table with
+ * {LATCHWORK_HANDLER_INIT, .handle = handle}. In C++, call latchwork_handler_init(), and set the
+ * other fields of the value that it returns. */
 #ifndef __cplusplus
 #define LATCHWORK_HANDLER_INIT .abi = LATCHWORK_ABI, .size = sizeof(struct latchwork_handler)
 #else

@@ -558,8 +558,8 @@ static void ids_of_all_that_is_done_are_recorded(void **state) {
     done[2].reason = "why";
     named[0].dedup = "a", named[1].dedup = "c";
     assert_string_equal(settle(l, it), "K");
-    /* Id a was recorded, because its message is done. Id c was not recorded, because its message is
-     * dead. Empty ids do not count. */
+    /* The business id a was recorded, because its message is done. The business id c was not
+     * recorded, because its message is dead. Empty business ids are ignored. */
     assert_string_equal(l->named, "PAA");
     assert_int_equal(lt_duplicates(l), 1);
     assert_int_equal(lt_state(l, message(4)), 2);

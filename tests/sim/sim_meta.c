@@ -645,10 +645,10 @@ static bool a_younger_fleet_seen_once(void) {
     return good;
 }
 
-/* A commit may look like that of a younger fleet although no such fleet exists. In the first
- * case the commit existed before the worker looked for the first time. In the second case Redis
- * was wiped, and the worker's own fleet committed in a new epoch of which the worker has not
- * heard yet. */
+/* A commit may look like that of a younger fleet although no such fleet exists. The test covers two
+ * cases. In the first, the commit existed before the worker looked for the first time. In the
+ * second, Redis was wiped, and the worker's own fleet committed in a new epoch of which the worker
+ * has not heard yet. */
 static bool no_younger_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);

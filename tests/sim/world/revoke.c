@@ -39,8 +39,8 @@ void revoke_started(struct world *w, int worker, const struct lw_job *job) {
                   job->identity);
 }
 
-/* Returns true while a message of a revoked partition that was with a handler or in the pool's
- * queue when the revoke began has not ended. */
+/* Returns true if a message of a revoked partition has not ended. Only messages that were with a
+ * handler or in the pool's queue when the revocation began are looked at. */
 static bool at_work(const struct world *w, const struct sim_worker *me) {
     for (int i = 0; i < w->n_exec; i++)
         if (w->exec[i].before_revoke && leaves(w, me->index, w->exec[i].job)) return true;

@@ -511,7 +511,7 @@ struct lane {
     /* jobs with an index below `submitted` have been given to the pool or linked behind another
      * job */
     int submitted;
-    int reaped; /* jobs below this index are done */
+    int reaped; /* jobs below this index have been reaped */
     /* the handler changes `effects` without a mutex, because a chain runs its jobs in order */
     int64_t effects;
 };
