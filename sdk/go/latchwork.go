@@ -83,7 +83,7 @@ type Message struct {
 // would read the same bytes.
 func (m *Message) JSON(v any) error {
 	if m.Payload == nil {
-		return Dead("the payload is null, so it is no JSON")
+		return Dead("the payload is null, not JSON")
 	}
 	if err := json.Unmarshal(m.Payload, v); err != nil {
 		return Dead("the payload is not the JSON that is wanted: " + err.Error())
@@ -591,7 +591,7 @@ func (s *server) take(ctx context.Context, line []byte, handle func([]*Message, 
 	ms, cancel, err := parse(line)
 	switch {
 	case err != nil:
-		return fmt.Errorf("latchwork: a request that is not understood: %w", err)
+		return fmt.Errorf("latchwork: malformed request: %w", err)
 	case ms == nil:
 		s.cancel(cancel)
 	default:

@@ -330,7 +330,7 @@ func testOutcomes(t *testing.T, side bool) {
 		p.send(request(fmt.Sprintf("t/0/%d", i), fmt.Sprint("k", i), object{"payload": payload, "headers": headers}))
 	}
 	same(t, "answers", p.answers(6), map[string]string{"t/0/0": "done", "t/0/1": "retry later", "t/0/2": "dead never", "t/0/3": "retry no luck",
-		"t/0/4": "retry panic: oh", "t/0/5": "dead the payload is null, so it is no JSON"})
+		"t/0/4": "retry panic: oh", "t/0/5": "dead the payload is null, not JSON"})
 	p.end()
 	log, printed := p.logs.String(), p.stdout.String()
 	if !side {
@@ -406,7 +406,7 @@ func TestTheVariableIsNotInherited(t *testing.T) {
 func TestARequestThatIsNotUnderstood(t *testing.T) {
 	p := start(t, "pause", true)
 	fmt.Fprintln(p.in, "{")
-	if err := p.cmd.Wait(); err == nil || !strings.Contains(p.logs.String(), "a request that is not understood") {
+	if err := p.cmd.Wait(); err == nil || !strings.Contains(p.logs.String(), "malformed request") {
 		t.Errorf("%v: %s", err, p.logs.String())
 	}
 }

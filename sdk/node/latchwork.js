@@ -91,11 +91,11 @@ class Message {
    * would read the same bytes. */
   json() {
     const payload = this.payload;
-    if (payload === null) throw new Dead("the payload is null, so it is no JSON");
+    if (payload === null) throw new Dead("the payload is null, not JSON");
     try {
       return JSON.parse(payload);
     } catch (e) {
-      throw new Dead(`the payload is no JSON: ${e.message}`);
+      throw new Dead(`the payload is not JSON: ${e.message}`);
     }
   }
 

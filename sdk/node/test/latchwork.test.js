@@ -151,12 +151,12 @@ const OUTCOMES = `
 const outcomes = async (side) => {
   const h = new Handler(OUTCOMES, { side });
   await h.ready;
-  const wanted = { 0: ["done"], 1: ["retry", "later"], 2: ["dead", "never"], 3: ["retry", "RangeError: id"], 5: ["dead", "the payload is null, so it is no JSON"] };
+  const wanted = { 0: ["done"], 1: ["retry", "later"], 2: ["dead", "never"], 3: ["retry", "RangeError: id"], 5: ["dead", "the payload is null, not JSON"] };
   const payloads = ['{"do":"go"}', '{"do":"retry"}', '{"do":"dead"}', '{"do":"fail"}', "x", null];
   h.send(...payloads.map((payload, i) => request("t/0/" + i, { key: "k" + i, payload, headers: [["traceparent", "00-aa-bb-01"]] })));
   for (const a of await h.answers(6)) {
     const i = a.id.split("/")[2];
-    if (i === "4") assert.match(a.reason, /^the payload is no JSON: /);
+    if (i === "4") assert.match(a.reason, /^the payload is not JSON: /);
     else assert.deepEqual([a.outcome, ...(a.reason ? [a.reason] : [])], wanted[i]);
   }
   assert.equal(await h.end(), 0);

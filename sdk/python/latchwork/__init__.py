@@ -149,11 +149,11 @@ class Message:
         attempt would read the same bytes."""
         payload = self.payload
         if payload is None:
-            raise Dead("the payload is null, so it is no JSON")
+            raise Dead("the payload is null, not JSON")
         try:
             return json.loads(payload)
         except ValueError as e:
-            raise Dead("the payload is no JSON: %s" % e) from e
+            raise Dead("the payload is not JSON: %s" % e) from e
 
     @property
     def headers(self) -> List[Tuple[Text, Text]]:
@@ -342,7 +342,7 @@ def _request(line: str) -> Dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         pass
     raise SystemExit(
-        "latchwork: this line is no request: %.60r; Latchwork starts this program and writes the "
+        "latchwork: malformed request %.60r; Latchwork starts this program and writes the "
         "requests: try `latchwork handler test`" % line
     )
 

@@ -210,9 +210,9 @@ class Processes(unittest.TestCase):
                 ('{"do":"fail"}', ("retry", "KeyError: 'id'")),
                 (
                     "x",
-                    ("dead", "the payload is no JSON: Expecting value: line 1 column 1 (char 0)"),
+                    ("dead", "the payload is not JSON: Expecting value: line 1 column 1 (char 0)"),
                 ),
-                (None, ("dead", "the payload is null, so it is no JSON")),
+                (None, ("dead", "the payload is null, not JSON")),
             ]
         ):
             wanted["t/0/%d" % i] = want
@@ -416,7 +416,7 @@ class Processes(unittest.TestCase):
                 os.write(h.stdin, line.encode() + b"\n")
                 _, _, stderr, status = h.end()
                 self.assertEqual(status, 1, stderr)
-                self.assertIn("latchwork: this line is no request: %r" % line, stderr)
+                self.assertIn("latchwork: malformed request %r" % line, stderr)
                 self.assertIn("try `latchwork handler test`", stderr)
                 self.assertNotIn("Traceback", stderr)
 
