@@ -138,7 +138,8 @@ static int add_override(const struct parse *p, const struct cli_option *o, char 
         const char *wrong = lw_override_add(a->set, &a->n_set, CLI_SET_MAX, text);
         return wrong ? cli_misuse(a, "--set %s: %s", text, wrong) : 0;
     }
-    if (a->n_set == CLI_SET_MAX) return cli_misuse(a, "--%s: too many overrides", o->name);
+    if (a->n_set == CLI_SET_MAX)
+        return cli_misuse(a, "--%s: too many overrides; expected at most %d", o->name, CLI_SET_MAX);
     a->set[a->n_set++] = (struct lw_override){o->path, text};
     return 0;
 }
@@ -146,7 +147,8 @@ static int add_override(const struct parse *p, const struct cli_option *o, char 
 static int add(const struct parse *p, const struct cli_option *o, const char *text,
                const char **list, size_t *n) {
     if (*n == (size_t)o->max)
-        return cli_misuse(p->args, "--%s: at most %zu are possible", o->name, (size_t)o->max);
+        return cli_misuse(p->args, "--%s is given too often; expected at most %zu times", o->name,
+                          (size_t)o->max);
     list[(*n)++] = text;
     return 0;
 }
@@ -246,7 +248,7 @@ static int unknown_verb(const struct parse *p, const char *name) {
         return cli_misuse(p->args, "%s is a verb of another command: latchwork %s %s", name,
                           p->c->sibling->name, name);
     if (name[0] == '-')
-        return cli_misuse(p->args, "options stand before --, and %s behind it is none", name);
+        return cli_misuse(p->args, "%s after -- is not an option; put options before --", name);
     const char *names[CLI_NAME_MAX];
     for (size_t i = 0; i < p->c->n_verbs; i++) names[i] = p->c->verbs[i].name;
     const char *near = lw_nearest(name, names, p->c->n_verbs);
@@ -303,8 +305,8 @@ static int missing_word(const struct parse *p) {
     cli_usage(p->c, p->args->verb, &usage);
     for (size_t i = 0; i < usage.n; i++)
         if (usage.p[i] == '\1') usage.p[i] = ' ';
-    cli_misuse(p->args, "%.*s is missing: %.*s", (int)strcspn(words, " ."), words, (int)usage.n,
-               usage.p);
+    cli_misuse(p->args, "%.*s is missing; usage: %.*s", (int)strcspn(words, " ."), words,
+               (int)usage.n, usage.p);
     lw_buf_free(&usage);
     return CLI_USAGE;
 }
@@ -317,9 +319,9 @@ static int check_words(const struct parse *p) {
     if (v && a->n_words < min) return missing_word(p);
     if (max >= 0 && a->n_words > max)
         return cli_misuse(a, "unexpected argument %s%s", a->words[max],
-                          tail ? ": the command stands behind --" : "");
+                          tail ? "; put the command after --" : "");
     if (tail && (!a->tail || !*a->tail))
-        return cli_misuse(a, "the command is missing; it stands behind --, as in: -- make deploy");
+        return cli_misuse(a, "the command is missing; put it after --, as in: -- make deploy");
     return !tail && a->tail ? cli_misuse(a, "unexpected argument --") : 0;
 }
 
@@ -381,7 +383,7 @@ int cli_call(const struct cli_command *c, int argc, char **argv) {
 
 int cli_written(const struct cli_args *a, int status) {
     if (fflush(stdout) == 0 || status) return status;
-    fprintf(stderr, "latchwork %s: cannot write the answer\n", a->command->name);
+    fprintf(stderr, "latchwork %s: cannot write to stdout\n", a->command->name);
     return CLI_FAILED;
 }
 
@@ -403,7 +405,7 @@ static void overview(FILE *out, const struct cli_command *const *commands, size_
             fprintf(out, "  %-9s %s%s\n", c->name, c->summary,
                     c->run ? "" : " (not in this version)");
     }
-    fputs("\nlatchwork COMMAND --help tells more; latchwork --version prints the version.\n", out);
+    fputs("\nlatchwork COMMAND --help explains a command; --version prints the version.\n", out);
 }
 
 static int unknown_command(const struct cli_command *const *commands, size_t n, const char *name) {
@@ -445,7 +447,7 @@ int cli_main(const struct cli_command *const *commands, size_t n, int argc, char
     }
     if (argv[1][0] == '-') {
         fprintf(stderr,
-                "latchwork: unknown option %s; a command comes first; see: latchwork --help\n",
+                "latchwork: unknown option %s; put the command first; see: latchwork --help\n",
                 argv[1]);
         return CLI_USAGE;
     }

@@ -160,7 +160,8 @@ struct cli_args {
 #define CLI_CONFIG_VERBS_OPTION(mask)                                                              \
     {                                                                                              \
         .name = "config", .brief = 'c', .kind = CLI_TEXT, .need = CLI_REQUIRED, .metavar = "FILE", \
-        .help = "the configuration (JSON)", .verbs = mask, .at = offsetof(struct cli_args, config) \
+        .help = "configuration file (JSON)", .verbs = mask,                                        \
+        .at = offsetof(struct cli_args, config)                                                    \
     }
 #define CLI_SET_OPTION CLI_SET_VERBS_OPTION("lock.ttl_ms=5000", 0)
 #define CLI_SET_VERBS_OPTION(example, mask)                               \

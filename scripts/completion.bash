@@ -137,7 +137,7 @@ _latchwork_values() {
     "top --config" | "top -c") echo "FILE" ;;
     "top --interval") echo "-" ;;
     "top --filter") echo "-" ;;
-    "top --sort") echo "waiting age tries" ;;
+    "top --sort") echo "waiting age attempts" ;;
     "top --set") echo "PATH" ;;
     "ledger --config" | "ledger -c") echo "FILE" ;;
     "ledger --set") echo "PATH" ;;

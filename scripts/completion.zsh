@@ -6,16 +6,16 @@ _latchwork() {
     integer i
     local -a commands
     commands=(
-        'run:consume\: the supervisor and its workers'
-        'dev:everything on this machine, nothing configured\: try it'
-        'check:all errors of a configuration at once; --connect\: also the servers'
+        'run:start the supervisor and its workers'
+        'dev:run everything on this machine, with nothing configured'
+        'check:check a configuration; with --connect also the servers'
         'queue:lanes and waiting messages\: list, show, export, replay, drop, pause'
         'dead:dead letters\: list, show, replay, edit, drop, export'
-        'lock:who holds which key; break a lock; run a command under one'
+        'lock:show and break locks; run a command under a lock'
         'handler:start a handler project; test a handler without Kafka and Redis'
         'top:live view\: lanes, rates, hot keys, workers'
-        'ledger:an audit from Kafka and Redis alone'
-        'version:the version; --verbose\: of every library, and what this build can do'
+        'ledger:audit an application from Kafka and Redis alone'
+        'version:print the version; with --verbose also of each library'
     )
     for ((i = 2; i < CURRENT; i++)); do
         word=${words[i]}
@@ -146,7 +146,7 @@ _latchwork_values() {
     "top --config" | "top -c") echo "FILE" ;;
     "top --interval") echo "-" ;;
     "top --filter") echo "-" ;;
-    "top --sort") echo "waiting age tries" ;;
+    "top --sort") echo "waiting age attempts" ;;
     "top --set") echo "PATH" ;;
     "ledger --config" | "ledger -c") echo "FILE" ;;
     "ledger --set") echo "PATH" ;;

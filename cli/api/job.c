@@ -168,7 +168,9 @@ static int is_busy(struct api_call *k, bool *busy) {
     if (!r) return -1;
     *busy = r->type == REDIS_REPLY_STRING;
     if (*busy)
-        lw_http_error(k->a, 409, "job %.*s of an operator is under way; one at a time",
+        lw_http_error(k->a, 409,
+                      "job %.*s of an operator is under way, and only one runs at a time; try "
+                      "again when it has ended",
                       (int)strcspn(r->str, " "), r->str);
     freeReplyObject(r);
     return 0;
@@ -190,10 +192,13 @@ static bool launch(struct api_call *k, struct job *j, char id[24]) {
         if (failed) all->n--;
     }
     if (other)
-        lw_http_error(k->a, 409, "job %s (%s %s) is under way; one at a time", other->id,
-                      other->work->noun, other->work->verb);
+        lw_http_error(
+            k->a, 409,
+            "job %s (%s %s) is under way, and only one runs at a time; try again when it has ended",
+            other->id, other->work->noun, other->work->verb);
     pthread_mutex_unlock(&all->lock);
-    if (failed) lw_http_error(k->a, 503, "no thread for the job: %s", strerror(failed));
+    if (failed)
+        lw_http_error(k->a, 503, "cannot start the thread for the job: %s", strerror(failed));
     if (!other && !failed) pthread_detach(thread);
     return !other && !failed;
 }
@@ -293,8 +298,7 @@ static void put_one(struct api_call *k, bool cancel) {
     if (v)
         api_put(k, v);
     else
-        lw_http_error(k->a, 404,
-                      "there is no job of this id; the last %d of this process are known",
+        lw_http_error(k->a, 404, "no job has this ID; only the last %d of this process are kept",
                       API_JOBS);
 }
 

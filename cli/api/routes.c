@@ -11,18 +11,21 @@ const struct api_param api_params[] = {
      "only messages of this topic; for lanes, that of the oldest message"},
     {API_P_PARTITION, "partition", "i",
      "only messages of this partition; for lanes, that of the oldest message"},
-    {API_P_OLDER_THAN, "older_than", "s", "only what arrived longer ago: 90s, 15m, 2h, 3d"},
-    {API_P_ATTEMPTS, "attempts", "i", "only what was tried at least this number of times"},
+    {API_P_OLDER_THAN, "older_than", "s", "only messages older than this: 90s, 15m, 2h, 3d"},
+    {API_P_ATTEMPTS, "attempts", "i", "only messages with at least this number of attempts"},
     {API_P_REASON, "reason", "s", "only dead letters whose whole reason matches this glob"},
     {API_P_ERROR, "error", "s", "only dead letters whose reason contains this text"},
     {API_P_WHERE, "where", "[s]",
      "only messages whose JSON payload passes this test, such as /total>100; may be given several "
      "times"},
-    {API_P_FROM, "from", "s", "only since then: 2026-11-21T12:00:00Z, or 1h (ago)"},
-    {API_P_TO, "to", "s", "only before then, in the same forms"},
+    {API_P_FROM, "from", "s",
+     "only dead letters that died, or records produced, from then on: 2026-11-21T12:00:00Z, or 1h "
+     "(ago)"},
+    {API_P_TO, "to", "s", "only those before then, in the same forms"},
     {API_P_ORDER, "order", "s", "oldest (default) or newest"},
     {API_P_OUTCOME, "outcome", "[s]",
-     "only such outcomes: done, retry, dead, dropped, skipped or back; may be given several times"},
+     "only these outcomes: done, retry, dead, dropped, skipped or back; may be given several "
+     "times"},
     {API_P_LIMIT, "limit", "i", "maximum number of rows, 1 to 500 (default: 100)"},
     {API_P_CURSOR, "cursor", "s", "the `next` of the page before"},
 };
@@ -116,15 +119,16 @@ const struct api_route api_routes[] = {
      .answer = "[Partition]"},
     {.path = "counters", .help = "The counters since the start.", .answer = "Counters"},
     {.path = "outcomes",
-     .help = "How messages ended last, newest first, as far as the workers of this supervisor "
-             "remember.",
+     .help = "The last outcomes of messages, newest first, as far as the workers of this "
+             "supervisor remember them.",
      .params = API_P_KEY | API_P_OUTCOME | API_P_LIMIT,
      .answer = "{outcomes:[Outcome],since_ms:i,complete:b,note:s}"},
     {.path = "point",
      .help = "The last point of the charts, of which there is one every five seconds.",
      .answer = "{every_ms:i,point:Point?}"},
     {.path = "events",
-     .help = "Live figures as Server-sent events: history at first, then now each second.",
+     .help =
+         "Live figures as Server-sent events: first the history, then the present every second.",
      .answer = "s",
      .type = "text/event-stream"},
     {.path = "lanes",
@@ -134,7 +138,8 @@ const struct api_route api_routes[] = {
      .answer = "{lanes:[Lane],next:s?}"},
     {.path = "lanes/count",
      .fn = api_lanes_count,
-     .help = "How many lanes the filters match, as far as a second allows to look.",
+     .help =
+         "The number of lanes that match the filters, as far as one second of search finds them.",
      .params = API_LANE_FILTER,
      .answer = "Count",
      .lengthy = true},
@@ -168,7 +173,8 @@ const struct api_route api_routes[] = {
      .answer = "{dead:[Message],next:s?}"},
     {.path = "dead/count",
      .fn = api_dead_count,
-     .help = "How many dead letters the filters match, as far as a second allows to look.",
+     .help = "The number of dead letters that match the filters, as far as one second of search "
+             "finds them.",
      .params = API_DEAD_FILTER,
      .answer = "Count",
      .lengthy = true},

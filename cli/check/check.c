@@ -21,7 +21,7 @@ static const struct cli_option options[] = {
      .brief = 'c',
      .kind = CLI_TEXT,
      .metavar = "FILE",
-     .help = "the configuration (JSON)",
+     .help = "configuration file (JSON)",
      .at = offsetof(struct cli_args, config)},
     {.name = "connect",
      .kind = CLI_FLAG,
@@ -40,7 +40,8 @@ static const struct cli_option options[] = {
      .kind = CLI_WORD,
      .metavar = "application|lock",
      .dflt = "application",
-     .help = "with --acl: who logs in as USER. application: run, queue, dead, top, ledger and lock "
+     .help = "programs that log in as USER (with --acl). application: run, queue, dead, top, "
+             "ledger and lock "
              "-c with the configuration. lock: the "
              "lock library and lock --redis, which need no configuration",
      .at = offsetof(struct check_args, whose)},
@@ -120,7 +121,7 @@ static void put_lines(FILE *out, const char *before, const struct lw_buf *b) {
 }
 
 static void print_summary(const struct lw_config *c, const char *path, bool connected) {
-    printf("%s: fine%s\n", path, connected ? "" : " (--connect also asks the servers)");
+    printf("%s: fine%s\n", path, connected ? "" : " (use --connect to check the servers, too)");
     printf("  %s: %d worker%s, group %s, %zu topic%s:", c->name, c->workers,
            c->workers == 1 ? "" : "s", c->kafka.group_id, c->kafka.n_topics,
            c->kafka.n_topics == 1 ? "" : "s");
@@ -168,7 +169,7 @@ static int print_acl(const struct check_args *a) {
     bool lock = a->whose && !strcmp(a->whose, "lock");
     struct lw_buf line = {0};
     if (a->connect || a->cli.json)
-        return cli_misuse(&a->cli, "--acl goes with neither --connect nor --json");
+        return cli_misuse(&a->cli, "use --acl without --connect and --json");
     if (!lw_acl_may_name(a->acl))
         return cli_misuse(&a->cli,
                           "--acl %s: expected the name of a user other than default, without "
@@ -199,7 +200,7 @@ static int run(void *args) {
     if (a->acl)
         status = print_acl(a);
     else if (a->whose)
-        status = cli_misuse(&a->cli, "--for goes with --acl");
+        status = cli_misuse(&a->cli, "--for needs --acl");
     else if (a->metric_names)
         status = print_page(lw_metrics_names);
     else if (a->reference_metrics)
@@ -209,13 +210,13 @@ static int run(void *args) {
     else
         status = a->cli.config
                      ? check(a)
-                     : cli_misuse(&a->cli, "-c FILE is required: the configuration (JSON)");
+                     : cli_misuse(&a->cli, "-c FILE is required: configuration file (JSON)");
     return cli_written(&a->cli, status);
 }
 
 const struct cli_command cli_check = {
     .name = "check",
-    .summary = "all errors of a configuration at once; --connect: also the servers",
+    .summary = "check a configuration; with --connect also the servers",
     .about = "Lists every problem of a configuration at once, one per line, on stderr.",
     .usage = usage,
     .options = options,

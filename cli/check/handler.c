@@ -102,7 +102,8 @@ static int reap(pid_t pid) {
 static void judge(const struct lw_config *c, int status, const char *text,
                   struct lw_check_report *r) {
     if (WIFSIGNALED(status))
-        lw_problem(&r->problems, "handler: it died while opening: %s", strsignal(WTERMSIG(status)));
+        lw_problem(&r->problems, "handler: it crashed while opening: %s",
+                   strsignal(WTERMSIG(status)));
     else if (WEXITSTATUS(status))
         lw_problem(&r->problems, "handler: %s",
                    *text ? text : "it ended the process while opening");

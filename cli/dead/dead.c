@@ -13,7 +13,7 @@ static const struct cli_verb verbs[] = {
     {.name = "ls",
      .bit = DEAD_LS,
      .operate = dead_ls,
-     .help = "list dead letters, oldest first: when, why, how often tried"},
+     .help = "list dead letters, oldest first, with age, attempts and reason"},
     {.name = "show",
      .bit = DEAD_SHOW,
      .words = "ID...",
@@ -42,7 +42,7 @@ static const struct cli_verb verbs[] = {
      .max_words = -1,
      .ids = true,
      .operate = dead_drop,
-     .help = "delete dead letters for good, after a backup (default: dry run)"},
+     .help = "delete dead letters after a backup (default: dry run)"},
     {.name = "edit",
      .bit = DEAD_EDIT,
      .words = "ID",
@@ -50,7 +50,7 @@ static const struct cli_verb verbs[] = {
      .max_words = 1,
      .ids = true,
      .operate = dead_edit,
-     .help = "edit a payload in $EDITOR; the original is kept"},
+     .help = "edit a payload in $EDITOR and keep the original"},
 };
 
 static const char *const examples[] = {
@@ -227,10 +227,11 @@ int dead_each(struct ops *o, ops_message_fn *fn, void *ctx) {
         return stop;
     }
     if (o->c->dead.to == LW_DEAD_TOPIC && !o->quiet)
-        fprintf(stderr,
-                "dead letters of this application go to the topic %s (queue replay --topic %s); in "
-                "Redis are only those from before\n",
-                o->c->dead.topic, o->c->dead.topic);
+        fprintf(
+            stderr,
+            "dead letters of this application go to the topic %s (use queue replay --topic %s); "
+            "Redis has only older ones\n",
+            o->c->dead.topic, o->c->dead.topic);
     if (count_all(o)) return -1;
     for (int s = 0; s < o->c->redis.shards && !stop; s++) stop = each_of(o, &o->shards[s], fn, ctx);
     return stop;

@@ -55,8 +55,10 @@ int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, str
     json_error_t why;
     if (m->bad) return lw_fail(err, "%s is not a message of this version", m->id);
     if (!is_json(m->e.payload, &why) || is_json(payload, &why)) return 0;
-    return lw_fail(err, "line %d, column %d: %s; it was JSON before, so nothing was changed",
-                   why.line, lw_json_column(&why), why.text);
+    return lw_fail(
+        err,
+        "line %d, column %d: %s; expected JSON, because the payload was JSON; nothing was changed",
+        why.line, lw_json_column(&why), why.text);
 }
 
 /* Encodes the message with the new payload. If the primary key is taken from the payload, the
@@ -88,8 +90,8 @@ int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes paylo
     redisReply *r = ops_ask(o, sh);
     int bad = r ? 0 : -1;
     if (r && r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS)
-        bad = lw_fail(&o->err, "%s: it has gone or was changed meanwhile; nothing was written",
-                      m->id);
+        bad =
+            lw_fail(&o->err, "%s: it was removed or changed meanwhile; nothing was written", m->id);
     id[0] = 0;
     if (!bad) {
         snprintf(id, DEAD_FULL_ID, "%d:%s", m->shard, r->str);
@@ -109,7 +111,7 @@ static int store(struct ops *o, const struct ops_message *m, struct lw_bytes pay
     if (o->args.json)
         ops_put_json(json_pack("{ss ss}", "result", "edited", "id", id));
     else
-        printf("%s is %s now; dead replay puts it back\n", m->id, id);
+        printf("%s is now %s; use dead replay to run it\n", m->id, id);
     return 0;
 }
 
@@ -122,17 +124,17 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     *found = true;
     if (m->bad) return lw_fail(&o->err, "%s is not a message of this version", m->id);
     int fd = mkostemp(name, O_CLOEXEC);
-    if (fd < 0) return lw_fail(&o->err, "no temporary file: %s", strerror(errno));
+    if (fd < 0) return lw_fail(&o->err, "cannot create a temporary file: %s", strerror(errno));
     close(fd);
     struct lw_buf after = {0};
     int bad = 0;
     bool changed = false, edited = false;
     if (write_all(name, m->e.payload))
-        bad = lw_fail(&o->err, "%s: cannot be written", name);
+        bad = lw_fail(&o->err, "cannot write %s", name);
     else if (run_editor(name))
         bad = lw_fail(&o->err, "the editor failed; nothing was changed");
     else if (read_all(name, &after))
-        bad = lw_fail(&o->err, "%s: cannot be read", name);
+        bad = lw_fail(&o->err, "cannot read %s", name);
     else
         edited = true;
     /* Many editors add a line feed at the end. The line feed is removed unless the old payload
@@ -150,7 +152,7 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     /* If the new payload was not stored, the file is kept, because the operator may have worked on
      * it for a long time. */
     if (bad && edited && !changed)
-        fprintf(stderr, "what was written is in %s\n", name);
+        fprintf(stderr, "your edit is in %s\n", name);
     else
         unlink(name);
     lw_buf_free(&after);

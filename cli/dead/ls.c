@@ -19,7 +19,7 @@ struct listing {
 };
 
 static const struct ops_column columns[] = {{"ID", false}, {"IDENTITY", false}, {"KEY", false},
-                                            {"AGO", true}, {"TRIES", true},     {"REASON", false}};
+                                            {"AGO", true}, {"ATTEMPTS", true},  {"REASON", false}};
 
 static int list(struct ops *o, struct ops_message *m, void *ctx) {
     struct listing *l = ctx;
@@ -49,7 +49,7 @@ int dead_ls(struct ops *o) {
     int stop = dead_each(o, list, &l);
     if (!o->args.json && stop >= 0) ops_table_print(&l.t);
     if (stop > 0 && o->args.limit < 0)
-        fprintf(stderr, "the oldest %" PRId64 "; --limit 0 shows all\n", l.shown);
+        fprintf(stderr, "only the oldest %" PRId64 "; use --limit 0 to see all\n", l.shown);
     return stop < 0 ? OPS_FAILED : 0;
 }
 
@@ -109,7 +109,7 @@ static int show(struct ops *o, struct ops_message *m, void *ctx) {
     if (l->shown > 1) putchar('\n');
     printf("id       %s\nidentity %s\n", m->id, identity);
     if (m->e.key.p) put_text("key", m->e.key, 1000);
-    printf("tries    %" PRId64 "\n", m->attempts);
+    printf("attempts %" PRId64 "\n", m->attempts);
     if (m->first_ms) printf("first    %s\n", ops_when(m->first_ms, when));
     if (m->last_ms) printf("died     %s\n", ops_when(m->last_ms, when));
     put_text("reason", m->reason, 1000);

@@ -11,7 +11,7 @@ static int wants(struct ops *o) {
     if (ops_has_filter(o)) return 0;
     fprintf(
         stderr,
-        "latchwork dead %s: which dead letters? Give ID, --key, --match '*' or another filter\n",
+        "latchwork dead %s: no dead letters named; use ID, --key, --match '*' or another filter\n",
         o->verb);
     return OPS_USAGE;
 }
@@ -26,14 +26,14 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     struct lw_err err = {0};
     int stop;
     if (m->bad) {
-        stop = ops_job_problem(j, m->id, "not a message of this version; it stays");
+        stop = ops_job_problem(j, m->id, "not replayed: not a message of this version");
     } else if (ops_lane_of(o, &m->e, &scratch, &key, &lane, &err)) {
-        stop = ops_job_problem(j, m->id,
-                               err.text[0] ? err.text : "it has no key, so no lane; it stays");
+        stop = ops_job_problem(
+            j, m->id, err.text[0] ? err.text : "not replayed: it has no key and therefore no lane");
     } else if (ops_shard_of(o, lane)->index != m->shard) {
         stop = ops_job_problem(j, m->id,
-                               "its key was edited and belongs to another shard: export it, import "
-                               "that with --again, drop it here");
+                               "not replayed: its key was edited and belongs to another shard; "
+                               "export it, import the export with --again, then drop it here");
     } else {
         struct lw_envelope e = m->e;
         e.replay = j->number;

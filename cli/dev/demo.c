@@ -161,7 +161,7 @@ int dev_demo_judge(const struct dev_demo *d, const struct dev_view *v) {
     gather(&f, d, v);
     int bad = 0;
     if (f.err.text[0]) {
-        fprintf(stderr, "WRONG: the figures can't be told: %s\n", f.err.text);
+        fprintf(stderr, "WRONG: cannot read the figures: %s\n", f.err.text);
         bad = 1;
     } else {
         bad = print_table(&f, d, v);

@@ -68,19 +68,18 @@ static const struct cli_option options[] = {
      .max = RATE_MAX},
     {.name = "keep",
      .kind = CLI_FLAG,
-     .help = "keep the folder",
+     .help = "keep the temporary folder",
      .at = offsetof(struct dev_args, keep)},
     {.name = "faults",
      .kind = CLI_FLAG,
-     .help = "try to operate: the workers call a service that never answers one order, refuses "
+     .help = "inject faults: the workers call a service that never answers one order, refuses "
              "ten, and is slow at times; 2 workers and "
              "100 orders per second by default",
      .at = offsetof(struct dev_args, faults)},
     {.name = "demo",
      .kind = CLI_FLAG,
-     .help = "run 20,000 messages of 2,000 primary keys, kill one worker half-way, exit by itself "
-             "with a table of figures, and with 0 only "
-             "if they are right",
+     .help = "run 20,000 messages of 2,000 primary keys, kill one worker half-way, print a table "
+             "of figures and exit, with status 0 only if they are right",
      .at = offsetof(struct dev_args, demo)},
     {0},
 };
@@ -92,7 +91,9 @@ static const char *const examples[] = {"", "--faults", "--demo", NULL};
 static const struct cli_status statuses[] = {
     {"0", "ended by Ctrl-C; with --demo: the figures are right", 0},
     {"1",
-     "something did not start, or ended; with --demo: a figure is wrong, or it was interrupted", 0},
+     "a process did not start, or ended early; with --demo: a figure is wrong, or the demo was "
+     "interrupted",
+     0},
     {"2", "usage error", 0},
     {0},
 };
@@ -269,7 +270,8 @@ static int run(struct dev *d) {
 static int run_args(void *args) {
     const struct dev_args *a = args;
     if (a->demo && (a->workers || a->rate))
-        return cli_misuse(&a->cli, "--demo has its own number of workers and rate");
+        return cli_misuse(&a->cli, "--demo has a fixed number of workers and a fixed rate; leave "
+                                   "out --workers and --rate");
     if (a->demo && a->faults) return cli_misuse(&a->cli, "use either --demo or --faults");
     struct dev *d = lw_alloc(sizeof *d);
     d->o = (struct dev_options){.workers = a->workers  ? (int)a->workers
@@ -292,7 +294,7 @@ static int run_args(void *args) {
 
 const struct cli_command cli_dev = {
     .name = "dev",
-    .summary = "everything on this machine, nothing configured: try it",
+    .summary = "run everything on this machine, with nothing configured",
     .about = "Runs everything on this machine, with nothing configured: a private redis-server, a "
              "broker in memory, sample orders being "
              "produced, workers that insert them into SQLite, and a live line of what happens. All "

@@ -40,7 +40,7 @@ struct lw_devbroker *lw_devbroker_open(const char **bootstrap, struct lw_err *er
     rd_kafka_mock_cluster_t *cluster = rd_kafka_mock_cluster_new(rk, 1);
     if (!cluster) {
         rd_kafka_destroy(rk);
-        lw_fail(err, "dev broker: no loopback port can be opened");
+        lw_fail(err, "dev broker: cannot open a loopback port");
         return NULL;
     }
     struct lw_devbroker *b = lw_alloc(sizeof *b);

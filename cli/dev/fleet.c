@@ -45,7 +45,7 @@ static int fleet_main(void *ctx, int ready_fd) {
     struct lw_config *c = lw_config_load(f->home->config, NULL, 0, &problems);
     if (!c) {
         dev_child_ready(ready_fd,
-                        problems.errors.n ? problems.errors.p : "the configuration can't be read");
+                        problems.errors.n ? problems.errors.p : "cannot read the configuration");
         return 2;
     }
     lw_problems_free(&problems);

@@ -63,7 +63,7 @@ static int free_port(int port) {
 static int make_token(char out[33], struct lw_err *err) {
     unsigned char bytes[16];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-        return lw_fail(err, "no random numbers: %s", strerror(errno));
+        return lw_fail(err, "getrandom failed: %s", strerror(errno));
     lw_hex(bytes, sizeof bytes, out);
     return 0;
 }
@@ -73,7 +73,7 @@ int dev_home_make(struct dev_home *h, struct lw_err *err) {
     if (make_token(h->token, err)) return -1;
     snprintf(h->folder, sizeof h->folder, "%s/latchwork-dev-XXXXXX", place());
     if (!mkdtemp(h->folder))
-        return lw_fail(err, "%s: no folder can be made: %s", place(), strerror(errno));
+        return lw_fail(err, "%s: cannot create a folder: %s", place(), strerror(errno));
     snprintf(h->socket, sizeof h->socket, "%s/redis.sock", h->folder);
     snprintf(h->database, sizeof h->database, "%s/orders.db", h->folder);
     snprintf(h->config, sizeof h->config, "%s/latchwork.json", h->folder);

@@ -26,7 +26,7 @@ static int redis_main(void *ctx, int ready_fd) {
         snprintf(why, sizeof why,
                  "redis-server is not installed: apt-get install redis-server (or: make deps)");
     else
-        snprintf(why, sizeof why, "redis-server can't be started: %s", strerror(errno));
+        snprintf(why, sizeof why, "cannot start redis-server: %s", strerror(errno));
     dev_child_ready(ready_fd, why);
     return 1;
 }

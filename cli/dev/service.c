@@ -160,7 +160,7 @@ static int service_main(void *ctx, int ready_fd) {
                          MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL, MHD_OPTION_END);
     const union MHD_DaemonInfo *info = d ? MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT) : NULL;
     if (!info) {
-        dev_child_ready(ready_fd, "the service can't listen on 127.0.0.1");
+        dev_child_ready(ready_fd, "the service cannot listen on 127.0.0.1");
         return 1;
     }
     s.shared->service_port = info->port;

@@ -132,7 +132,7 @@ static void send_one(struct traffic *t) {
     while (
         rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, text, (size_t)n, NULL, 0, NULL)) {
         if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-            lw_error("an order could not be sent: %s", rd_kafka_err2str(rd_kafka_last_error()));
+            lw_error("cannot send an order: %s", rd_kafka_err2str(rd_kafka_last_error()));
             t->refused++;
             break;
         }
@@ -157,7 +157,7 @@ static void read_commits(struct traffic *t) {
     for (int i = 0; i < DEV_TOPICS; i++)
         rd_kafka_topic_partition_list_add_range(list, dev_topics[i], 0, DEV_PARTITIONS - 1);
     rd_kafka_resp_err_t code = rd_kafka_committed(t->group, list, COMMITS_MS);
-    if (code) lw_warn("the group's commits can't be read: %s", rd_kafka_err2str(code));
+    if (code) lw_warn("cannot read the commits of the group: %s", rd_kafka_err2str(code));
     for (int i = 0; i < list->cnt && !code; i++) {
         const rd_kafka_topic_partition_t *p = &list->elems[i];
         if (p->offset >= 0)

@@ -71,13 +71,13 @@ static void hints(const struct dev_view *v) {
     const struct dev_home *h = v->home;
     printf("\nTry, in another terminal:\n\n");
     printf("  kill -9 %d\n", (int)atomic_load(&v->shared->workers[0].pid));
-    printf("      a worker dies in the middle of its work; its orders go on elsewhere, none is "
-           "lost, none comes twice\n");
+    printf("      a worker dies in the middle of its work; the others continue its orders, and "
+           "none is lost or inserted twice\n");
     printf("  redis-cli -s %s FLUSHALL\n", h->socket);
     printf("      Redis forgets everything; Kafka is the source of truth\n");
     printf("  sqlite3 %s 'select count(*), count(distinct id) from orders'\n", h->database);
     printf("  %s queue ls -c %s\n", program_invocation_name, h->config);
-    printf("      the keys that have messages waiting; most of the time few\n");
+    printf("      list the keys that have waiting messages; most of the time there are few\n");
     printf("  %s run -c %s\n", program_invocation_name, h->config);
     printf("      more workers join the group\n");
     printf("  kcat -b %s -C -t %s -o -5 -e\n", v->shared->brokers, dev_topics[0]);
@@ -95,9 +95,10 @@ void dev_view_welcome(const struct dev_view *v, const char *config) {
                v->o->workers);
         places(v);
     } else {
-        printf("Latchwork dev: %s orders a second; one in %d is new, the others repeat an earlier "
-               "one. Ctrl-C ends it%s.\n\n",
-               rate, (int)v->o->every, v->o->keep ? "" : " and leaves nothing behind");
+        printf(
+            "Latchwork dev: %s orders per second; one in %d is new, the others repeat an earlier "
+            "one. Ctrl-C ends it%s.\n\n",
+            rate, (int)v->o->every, v->o->keep ? "" : " and leaves nothing behind");
         places(v);
         printf("\n%s", config);
         if (v->o->faults)

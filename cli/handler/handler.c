@@ -71,7 +71,7 @@ static const char *const examples[] = {
 
 static const struct cli_status statuses[] = {
     {"0", "the project is written", NEW},
-    {"0", "each message had the outcome that it expects", TEST},
+    {"0", "each message had its expected outcome", TEST},
     {"1", "a file cannot be written", NEW},
     {"1", "an outcome differs, or the handler crashed, hung, or could not start", TEST},
     {"2", "usage error; the folder exists and is not empty", NEW},

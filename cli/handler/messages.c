@@ -60,12 +60,13 @@ static int base64_digit(char c) {
 static int decode(const struct reader *r, const char *text, struct lw_bytes *out) {
     size_t n = strlen(text), used = 0;
     char *to = own(r->all, lw_alloc(n / 4 * 3 + 1));
-    if (n % 4) return wrong(r, "base64 whose length is no multiple of 4");
+    if (n % 4) return wrong(r, "malformed base64: its length is not a multiple of 4");
     size_t digits = n && text[n - 1] == '=' ? n - 1 - (text[n - 2] == '=') : n;
     unsigned bits = 0, have = 0;
     for (size_t i = 0; i < digits; i++) {
         int digit = base64_digit(text[i]);
-        if (digit < 0) return wrong(r, "base64 with a character that is none of its digits");
+        if (digit < 0)
+            return wrong(r, "malformed base64: it has a character that is not a base64 digit");
         bits = bits << 6 | (unsigned)digit;
         have += 6;
         if (have >= 8) to[used++] = (char)(bits >> (have -= 8));
@@ -137,7 +138,7 @@ static int take_list(const struct reader *r, struct handler_message *m, const js
                      bool encoded) {
     bool pairs = json_is_array(json_array_get(list, 0));
     size_t n = json_array_size(list);
-    if (n > 2 * HEADERS_MAX) return wrong(r, "headers: more than 1,000");
+    if (n > 2 * HEADERS_MAX) return wrong(r, "headers: expected at most 1,000");
     if (!pairs && n % 2) return wrong(r, "headers: a name without a value");
     m->headers = own(r->all, lw_alloc((n + 1) * sizeof *m->headers));
     for (size_t i = 0; i < n; i += pairs ? 1 : 2) {
@@ -189,7 +190,7 @@ static int take_expect(const struct reader *r, const json_t *line, struct handle
     if (!json_is_object(v)) return expect_word(r, v, &m->expect);
     const json_t *reason = json_object_get(v, "reason");
     if (json_object_size(v) != 1 + (reason != NULL))
-        return wrong(r, "expect: has outcome and reason, and nothing else");
+        return wrong(r, "expect: must have no members but outcome and reason");
     if (reason && !json_is_string(reason))
         return wrong(r, "expect.reason: must be a string, a part of the reason");
     m->expect_reason = json_string_value(reason);
@@ -282,7 +283,8 @@ static int take_message(const struct reader *r, const json_t *line) {
 static int take_line(const struct reader *r, const char *text, size_t n) {
     json_error_t bad;
     if (strspn(text, " \t\r\n") >= n) return 0;
-    if (r->all->n == HANDLER_MESSAGES_MAX) return wrong(r, "more than 10,000 messages");
+    if (r->all->n == HANDLER_MESSAGES_MAX)
+        return wrong(r, "too many messages; expected at most 10,000");
     json_t *line = json_loadb(text, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &bad);
     if (!line) {
         lw_problem(r->problems, "%s:%zu: not JSON: %s (column %d)", r->path, r->line, bad.text,
@@ -328,7 +330,7 @@ static int read_lines(struct reader *r, FILE *f) {
     while ((n = getline(&text, &cap, f)) >= 0) {
         r->line++;
         if (n > LINE_MAX_BYTES)
-            bad = wrong(r, "longer than 16 MiB");
+            bad = wrong(r, "too long; expected at most 16 MiB");
         else if (take_line(r, text, (size_t)n))
             bad = -1;
         if (r->all->n == HANDLER_MESSAGES_MAX && bad) break;
@@ -350,7 +352,7 @@ int handler_messages_read(struct handler_messages *all, const struct lw_config *
     int bad = read_lines(&r, f);
     fclose(f);
     if (!bad && !all->n) {
-        lw_problem(problems, "%s: has no messages", path);
+        lw_problem(problems, "%s: no messages; expected one JSON object per line", path);
         return -1;
     }
     link_keys(all);

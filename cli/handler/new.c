@@ -89,7 +89,7 @@ static int write_template(const struct handler_template *t, const char *name) {
 
 static void tell_next(const char *lang, const char *name) {
     bool plugin = lang[0] == 'c', go = strcmp(lang, "go") == 0;
-    printf("\nNext:\n\n  cd %s\n%s  latchwork handler test -c %s.json\n\nREADME.md tells more.\n",
+    printf("\nNext:\n\n  cd %s\n%s  latchwork handler test -c %s.json\n\nSee README.md for more.\n",
            name,
            plugin ? "  make\n"
            : go   ? "  go build -o handler .\n"

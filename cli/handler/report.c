@@ -126,9 +126,9 @@ static void print_judgement(const struct handler_report *r, bool good) {
     else if (r->wrong)
         printf("; %zu not as expected\n", r->wrong);
     else if (!good)
-        puts("; the test has not reached its end");
+        puts("; the test did not reach its end");
     else if (!says_what_to_expect(r->plan))
-        puts("; none says what to expect (\"expect\")");
+        puts("; no message has an expected outcome (\"expect\")");
     else
         puts("; as expected");
 }

@@ -53,7 +53,8 @@ static int open_file(struct handler_scratch *s, const char *path, struct lw_err 
     if (!mkdtemp(s->folder)) {
         int e = errno;
         s->folder[0] = '\0';
-        return lw_fail(err, "no folder for the test's store below %s: %s", tmp, strerror(e));
+        return lw_fail(err, "cannot create a folder for the test's store in %s: %s", tmp,
+                       strerror(e));
     }
     snprintf(s->store, sizeof s->store, "sqlite:%s/%s", s->folder, file);
     return access(path, F_OK) ? 0 : copy_tables(path, s->store + strlen("sqlite:"), err);

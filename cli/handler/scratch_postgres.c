@@ -16,7 +16,7 @@ static int run(struct handler_scratch *s, const char *sql, struct lw_err *err) {
     PQclear(r);
     const char *why = PQerrorMessage(s->conn);
     return good ? 0
-                : lw_fail(err, "handler.store: no schema for the test: %.*s",
+                : lw_fail(err, "handler.store: cannot create a schema for the test: %.*s",
                           (int)strcspn(why, "\n"), why);
 }
 
@@ -55,7 +55,7 @@ static int make_tables(struct handler_scratch *s, const char *table, struct lw_e
     lw_buf_addf(&sql, " (LIKE %.*s INCLUDING ALL); END IF; END $do$", (int)original.n, original.p);
     lw_buf_add(&sql, "", 1);
     int bad = strchr(table, '$')
-                  ? lw_fail(err, "handler.table: the test knows no table with a $ in its name")
+                  ? lw_fail(err, "handler.table: the test cannot copy a table with a $ in its name")
                   : run(s, sql.p, err);
     free((char *)(uintptr_t)original.p);
     lw_buf_free(&sql);

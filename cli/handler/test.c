@@ -121,7 +121,8 @@ static int make_plan(struct trial *t) {
     t->plan = mmap(NULL, t->plan_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (t->plan == MAP_FAILED) {
         t->plan = NULL;
-        return lw_fail(&t->err, "no shared memory for %zu messages: %s", n, strerror(errno));
+        return lw_fail(&t->err, "cannot map shared memory for %zu messages: %s", n,
+                       strerror(errno));
     }
     t->plan->n = n;
     t->plan->rounds = rounds;
@@ -202,9 +203,8 @@ static bool goes_on(struct trial *t, int status) {
     int end = atomic_load(&t->plan->end);
     if (end == END_GOOD || end == END_GAVE_UP) return false;
     if (end == END_STUCK)
-        snprintf(
-            why, sizeof why,
-            "the handler did not end, although handler.timeout_ms is over or it was cancelled");
+        snprintf(why, sizeof why,
+                 "the handler did not return after handler.timeout_ms or a cancellation");
     else if (WIFSIGNALED(status))
         snprintf(why, sizeof why, "the handler died of signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));

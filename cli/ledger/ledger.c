@@ -13,14 +13,14 @@
 enum { SHOWN_MAX = 100 };
 
 const char *const ledger_kind_text[] = {
-    [LEDGER_MISSING] = "waits, and is in no waiting list",
-    [LEDGER_UNMARKED] = "is in a waiting list, and its state does not say so",
+    [LEDGER_MISSING] = "is marked as waiting, but is in no waiting list",
+    [LEDGER_UNMARKED] = "is in a waiting list, but is not marked as waiting",
     [LEDGER_TWICE] = "is in two waiting lists",
-    [LEDGER_COMMITTED] = "waits, below what the group has committed",
-    [LEDGER_FLOOR] = "the floor is above what the group has committed",
-    [LEDGER_BEYOND] = "a state stands behind the end of the log",
-    [LEDGER_UNSEEN] = "a waiting list that `lanes` does not name: nobody looks after it",
-    [LEDGER_TORN] = "a waiting list holds what is not a message",
+    [LEDGER_COMMITTED] = "waits below the commit of the group",
+    [LEDGER_FLOOR] = "the floor is above the commit of the group",
+    [LEDGER_BEYOND] = "a state is recorded beyond the end of the log",
+    [LEDGER_UNSEEN] = "a waiting list that `lanes` does not name, so no worker tends it",
+    [LEDGER_TORN] = "a waiting list holds an element that is not a message",
 };
 static const char *const kind_word[] = {"missing", "unmarked", "twice",  "committed",
                                         "floor",   "beyond",   "unseen", "torn"};
@@ -346,15 +346,15 @@ static const char *const examples[] = {"-c orders.json", NULL};
 
 static const struct cli_status statuses[] = {
     {"0", "Kafka and Redis agree", 0},
-    {"1", "they do not agree, or a server does not answer", 0},
+    {"1", "Kafka and Redis do not agree, or a server does not answer", 0},
     {"2", "usage or configuration error", 0},
     {0},
 };
 
 const struct cli_command cli_ledger = {
     .name = "ledger",
-    .summary = "an audit from Kafka and Redis alone",
-    .about = "Audits an application from Kafka and Redis alone, while it runs or stands, and "
+    .summary = "audit an application from Kafka and Redis alone",
+    .about = "Audits an application from Kafka and Redis alone, whether it runs or not, and "
              "changes nothing. It prints a line per "
              "partition:\n"
              "\n"
@@ -364,12 +364,12 @@ const struct cli_command cli_ledger = {
              "    committed   records below the group's commit: done, dead, dropped or skipped\n"
              "                (which of them is no longer known)\n"
              "    done, dead  above the commit; dropped ones count as done\n"
-             "    waiting     in Redis; each must stand in exactly one waiting list\n"
+             "    waiting     in Redis; each must be in exactly one waiting list\n"
              "    in hand     not recorded yet: in a handler on the fast path, skipped, or\n"
              "                offsets that hold no record\n"
              "    not gated   from there to the end of the log\n"
              "\n"
-             "Whatever seems wrong is looked at again, up to three times, before it is reported.",
+             "A difference is reported only if it is still there after up to three more looks.",
     .options = options,
     .examples = examples,
     .statuses = statuses,

@@ -29,7 +29,7 @@ static void tell(const struct breaking *b, struct lw_bytes holder, const char *k
     if (done)
         printf("; the fence is %" PRIu64 " now\n", fence);
     else
-        puts(", and raise the fence; --execute does it");
+        puts(", and raise the fence; use --execute to apply");
 }
 
 /* --- what holds it ---------------------------------------------------------------------------- */

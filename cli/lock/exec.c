@@ -15,7 +15,7 @@ static int first_holder(void *ctx, const struct latchwork_lock_info *info) {
     struct lw_bytes holder = row.holder.p ? row.holder : row.token;
     lock_text(holder, who, sizeof who);
     if (info->left_ms < 0)
-        snprintf(text, sizeof text, "without a TTL: lock show --set-ttl gives it one");
+        snprintf(text, sizeof text, "without a TTL; use lock show --set-ttl to give it one");
     else
         snprintf(text, sizeof text, "%lld ms of its lease left", (long long)info->left_ms);
     fprintf(stderr, "  held by %s, %s\n", who, text);
@@ -40,7 +40,7 @@ static int run(const struct lock_args *a, struct lock_signals *s, struct latchwo
     struct lock_ran ran = lock_run(s, hold, a->cli.tail, a->kill_after_ms);
     enum latchwork_result released = latchwork_hold_release(hold, &error);
     if (released == LATCHWORK_LOCK_ERROR)
-        lock_say(a, "the lock was not released, it expires by itself: %s", error.text);
+        lock_say(a, "the lock was not released and expires by itself: %s", error.text);
     bool gone = released == LATCHWORK_LOCK_LOST && error.code != LATCHWORK_E_UNKNOWN;
     if (gone && !ran.lost && !ran.not_begun)
         lock_say(a, "the lock was lost before the command ended");

@@ -49,54 +49,54 @@ static const struct cli_option lock_options[] = {
      .kind = CLI_TEXT,
      .need = CLI_SPOKEN,
      .metavar = "FILE",
-     .help = "the locks of this application's lanes: handlers and commands exclude each other",
+     .help = "use the locks of this application's lanes, which handlers and commands share",
      .at = offsetof(struct cli_args, config)},
     {.name = "redis",
      .kind = CLI_TEXT,
      .need = CLI_SPOKEN,
      .metavar = "URL",
-     .help = "the locks of the lock library in this Redis (redis://, rediss://, unix://)",
+     .help = "use the locks of the lock library in this Redis (redis://, rediss://, unix://)",
      .at = AT(redis)},
     {.name = "cluster",
      .kind = CLI_FLAG,
-     .help = "with --redis: a Redis Cluster; the URL names one of its nodes or several, as "
+     .help = "use a Redis Cluster, with --redis, whose URL names one or several of its nodes, as "
              "redis://HOST:PORT,HOST:PORT",
      .at = AT(cluster)},
     {.name = "tls-ca",
      .kind = CLI_TEXT,
      .metavar = "FILE",
-     .help = "with --redis rediss://: the CAs to trust",
+     .help = "CAs to trust, with --redis rediss://",
      .dflt = "the system's",
      .at = AT(tls_ca)},
     {.name = "tls-cert",
      .kind = CLI_TEXT,
      .metavar = "FILE",
-     .help = "with --redis rediss://: the client's certificate",
+     .help = "certificate of the client, with --redis rediss://",
      .at = AT(tls_cert)},
     {.name = "tls-key",
      .kind = CLI_TEXT,
      .metavar = "FILE",
-     .help = "with --redis rediss://: its private key",
+     .help = "private key of the client, with --redis rediss://",
      .dflt = "in --tls-cert",
      .at = AT(tls_key)},
     {.name = "tls-name",
      .kind = CLI_TEXT,
      .metavar = "NAME",
-     .help = "with --redis rediss://: the name in the server's certificate",
+     .help = "name in the server's certificate, with --redis rediss://",
      .dflt = "the URL's host",
      .at = AT(tls_name)},
     CLI_SET_OPTION,
     {.name = "plain",
      .kind = CLI_FLAG,
-     .help = "with --redis: KEY is the Redis key itself, a plain SET NX PX lock as many clients "
-             "write it",
+     .help = "use KEY as the Redis key itself, for the plain SET NX PX locks that many clients "
+             "write, with --redis",
      .at = AT(plain)},
     CLI_JSON_VERBS_OPTION("print one JSON object per line", LS | SHOW | BREAK),
     {.name = "ttl",
      .kind = CLI_NUMBER,
      .metavar = "MS",
-     .help =
-         "the lease, renewed at a third of it while the command runs; with -c at most lock.ttl_ms",
+     .help = "length of the lease, which is renewed after each third of it while the command runs; "
+             "with -c at most lock.ttl_ms",
      .dflt = "10000; with -c: lock.ttl_ms",
      .verbs = EXEC,
      .at = AT(ttl_ms),
@@ -105,7 +105,7 @@ static const struct cli_option lock_options[] = {
     {.name = "wait",
      .kind = CLI_NUMBER,
      .metavar = "MS",
-     .help = "how long to try (0: once, -1: without end)",
+     .help = "maximum wait for the lock (0: try once, -1: unlimited)",
      .dflt = "0",
      .verbs = EXEC,
      .at = AT(wait_ms),
@@ -122,13 +122,13 @@ static const struct cli_option lock_options[] = {
      .max = MS_MAX},
     {.name = "paused",
      .kind = CLI_FLAG,
-     .help = "with -c: also lock a lane that is paused",
+     .help = "also lock a paused lane, with -c",
      .verbs = EXEC,
      .at = AT(paused)},
     {.name = "match",
      .kind = CLI_TEXT,
      .metavar = "GLOB",
-     .help = "only keys that match: * ? [a-z]",
+     .help = "only keys that match GLOB: * ? [a-z]",
      .verbs = LS,
      .at = AT(match)},
     {.name = "limit",
@@ -140,7 +140,7 @@ static const struct cli_option lock_options[] = {
      .max = INT64_MAX / 2},
     {.name = "without-ttl",
      .kind = CLI_FLAG,
-     .help = "only locks that never end by themselves",
+     .help = "only locks without a TTL",
      .verbs = LS,
      .at = AT(without_ttl)},
     {.name = "set-ttl",
@@ -170,17 +170,18 @@ static const char *const examples[] = {
 };
 
 static const struct cli_status statuses[] = {
-    {"0", "done, printed, or nothing to do", LS | SHOW | BREAK},
-    {"0", "the command ended with 0", EXEC},
-    {"1", "Redis could not be asked, or refused", LS | SHOW | BREAK},
+    {"0", "success, or nothing to do", LS | SHOW | BREAK},
+    {"0", "the command ended with status 0", EXEC},
+    {"1", "Redis did not answer, or rejected a command", LS | SHOW | BREAK},
     {"1",
-     "Redis could not be asked, or refused; the lock was lost, though the command ended with 0",
+     "Redis did not answer, or rejected a command; or the lock was lost although the command ended "
+     "with status 0",
      EXEC},
     {"2", "usage or configuration error", 0},
-    {"75", "the lock could not be had within --wait: held, paused, or in quarantine", EXEC},
-    {"126, 127", "the command cannot be run, or is not found", EXEC},
+    {"75", "the lock was not acquired within --wait: it was held, paused, or in quarantine", EXEC},
+    {"126, 127", "the command cannot be run, or was not found", EXEC},
     {"128 + N", "signal N ended the command, or the wait for the lock", EXEC},
-    {"other", "that of the command", EXEC},
+    {"other", "status of the command", EXEC},
     {0},
 };
 
@@ -189,19 +190,18 @@ static int check(const struct lock_args *a) {
     unsigned bit = cli->verb->bit;
     if (!cli->config == !a->redis) return cli_misuse(cli, "expected either -c FILE or --redis URL");
     if ((a->tls_ca || a->tls_cert || a->tls_key || a->tls_name) && !a->redis)
-        return cli_misuse(cli,
-                          "--tls-… goes with --redis; with -c the configuration has redis.tls");
-    if (a->plain && !a->redis) return cli_misuse(cli, "--plain goes with --redis");
+        return cli_misuse(cli, "--tls-… needs --redis; with -c use redis.tls in the configuration");
+    if (a->plain && !a->redis) return cli_misuse(cli, "--plain needs --redis");
     if (a->cluster && !a->redis)
         return cli_misuse(
-            cli, "--cluster goes with --redis; with -c the configuration has redis.cluster");
-    if (cli->n_set && !cli->config) return cli_misuse(cli, "--set goes with -c");
-    if (a->paused && !cli->config) return cli_misuse(cli, "--paused goes with -c");
+            cli, "--cluster needs --redis; with -c use redis.cluster in the configuration");
+    if (cli->n_set && !cli->config) return cli_misuse(cli, "--set needs -c");
+    if (a->paused && !cli->config) return cli_misuse(cli, "--paused needs -c");
     if (bit == LS && a->plain && !a->match)
         return cli_misuse(cli,
-                          "--plain: any string could be a plain lock; say which with --match GLOB");
+                          "--plain needs --match GLOB, because any string could be a plain lock");
     if (bit == SHOW && a->execute && !a->set_ttl_ms)
-        return cli_misuse(cli, "--execute goes with --set-ttl MS");
+        return cli_misuse(cli, "--execute needs --set-ttl MS");
     return 0;
 }
 
@@ -214,11 +214,12 @@ static int run(void *args) {
 
 const struct cli_command cli_lock = {
     .name = "lock",
-    .summary = "who holds which key; break a lock; run a command under one",
+    .summary = "show and break locks; run a command under a lock",
     .about =
         "Locks of an application's lanes (-c), or of the lock library in any Redis (--redis).\n"
         "\n"
-        "exec runs its command in a process group of its own, with $LATCHWORK_FENCE set: a number "
+        "exec runs its command in a process group of its own, with $LATCHWORK_FENCE set to a "
+        "number "
         "that grows with every acquisition. "
         "Signals are passed on. If the lock is lost, the group is ended. The lock is released when "
         "the command ends, whatever it "

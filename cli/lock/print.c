@@ -203,7 +203,7 @@ void lock_print_whole(const struct lock_row *r) {
     if (r->left_ms >= 0)
         print_time("until", r->now_ms + r->left_ms, r->left_ms, "in ", ", unless renewed");
     else
-        printf("%-8s never: it has no TTL; --set-ttl MS gives it one\n", "until");
+        printf("%-8s never: it has no TTL; use --set-ttl MS to give it one\n", "until");
     if (r->fence) printf("%-8s %" PRIu64 "\n", "fence", r->fence);
     printf("%-8s %" PRId64 "\n", "waiting", r->waiting);
     if (r->paused) printf("%-8s yes\n", "paused");
@@ -211,6 +211,6 @@ void lock_print_whole(const struct lock_row *r) {
 
 int lock_flush(const struct lock_args *a) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
-    lock_say(a, "cannot write the answer");
+    lock_say(a, "cannot write to stdout");
     return LOCK_EXIT_FAILED;
 }

@@ -79,17 +79,18 @@ static void tell_free(const struct showing *s) {
 static int set_ttl(const struct lock_args *a, struct lock_target *t, bool without_ttl) {
     struct latchwork_error error;
     if (!without_ttl) {
-        lock_say(a, "--set-ttl: there is no lock without a TTL here; nothing to do");
+        lock_say(a, "--set-ttl: this key has no lock without a TTL; nothing to do");
         return 0;
     }
     if (!a->execute) {
-        lock_say(a, "would end it in %lld ms; --execute does it", (long long)a->set_ttl_ms);
+        lock_say(a, "would give it a TTL of %lld ms; use --execute to apply",
+                 (long long)a->set_ttl_ms);
         return 0;
     }
     enum latchwork_result result = latchwork_lock_give_ttl(t->lock, a->set_ttl_ms, &error);
     if (result == LATCHWORK_LOCK_ERROR) return lock_failed(a, &error);
     if (result == LATCHWORK_LOCK_OK)
-        lock_say(a, "it ends in %lld ms", (long long)a->set_ttl_ms);
+        lock_say(a, "its TTL is %lld ms now", (long long)a->set_ttl_ms);
     else
         lock_say(a, "%s; nothing was changed", error.text);
     return 0;

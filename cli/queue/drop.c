@@ -19,7 +19,7 @@ static int drop(struct ops *o, struct ops_message *m, void *ctx) {
 int queue_drop(struct ops *o) {
     struct ops_job j;
     if (!ops_has_filter(o)) {
-        fputs("latchwork queue drop: which messages? Give IDENTITY, --key, --match or another "
+        fputs("latchwork queue drop: no messages named; use IDENTITY, --key, --match or another "
               "filter\n",
               stderr);
         return OPS_USAGE;
@@ -65,12 +65,12 @@ static int import_line(struct ops *o, struct ops_job *j, const char *line, size_
 int queue_import(struct ops *o) {
     struct ops_job j;
     if ((o->args.n_words == 1) == (o->args.from_list != NULL)) {
-        lw_fail(&o->err, "name either a FILE or --from-list NAME");
+        lw_fail(&o->err, "use either FILE or --from-list NAME");
         return OPS_USAGE;
     }
     if (o->args.from_list) return queue_import_list(o);
     if (o->args.to_topic || o->args.list_redis || o->args.list_key) {
-        lw_fail(&o->err, "--to-topic, --list-redis and --list-key of import go with --from-list");
+        lw_fail(&o->err, "--to-topic, --list-redis and --list-key need --from-list");
         return OPS_USAGE;
     }
     const char *name = o->args.words[0];

@@ -75,7 +75,9 @@ static redisReply *range(struct import *im, const char *list, int64_t from, int6
                                       (long long)(from + n - 1)));
     for (size_t i = 0; r && i < r->elements; i++)
         if (r->element[i]->type != REDIS_REPLY_STRING) {
-            lw_fail(&im->o->err, "the list's Redis gave an answer that is no list of texts");
+            lw_fail(
+                &im->o->err,
+                "malformed reply to LRANGE from the list's Redis: expected an array of strings");
             freeReplyObject(r);
             return NULL;
         }
@@ -90,8 +92,9 @@ static enum lw_key_result key_of(struct import *im, const redisReply *e, struct 
     enum lw_key_result found = lw_key_find(&im->rule, &record, scratch, key, err);
     if (found == LW_KEY_MISSING && im->rule.from == LW_KEY_MESSAGE) {
         err->text[0] = '\0';
-        lw_fail(err, "an element of a list has no message key: name its place in the payload by "
-                     "--list-key, as in --list-key json:/id");
+        lw_fail(err,
+                "a list element has no record key; name the place of the key in the payload, as in "
+                "--list-key json:/id");
     }
     return found;
 }
@@ -188,9 +191,9 @@ static int produce_page(struct import *im, redisReply *page) {
     if (im->sink && lw_sink_wait(im->sink, 0, ACK_MS) > 0) {
         lw_sink_close(im->sink, CLOSE_MS);
         im->sink = NULL;
-        stop =
-            lw_fail(&im->o->err, "Kafka did not acknowledge all messages in %d s; those are in %s",
-                    ACK_MS / 1000, im->importing);
+        stop = lw_fail(&im->o->err,
+                       "Kafka did not acknowledge all messages within %d s; the others are in %s",
+                       ACK_MS / 1000, im->importing);
     }
     for (size_t i = 0; !im->job.dry && i < n && sent[i].end != LW_SENT_LATER; i++)
         if (settle(im, &sent[i])) stop = -1;
@@ -213,8 +216,8 @@ static int import_pages(struct import *im) {
         stop = produce_page(im, page);
         freeReplyObject(page);
         if (!stop && im->unsent)
-            stop = lw_fail(&im->o->err,
-                           "Kafka does not take messages now; the rest stays in the list");
+            stop =
+                lw_fail(&im->o->err, "Kafka accepts no messages now; the rest stays in the list");
         if (!stop) stop = ops_tick(im->o);
     }
     return stop;
@@ -261,8 +264,8 @@ static int choose_rule(struct import *im) {
     const char *text = o->args.list_key;
     if (!text) return 0;
     if (strncmp(text, "json:", 5) != 0 || (text[5] && text[5] != '/'))
-        return lw_fail(
-            &o->err, "--list-key is \"%.100s\", but must be json:/POINTER, such as json:/id", text);
+        return lw_fail(&o->err,
+                       "--list-key is \"%.100s\"; expected json:/POINTER, such as json:/id", text);
     im->rule = (struct lw_rule){.from = LW_KEY_JSON, .arg = (char *)(uintptr_t)text + 5};
     return 0;
 }
@@ -272,14 +275,14 @@ static int check_topic(struct ops *o) {
     return o->args.to_topic
                ? 0
                : lw_fail(&o->err,
-                         "--to-topic NAME is needed, because the configuration has several topics");
+                         "the configuration has several topics; name one with --to-topic NAME");
 }
 
 int queue_import_list(struct ops *o) {
     static struct import im;
     im = (struct import){.o = o, .list = o->args.from_list};
     if (!im.list[0] || strlen(im.list) > NAME_MAX_BYTES) {
-        lw_fail(&o->err, "--from-list: the name of a list has 1 to %d bytes", NAME_MAX_BYTES);
+        lw_fail(&o->err, "--from-list: expected a name of 1 to %d bytes", NAME_MAX_BYTES);
         return OPS_USAGE;
     }
     snprintf(im.importing, sizeof im.importing, "%s:importing", im.list);

@@ -101,7 +101,7 @@ static void sort(struct rows *rs) {
 }
 
 static const struct ops_column ls_columns[] = {{"KEY", false},    {"WAITING", true},
-                                               {"AGE", true},     {"TRIES", true},
+                                               {"AGE", true},     {"ATTEMPTS", true},
                                                {"OLDEST", false}, {"HOLDER", false}};
 
 static void add_row(struct ops_table *t, const struct ops_lane *l) {
@@ -142,7 +142,7 @@ int queue_ls(struct ops *o) {
     if (!o->args.json && bad >= 0) {
         ops_table_print(&t);
         if (shown < rs.lanes)
-            printf("%zu of %" PRIu64 " lanes; --limit 0 shows all\n", shown, rs.lanes);
+            printf("%zu of %" PRIu64 " lanes; use --limit 0 to see all\n", shown, rs.lanes);
     }
     for (size_t i = 0; i < rs.n; i++) row_free(&rs.row[i]);
     free(rs.row);
@@ -159,15 +159,14 @@ struct showing {
 };
 
 static const struct ops_column show_columns[] = {
-    {"IDENTITY", false}, {"AGE", true}, {"TRIES", true}, {"BYTES", true}, {"PAYLOAD", false}};
+    {"IDENTITY", false}, {"AGE", true}, {"ATTEMPTS", true}, {"BYTES", true}, {"PAYLOAD", false}};
 
 static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct showing *s = ctx;
     s->found = l->n != 0 || l->lock.n || l->paused;
     if (l->n < 0)
-        lw_fail(
-            &o->err,
-            "the name of its waiting list holds another type: something else writes to this Redis");
+        lw_fail(&o->err, "the name of its waiting list holds another type; another program writes "
+                         "to this Redis");
     if (o->args.json) {
         json_t *j = ops_lane_json(l);
         json_object_set_new(j, "type", json_string("lane"));
@@ -188,13 +187,13 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
         printf("since    %s, %s ago, fence %" PRIu64 "\n", ops_when((int64_t)(fence / 1000), when),
                ops_age(l->now_ms - (int64_t)(fence / 1000), age), fence);
         if (l->left_ms < 0)
-            puts("until    never: this is no lock of a worker");
+            puts("until    never: a worker did not write this lock");
         else
             printf("until    %s, in %s unless it is renewed\n",
                    ops_when(l->now_ms + l->left_ms, when), ops_age(l->left_ms, age));
     } else {
         printf("holder   nobody%s\n",
-               l->lock.n ? " (its oldest failed and waits for its next try)" : "");
+               l->lock.n ? " (its oldest message failed and waits for its next attempt)" : "");
         if (l->lock.n)
             printf("until    %s, in %s\n", ops_when(l->now_ms + l->left_ms, when),
                    ops_age(l->left_ms, age));
@@ -250,6 +249,6 @@ int queue_show(struct ops *o) {
         putchar('\n');
         ops_table_print(&s.t);
     }
-    if (bad > 0) fprintf(stderr, "only the first %" PRIu64 "; --limit 0 shows all\n", s.n);
+    if (bad > 0) fprintf(stderr, "only the first %" PRIu64 "; use --limit 0 to see all\n", s.n);
     return bad < 0 ? OPS_FAILED : 0;
 }

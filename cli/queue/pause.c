@@ -77,7 +77,7 @@ static int change_named(struct ops *o, struct change *ch) {
 static int change(struct ops *o, bool resume) {
     if (!ops_has_filter(o)) {
         fprintf(stderr,
-                "latchwork queue %s: which lanes? Give KEY, --key, --match or another filter\n",
+                "latchwork queue %s: no lanes named; use KEY, --key, --match or another filter\n",
                 o->verb);
         return OPS_USAGE;
     }
@@ -86,7 +86,8 @@ static int change(struct ops *o, bool resume) {
     int bad =
         (o->args.n_words ? change_named(o, &ch) : ops_each_lane(o, change_lane, &ch)) < 0 ? -1 : 0;
     if (!bad && !ch.execute && !o->watch)
-        fprintf(stderr, "%" PRId64 " lanes; nothing was changed: --execute does it\n", ch.lanes);
+        fprintf(stderr, "%" PRId64 " lanes; nothing was changed; use --execute to apply\n",
+                ch.lanes);
     struct lw_err first = o->err;
     if (ch.changed && ops_audit(o, o->verb, ch.changed)) bad = -1;
     if (first.text[0]) o->err = first;

@@ -8,20 +8,20 @@ static const struct cli_verb verbs[] = {
     {.name = "ls",
      .bit = QUEUE_LS,
      .operate = queue_ls,
-     .help = "list lanes: how many messages wait, how long, who holds them"},
+     .help = "list lanes that have waiting messages or are paused, and their holders"},
     {.name = "show",
      .bit = QUEUE_SHOW,
      .words = "KEY",
      .min_words = 1,
      .max_words = 1,
      .operate = queue_show,
-     .help = "show one lane: its holder and every waiting message"},
+     .help = "show the holder and the waiting messages of one lane"},
     {.name = "pause",
      .bit = QUEUE_PAUSE,
      .words = "[KEY...]",
      .max_words = -1,
      .operate = queue_pause,
-     .help = "pause lanes: new messages are parked, nothing starts"},
+     .help = "pause lanes: park new messages and start none"},
     {.name = "resume",
      .bit = QUEUE_RESUME,
      .words = "[KEY...]",
@@ -62,9 +62,8 @@ static const struct cli_verb verbs[] = {
      .words = "[FILE]",
      .max_words = 1,
      .operate = queue_import,
-     .help = "put the messages of an export into their lanes (FILE; -: stdin), or those of another "
-             "scheme's list into the topic "
-             "(--from-list); default: dry run"},
+     .help = "put the messages of an export (FILE, or - for stdin) into their lanes, or those of "
+             "a plain Redis list into the topic (--from-list); default: dry run"},
 };
 
 static const char *const examples[] = {
@@ -88,8 +87,8 @@ static const char *const examples[] = {
 const struct cli_command cli_queue = {
     .name = "queue",
     .summary = "lanes and waiting messages: list, show, export, replay, drop, pause",
-    .about = "Lanes and what waits in them. KEY is a primary key, IDENTITY is "
-             "topic/partition/offset, of a replay with #NUMBER behind it.",
+    .about = "Shows and changes lanes and their waiting messages. KEY is a primary key. IDENTITY "
+             "is topic/partition/offset, followed by #NUMBER for a replay.",
     .verbs = verbs,
     .n_verbs = sizeof verbs / sizeof *verbs,
     .options = operator_options,

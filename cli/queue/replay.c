@@ -12,7 +12,7 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     char identity[320];
     ops_identity(&m->e, identity, sizeof identity);
     (void)o;
-    if (!m->lane.p) return ops_job_problem(j, identity, "it has no key, so no lane");
+    if (!m->lane.p) return ops_job_problem(j, identity, "it has no key and therefore no lane");
     struct lw_envelope e = m->e;
     e.replay = j->number;
     return ops_job_put(j, &e, m->lane, !m->foreign, NULL);
@@ -21,13 +21,13 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
 int queue_replay(struct ops *o) {
     struct ops_job j;
     if (!ops_has_filter(o)) {
-        fputs("latchwork queue replay: which messages? Give IDENTITY, --key, --topic, or --from "
+        fputs("latchwork queue replay: no messages named; use IDENTITY, --key, --topic, or --from "
               "and --to\n",
               stderr);
         return OPS_USAGE;
     }
     if (o->args.n_words && (o->args.from || o->args.to)) {
-        fputs("latchwork queue replay: IDENTITY, or --from and --to: one of them\n", stderr);
+        fputs("latchwork queue replay: use either IDENTITY or --from and --to\n", stderr);
         return OPS_USAGE;
     }
     if (o->args.try_handler) return ops_try(o, ops_read_kafka);

@@ -174,17 +174,18 @@ static void print(const struct stats *s) {
     printf("lanes      %" PRId64 " with waiters: %" PRId64 " held, %" PRId64 " in backoff; %" PRId64
            " paused\n",
            s->lanes, s->held, s->backoff, s->paused);
-    if (s->broken) printf("broken     %" PRId64 " whose name holds another type\n", s->broken);
-    printf("waiting    %" PRId64 ", the oldest for %s; %+.0f a second\n", s->waiting,
+    if (s->broken)
+        printf("broken     %" PRId64 " whose Redis name holds another type\n", s->broken);
+    printf("waiting    %" PRId64 ", the oldest for %s; %+.0f per second\n", s->waiting,
            ops_age(old, age), s->change);
     if (s->knows_in)
-        printf("in         %.0f a second, produced to the topics\n", s->in);
+        printf("in         %.0f per second, produced to the topics\n", s->in);
     else
-        puts("in         not known: Kafka does not answer");
-    printf("out        %.0f a second, committed\n", s->out);
+        puts("in         unknown: Kafka does not answer");
+    printf("out        %.0f per second, committed\n", s->out);
     printf("workers    %" PRId64 "\n", s->workers);
     printf("dead       %" PRId64 "\n", s->dead);
-    if (s->n_top) puts("\ntop keys, by what waits");
+    if (s->n_top) puts("\ntop keys, by waiting messages");
     for (size_t i = 0; i < s->n_top; i++) {
         text.n = 0;
         ops_text(&text, s->top[i].name, 80);
@@ -192,7 +193,7 @@ static void print(const struct stats *s) {
     }
     if (s->reasons)
         printf("\ntop reasons of dead letters%s\n",
-               s->dead_looked < s->dead ? ", of the newest 10,000 a shard" : "");
+               s->dead_looked < s->dead ? ", of the newest 10,000 per shard" : "");
     size_t i = 0;
     for (const struct reason *r = s->reasons; r && i < s->most; r = r->hh.next, i++) {
         text.n = 0;

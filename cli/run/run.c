@@ -156,12 +156,12 @@ static int run_args(void *args) {
 
 const struct cli_command cli_run = {
     .name = "run",
-    .summary = "consume: the supervisor and its workers",
+    .summary = "start the supervisor and its workers",
     .about = "Starts the supervisor and its workers, all in one consumer group.\n"
              "\n"
              "    SIGTERM, SIGINT   finish what is in a handler (at most shutdown.grace_ms),\n"
-             "                      settle, commit, exit; a second one: exit at once, and\n"
-             "                      what was cut off runs again later\n"
+             "                      settle, commit and exit; a second one: exit at once,\n"
+             "                      and what was interrupted runs again later\n"
              "    SIGHUP            read the configuration again; if it has errors, log them\n"
              "                      and go on with the old one; else start or stop workers\n"
              "                      if `workers` changed, and replace the others one at a\n"

@@ -10,7 +10,7 @@
 
 enum { LINE_MAX_BYTES = 4096 };
 
-static const char *const sort_names[TOP_SORTS] = {"waiting", "age", "tries"};
+static const char *const sort_names[TOP_SORTS] = {"waiting", "age", "attempts"};
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
@@ -171,7 +171,7 @@ static void draw_head(const struct top *t, const struct top_view *v, struct top_
 /* --- tables ----------------------------------------------------------------------------------- */
 
 static int key_width(const struct top_frame *f) {
-    int w = f->width - (8 + 7 + 5 + 22 + 7 + 5) - (f->width >= 110 ? 25 : 0);
+    int w = f->width - (8 + 7 + 8 + 22 + 7 + 5) - (f->width >= 110 ? 25 : 0);
     return w < 8 ? 8 : w > 48 ? 48 : w;
 }
 
@@ -190,7 +190,7 @@ static void draw_lane(const struct top_frame *f, const struct ops_lane *l, const
     else
         cell(line, -8, "%s", count(l->n, text));
     cell(line, -7, "%s", ops_age(l->has_head ? t->at_ms - l->first_ms : -1, age));
-    cell(line, -5, "%" PRId64, l->attempts);
+    cell(line, -8, "%" PRId64, l->attempts);
     cell(line, 22, "%s", holder.p);
     cell(line, -7, "%s", ops_age(held ? l->now_ms - (int64_t)(fence / 1000) : -1, age));
     if (f->width >= 110) cell(line, 24, "%s", l->has_head ? l->head : "-");
@@ -200,7 +200,7 @@ static void draw_lane(const struct top_frame *f, const struct ops_lane *l, const
 static void draw_lanes(const struct top *t, struct top_view *v, struct top_frame *f, size_t rows) {
     struct lw_buf line = {0};
     cell(&line, key_width(f), "KEY"), cell(&line, -8, "WAITING"), cell(&line, -7, "AGE"),
-        cell(&line, -5, "TRIES"), cell(&line, 22, "HOLDER");
+        cell(&line, -8, "ATTEMPTS"), cell(&line, 22, "HOLDER");
     cell(&line, -7, "SINCE");
     if (f->width >= 110) cell(&line, 24, "OLDEST");
     end_line(f, TOP_HEAD, &line);
@@ -219,8 +219,8 @@ static void draw_lanes(const struct top *t, struct top_view *v, struct top_frame
         } else {
             add_line(f, TOP_PLAIN, "%s",
                      i || t->n_lane     ? ""
-                     : t->o->args.match ? "no lane that fits the filter has waiters"
-                                        : "nothing waits");
+                     : t->o->args.match ? "no lane that matches the filter has waiting messages"
+                                        : "no message waits");
         }
     }
     lw_buf_free(&line);
@@ -256,7 +256,7 @@ static void draw_dead(const struct top *t, struct top_frame *f, size_t rows) {
     char age[16];
     if (!rows) return;
     cell(&line, -7, "DIED"), cell(&line, 22, "IDENTITY"), cell(&line, 16, "KEY"),
-        cell(&line, -5, "TRIES"), cell(&line, 40, "WHY");
+        cell(&line, -8, "ATTEMPTS"), cell(&line, 40, "WHY");
     end_line(f, TOP_HEAD, &line);
     for (size_t i = 0; i + 1 < rows; i++) {
         if (i >= t->n_died) {
@@ -266,7 +266,7 @@ static void draw_dead(const struct top *t, struct top_frame *f, size_t rows) {
         const struct top_dead *d = &t->died[i];
         cell(&line, -7, "%s", ops_age(d->at_ms ? t->at_ms - d->at_ms : -1, age)),
             cell(&line, 22, "%s", d->identity), cell(&line, 16, "%s", d->key);
-        cell(&line, -5, "%" PRId64, d->attempts), cell(&line, 200, "%s", d->reason);
+        cell(&line, -8, "%" PRId64, d->attempts), cell(&line, 200, "%s", d->reason);
         end_line(f, TOP_PLAIN, &line);
     }
     lw_buf_free(&line);
@@ -276,19 +276,19 @@ static void draw_help(struct top_frame *f) {
     static const char *const text[] = {
         "",
         "  up, down, j, k, home, end   choose a lane",
-        "  /    show only lanes and dead letters whose key holds this text,",
+        "  /    show only lanes and dead letters whose key contains this text,",
         "       or matches this pattern (* ? [a-z])",
-        "  s    sort lanes by what waits, by age of their oldest, by its tries",
-        "  space  ask again now",
-        "  ?    this page; any key goes back",
+        "  s    sort lanes by what waits, by age of their oldest, by its attempts",
+        "  space  refresh now",
+        "  ?    this page; any key leaves it",
         "  q    quit",
         "",
-        "  Capitals change the lane that is marked. Each asks first, and y does it:",
-        "  P    pause: what comes is parked, nothing of it runs",
+        "  Capitals change the marked lane. Each asks first, and y confirms:",
+        "  P    pause: new messages are parked, and none of the lane runs",
         "  R    resume",
         "  B    break its lock: its holder is refused from now on,",
         "       and the lane moves on",
-        "  D    drop what waits there, 10,000 at most; a backup is written first",
+        "  D    drop its waiting messages, at most 10,000; a backup is written first",
     };
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) add_line(f, TOP_PLAIN, "%s", text[i]);
 }

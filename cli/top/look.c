@@ -64,7 +64,7 @@ void top_set_filter(struct top *t, const char *text) {
 static int64_t weight(const struct top *t, const struct ops_lane *l) {
     switch (t->sort) {
     case TOP_BY_AGE: return l->has_head ? INT64_MAX - l->first_ms : 0;
-    case TOP_BY_TRIES: return l->attempts;
+    case TOP_BY_ATTEMPTS: return l->attempts;
     /* if lanes are sorted by the number of waiting messages, lanes with an unknown number come
      * first */
     default: return l->n < 0 ? INT64_MAX : l->n;

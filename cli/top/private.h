@@ -20,7 +20,7 @@ enum {
     TOP_DEAD = 32,
     TOP_WORKERS = 256
 };
-enum top_sort { TOP_BY_WAITING, TOP_BY_AGE, TOP_BY_TRIES, TOP_SORTS };
+enum top_sort { TOP_BY_WAITING, TOP_BY_AGE, TOP_BY_ATTEMPTS, TOP_SORTS };
 
 struct top_lane {
     struct ops_lane l; /* the lane; its name and lock are owned copies */

@@ -79,7 +79,7 @@ static void mark(struct screen *s) {
 static void make_footer(struct screen *s) {
     s->footer.n = 0;
     if (s->mode == FILTERING)
-        lw_buf_addf(&s->footer, "filter: %s_   Enter takes it, Esc leaves it as it was%c", s->input,
+        lw_buf_addf(&s->footer, "filter: %s_   Enter applies it, Esc keeps the old one%c", s->input,
                     0);
     s->v.footer = s->mode == LOOKING ? NULL : s->footer.p;
     if (s->mode != ASKING) return;
@@ -88,7 +88,7 @@ static void make_footer(struct screen *s) {
     const char *what = s->capital == 'P'   ? "Pause"
                        : s->capital == 'R' ? "Resume"
                        : s->capital == 'B' ? "Break the lock of"
-                                           : "Drop what waits in";
+                                           : "Drop the waiting messages of";
     lw_buf_addf(&s->footer, "%s %.*s? y/n%c", what, (int)key.n, key.p ? key.p : "", 0);
     s->v.footer = s->footer.p;
     lw_buf_free(&key);
@@ -262,7 +262,7 @@ int top_screen(struct top *t, int64_t interval_ms) {
     if (!terminal) {
         fprintf(
             stderr,
-            "latchwork top: this terminal (TERM=%s) can't be drawn on; --once writes plain text\n",
+            "latchwork top: cannot draw on this terminal (TERM=%s); use --once for plain text\n",
             getenv("TERM") ? getenv("TERM") : "");
         return OPS_FAILED;
     }

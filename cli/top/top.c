@@ -20,6 +20,9 @@ struct args {
     bool once;
 };
 
+/* Maps the word that older versions used. */
+static const struct cli_alias sort_aliases[] = {{"tries", "attempts"}, {0}};
+
 static const struct cli_option options[] = {
     CLI_CONFIG_OPTION,
     {.name = "interval",
@@ -39,15 +42,16 @@ static const struct cli_option options[] = {
      .at = offsetof(struct args, filter)},
     {.name = "sort",
      .kind = CLI_WORD,
-     .metavar = "waiting|age|tries",
-     .help = "order of lanes: most waiting messages, oldest message, or most tries of the oldest "
-             "message first",
+     .metavar = "waiting|age|attempts",
+     .aliases = sort_aliases,
+     .help = "order of lanes: most waiting messages, oldest message, or most attempts of the "
+             "oldest message first",
      .dflt = "waiting",
      .at = offsetof(struct args, sort)},
     {.name = "once",
      .kind = CLI_FLAG,
-     .help = "print one frame as plain text, 80x24 or COLUMNS x LINES; refreshes twice, at most 1 "
-             "s apart, to know the rates",
+     .help = "print one frame as plain text, 80x24 or COLUMNS x LINES; refresh twice, at most 1 s "
+             "apart, to measure the rates",
      .at = offsetof(struct args, once)},
     CLI_JSON_OPTION("print one JSON object per refresh"),
     CLI_SET_OPTION,
@@ -58,7 +62,7 @@ static const char *const examples[] = {"-c orders.json --sort age", "-c orders.j
                                        NULL};
 
 static const struct cli_status statuses[] = {
-    {"0", "done", 0},
+    {"0", "success", 0},
     {"1", "a failure while running; with --once: Redis does not answer", 0},
     {"2", "usage or configuration error", 0},
     {0},
@@ -101,7 +105,7 @@ static int plain(struct top *t, const struct args *a) {
         else if (t->up)
             write_frame(t, a);
         if (fflush(stdout) || ferror(stdout)) {
-            fputs("latchwork top: cannot write\n", stderr);
+            fputs("latchwork top: cannot write to stdout\n", stderr);
             return CLI_FAILED;
         }
     } while (!a->once);
@@ -125,9 +129,9 @@ static int run(const struct args *a) {
     top_open(t, o);
     if (a->filter) top_set_filter(t, a->filter);
     if (a->sort)
-        top_set_sort(t, a->sort[0] == 'a'   ? TOP_BY_AGE
-                        : a->sort[0] == 't' ? TOP_BY_TRIES
-                                            : TOP_BY_WAITING);
+        top_set_sort(t, strcmp(a->sort, "age") == 0        ? TOP_BY_AGE
+                        : strcmp(a->sort, "attempts") == 0 ? TOP_BY_ATTEMPTS
+                                                           : TOP_BY_WAITING);
     int status = a->once || a->cli.json ? plain(t, a) : top_screen(t, a->interval_ms);
     top_close(t);
     ops_disconnect(o);
@@ -140,9 +144,8 @@ static int run(const struct args *a) {
 static int run_args(void *args) {
     const struct args *a = args;
     if (!a->once && !a->cli.json && (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
-        return cli_misuse(
-            &a->cli,
-            "no terminal to draw on: --once prints one frame as text, --json prints objects");
+        return cli_misuse(&a->cli,
+                          "stdout is not a terminal; use --once for one frame as text, or --json");
     setlocale(LC_CTYPE, ""); /* LC_NUMERIC is not changed, because JSON needs a decimal point */
     return run(a);
 }
@@ -155,14 +158,14 @@ const struct cli_command cli_top = {
              "letters. It asks Redis, and the supervisor on http.listen if it can be reached.\n"
              "\n"
              "    arrows, j, k, home, end   mark a lane\n"
-             "    /                         filter; an empty one shows all\n"
+             "    /                         filter; an empty filter shows all\n"
              "    s                         next order\n"
              "    space, ?, q               refresh now, help, quit\n"
              "    P, R                      pause or resume the marked lane\n"
              "    B                         break its lock\n"
-             "    D                         drop what waits there, after a backup\n"
+             "    D                         drop its waiting messages, after a backup\n"
              "\n"
-             "Capitals change something: they ask first, and only y does it.",
+             "Capitals make a change. They ask first, and only y confirms.",
     .options = options,
     .examples = examples,
     .statuses = statuses,

@@ -29,15 +29,15 @@ static const struct cli_option options[] = {
     {.name = "verbose",
      .brief = 'v',
      .kind = CLI_FLAG,
-     .help = "also every library, and what this program can do with them",
+     .help = "also print the version of each library, and what this program can do with it",
      .at = offsetof(struct version_args, verbose)},
-    CLI_JSON_OPTION("print all of it as one JSON object"),
+    CLI_JSON_OPTION("print one JSON object"),
     {0},
 };
 
 static const char *const examples[] = {"--verbose", NULL};
 static const struct cli_status statuses[] = {
-    {"0", "printed", 0}, {"1", "stdout cannot be written", 0}, {"2", "usage error", 0}, {0}};
+    {"0", "success", 0}, {"1", "stdout cannot be written", 0}, {"2", "usage error", 0}, {0}};
 
 /* --- libraries -------------------------------------------------------------------------------- */
 
@@ -163,7 +163,7 @@ static int run(void *args) {
 
 const struct cli_command cli_version = {
     .name = "version",
-    .summary = "the version; --verbose: of every library, and what this build can do",
+    .summary = "print the version; with --verbose also of each library",
     .about = "Prints the version of the program. With --verbose also the version of each library, "
              "compiled against and loaded, what the "
              "loaded librdkafka can do, and its known limits.",

@@ -80,24 +80,24 @@ t "unknown command"            2 "" 'unknown command "rnu"; did you mean "run"' 
 t "nothing like it"            2 "" 'unknown command "frobnicate"$' frobnicate
 t "very long command"          2 "" 'unknown command' "$(head -c 5000 /dev/zero | tr '\0' r)"
 t "empty command"              2 "" 'unknown command ""' ""
-t "option before command"      2 "" "unknown option --drain; a command comes first" --drain run
+t "option before command"      2 "" "unknown option --drain; put the command first" --drain run
 for c in run dev check queue dead lock handler top ledger; do
     t "$c --help"              0 "latchwork $c" "" $c --help
     t "$c -h"                  0 "latchwork $c" "" $c -h
 done
 t "handler without a verb"     2 "" "handler: expected a verb: new or test" handler
 t "handler: unknown verb"      2 "" "unknown verb tset .did you mean test" handler tset
-t "handler new without a name" 2 "" "NAME is missing: latchwork handler new NAME --lang" handler new --lang c
+t "handler new without a name" 2 "" "NAME is missing; usage: latchwork handler new NAME --lang" handler new --lang c
 t "handler new without --lang" 2 "" "lang c.c\+\+.python.node.go is required: the handler.s language" handler new x
 t "handler new: a path"        2 "" 'NAME "../x": must be at most 64 letters' handler new ../x --lang c
 t "handler new: language"      2 "" "--lang perl: expected c, c\+\+, python, node or go" handler new x --lang perl
 t "handler new: cpp is c++"    0 "cpp1/Makefile" "" handler new cpp1 --lang cpp
 t "handler new: javascript is node" 0 "js1/handler.js" "" handler new js1 --lang javascript
 t "handler new: options of test" 2 "" "unknown option --chaos: it belongs to test" handler new x --lang c --chaos
-t "handler test without -c"    2 "" "-c FILE is required: the configuration" handler test
+t "handler test without -c"    2 "" "-c FILE is required: configuration file" handler test
 t "handler test: no messages"  2 "" "none.jsonl: No such file" handler test -c good.json none.jsonl
 
-t "run without -c"             2 "" "-c FILE is required: the configuration" run
+t "run without -c"             2 "" "-c FILE is required: configuration file" run
 t "run -c without a value"     2 "" "-c needs a value" run -c
 t "run --set without a value"  2 "" "--set needs a value" run -c good.json --set
 t "run --set without ="        2 "" "expected PATH=VALUE, as in lock.ttl_ms=5000" run -c good.json --set lock.ttl_ms
@@ -151,7 +151,7 @@ t "check: all problems"        2 "" "lock\.ttl_sm.*ttl_ms" check -c wrong.json
 also "^retry\.max_attempts: "
 also "enable\.auto\.commit"
 
-t "ledger without -c"          2 "" "-c FILE is required: the configuration" ledger
+t "ledger without -c"          2 "" "-c FILE is required: configuration file" ledger
 t "ledger: unknown option"     2 "" "unknown option --frob" ledger -c good.json --frob
 t "ledger: unexpected argument" 2 "" "unexpected argument orders" ledger -c good.json orders
 t "ledger: missing file"       2 "" "missing.json.*No such file" ledger -c missing.json
@@ -172,7 +172,7 @@ t "word of an option"          2 "" "--sort name: expected age or size" queue ls
 t "range of a number"          2 "" "--workers 65: expected a number from 1 to 64" dev --workers 65
 t "range of a time"            2 "" "--interval 5ms: expected a time from 100ms to 1h" top -c good.json --interval 5ms
 t "rate"                       2 "" "--rate none: expected a number of messages per second" queue drop -c good.json --rate none
-t "which word"                 2 "" "queue show: KEY is missing: latchwork queue show KEY" queue show -c good.json
+t "which word"                 2 "" "queue show: KEY is missing; usage: latchwork queue show KEY" queue show -c good.json
 t "too many words"             2 "" "unexpected argument b" queue show a b -c good.json
 t "no verb"                    2 "" "queue: expected a verb: ls, show, " queue
 t "abbreviated"                2 "" "missing.json.*No such file" run --conf missing.json

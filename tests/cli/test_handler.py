@@ -301,13 +301,13 @@ class Messages(Case):
             (1, "expekt.*; did you mean expect"),
             (3, "not JSON"),
             (4, "multiple of 4"),
-            (5, "none of its digits"),
+            (5, "not a base64 digit"),
             (6, "expect: must be"),
             (7, "must be a JSON object"),
             (8, "partition: expected a number from 0"),
             (9, "each must be"),
             (10, "a name without a value"),
-            (11, "expect: has outcome and reason"),
+            (11, "no members but outcome and reason"),
             (12, "topic: must be"),
             (13, "must not be null"),
         ]
@@ -315,7 +315,7 @@ class Messages(Case):
         for line, (number, text) in zip(err.splitlines(), want):
             self.assertRegex(line, r"messages\.jsonl:%d: .*%s" % (number, text))
         self.write("messages.jsonl", "\n")
-        self.assertIn("has no messages", self.try_it()[2])
+        self.assertIn("no messages; expected", self.try_it()[2])
 
     def test_messages_of_a_key_run_in_order_and_in_batches(self):
         self.exec_handler(
@@ -516,7 +516,7 @@ class Chaos(Case):
         status, out, err = self.try_it()
         self.assertEqual(
             (status, out.splitlines()[-1]),
-            (0, '2 messages: 2 retry; none says what to expect ("expect")'),
+            (0, '2 messages: 2 retry; no message has an expected outcome ("expect")'),
         )
 
     def test_cancellation(self):

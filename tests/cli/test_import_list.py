@@ -117,7 +117,7 @@ class Import(unittest.TestCase):
         done = self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count(": sent\n"), 19)
-        self.assertIn("... (--json tells of each)\n1000 messages; 1000 sent; job ", done.stdout)
+        self.assertIn("... (use --json to see all)\n1000 messages; 1000 sent; job ", done.stdout)
         self.assertEqual(self.old.call("EXISTS", LIST, LIST + ":importing", LIST + ":refused"), 0)
         self.assertEqual(self.sequences(), {"c-%d" % k: list(range(k, 1000, 7)) for k in range(7)})
         self.assertEqual({h[0] for r in self.produced() for h in r["headers"]}, {"latchwork-list"})
@@ -190,10 +190,10 @@ class Import(unittest.TestCase):
 
     def test_wrong_usage(self):
         for args, why in (
-            (("--from-list", LIST, "x.jsonl"), "either a FILE or --from-list"),
-            ((), "either a FILE or --from-list"),
+            (("--from-list", LIST, "x.jsonl"), "either FILE or --from-list"),
+            ((), "either FILE or --from-list"),
             (("--from-list", ""), "1 to 512 bytes"),
-            (("--from-list", LIST, "--list-key", "/id"), "must be json:/POINTER"),
+            (("--from-list", LIST, "--list-key", "/id"), "expected json:/POINTER"),
         ):
             done = self.run_import(*args)
             self.assertEqual(done.returncode, 2, args)

@@ -108,22 +108,22 @@ echo '{ "kafka": { "topics": [] } }' >"$dir/wrong.json"
 t "no verb"               2 "" "exec, ls, show or break" -c app.json
 t "unknown verb"          2 "" "unknown verb list" list
 t "help"                  0 "^usage: latchwork lock exec" "" exec --help
-t "no KEY"                2 "" "KEY is missing: latchwork lock exec KEY" exec --redis "$url" -- true
-t "no command"            2 "" "the command is missing; it stands behind --" exec k --redis "$url"
-t "nothing behind --"     2 "" "the command is missing; it stands behind --" exec k --redis "$url" --
-t "command without --"    2 "" "stands behind --" exec k true --redis "$url"
+t "no KEY"                2 "" "KEY is missing; usage: latchwork lock exec KEY" exec --redis "$url" -- true
+t "no command"            2 "" "the command is missing; put it after --" exec k --redis "$url"
+t "nothing behind --"     2 "" "the command is missing; put it after --" exec k --redis "$url" --
+t "command without --"    2 "" "put the command after --" exec k true --redis "$url"
 t "neither -c nor --redis" 2 "" "either -c FILE or --redis" ls
 t "both"                  2 "" "either -c FILE or --redis" ls -c app.json --redis "$url"
 t "another verb's option" 2 "" "unknown option --ttl" show k --redis "$url" --ttl 50
 t "bad number"            2 "" "soon: expected a number from" exec k --redis "$url" --ttl soon -- true
 t "bad url"               2 "" "rediss:// or unix://" ls --redis http://x
 t "bad configuration"     2 "" "kafka.topics" ls -c wrong.json
-t "--plain with -c"       2 "" "--plain goes with --redis" show k -c app.json --plain
+t "--plain with -c"       2 "" "--plain needs --redis" show k -c app.json --plain
 t "--plain without --match" 2 "" "--match GLOB" ls --redis "$url" --plain
 t "--set"                 2 "" "at most lock.ttl_ms, 1500 ms" exec k -c app.json --set lock.ttl_ms=1500 --ttl 1600 -- true
 t "--set before the verb" 2 "" "at most lock.ttl_ms, 1500 ms" --set lock.ttl_ms=1500 exec k -c app.json --ttl 1600 -- true
 t "--set, wrong"          2 "" "nosuch" show k -c app.json --set nosuch.key=1
-t "--set with --redis"    2 "" "--set goes with -c" show k --redis "$url" --set lock.ttl_ms=1500
+t "--set with --redis"    2 "" "--set needs -c" show k --redis "$url" --set lock.ttl_ms=1500
 t "lease above the lanes'" 2 "" "at most lock.ttl_ms, 2000 ms" exec k -c app.json --ttl 2001 -- true
 t "no server: exec"       1 "" "Redis at unix" exec k --redis "$url" -- true
 t "no server: ls"         1 "" "Redis at unix" ls --redis "$url"
@@ -308,7 +308,7 @@ ended "beside" 1
 t "break: nobody"         0 "nobody holds it" "" break k --redis "$url" --execute
 background "broken" exec k --redis "$url" --ttl 600 -- sh -c 'echo $LATCHWORK_FENCE; exec sleep 1000'
 until_true "it runs" '[ -s "$dir/broken.out" ]'
-t "break: dry run"        0 "would break k \(mutex\), held by .*--execute does it" "" break k --redis "$url"
+t "break: dry run"        0 "would break k \(mutex\), held by .*use --execute to apply" "" break k --redis "$url"
 equal "dry run: nothing done" "$(cli exists 'lwl:{k}:lock')" 1
 lock break k --redis "$url" --execute --json
 fence=$(json 'o["fence"] if o["broken"] else 0')
@@ -319,9 +319,9 @@ cli set 'lwl:{old}:lock' left-behind >/dev/null
 t "ls --without-ttl"      0 "^old +mutex +left-behind .* never" "" ls --redis "$url" --without-ttl
 t "exec: without a TTL"   75 "" "without a TTL, which never ends" exec old --redis "$url" -- true
 t "show: without a TTL"   0 "^until +never" "" show old --redis "$url"
-t "set-ttl: dry run"      0 "never" "would end it in 50 ms" show old --redis "$url" --set-ttl 50
+t "set-ttl: dry run"      0 "never" "would give it a TTL of 50 ms" show old --redis "$url" --set-ttl 50
 equal "set-ttl: nothing done" "$(cli pttl 'lwl:{old}:lock')" -1
-t "set-ttl"               0 "never" "it ends in 50 ms" show old --redis "$url" --set-ttl 50 --execute
+t "set-ttl"               0 "never" "its TTL is 50 ms now" show old --redis "$url" --set-ttl 50 --execute
 until_true "it has ended" '[ "$(cli exists "lwl:{old}:lock")" = 0 ]' && good
 cli eval 'for i = 1, 700 do redis.call("SET", "lwl:{n" .. i .. "}:lock", "x/y:1", "PX", 60000) end' 0 >/dev/null
 lock ls --redis "$url" --json

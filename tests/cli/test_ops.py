@@ -621,7 +621,7 @@ def dead_edit_keeps_the_original(w):
     w.env = {"EDITOR": "sed -i s/}/,/"}
     w.run("dead", "edit", "orders/0/1", status=1)
     assert "JSON" in w.err and w.dump() == before
-    written = re.search(r"what was written is in (\S+)", w.err).group(1)
+    written = re.search(r"your edit is in (\S+)", w.err).group(1)
     assert open(written).read() == '{"total":3,'
     os.unlink(written)
     w.env = {"EDITOR": "false", "TMPDIR": w.dir}
@@ -922,7 +922,7 @@ def usage(w):
         assert "usage:" in w.run(*args)
     assert "--execute" not in w.run("queue", "ls", "--help") and "latchwork queue ls -c" in w.out
     w.run("queue", "--", "--help", status=2)
-    assert "options stand before --" in w.err
+    assert "put options before --" in w.err
     w.run("queue", "list", status=2)
     assert "ls, show, pause" in w.err
     w.run("queue", status=2)

@@ -373,7 +373,7 @@ class Top(unittest.TestCase):
         self.assertEqual(len(t.screen.cells), 24)
         self.assertIn("DROP", t.screen.text().upper().splitlines()[-1])
         t.type("?")
-        t.wait("Capitals change the lane that is marked")
+        t.wait("Capitals change the marked lane")
         t.type("x")
         t.wait("^KEY +WAITING")
         self.plant("hot-2", 80, 81)
@@ -391,7 +391,7 @@ class Top(unittest.TestCase):
         t.wait("a backup is written first")
         text = t.screen.text()
         for line in (
-            "whose key holds this text",
+            "whose key contains this text",
             r"or matches this pattern \(\* \? \[a-z\]\)",
             "refused from now on",
             "the lane moves on",
@@ -411,7 +411,7 @@ class Top(unittest.TestCase):
         self.assertRegex(t.screen.text(), "(?m)^hot-2 ")
         self.assertNotIn("hot-1", t.screen.text())
         t.type("/nothing\r")
-        t.wait("no lane that fits the filter")
+        t.wait("no lane that matches the filter")
         t.type("/\r")
         t.wait("^cold ")
         t.type("/zz\x1b")
@@ -443,7 +443,7 @@ class Top(unittest.TestCase):
         # The lane hot-1 is selected. The key `j` selects the next lane, hot-2.
         t.type("j")
         t.type("D")
-        t.wait("^Drop what waits in hot-2\\? y/n")
+        t.wait("^Drop the waiting messages of hot-2\\? y/n")
         t.type("\r")
         t.wait("^nothing was changed")
         self.assertEqual(self.call("LLEN", P + "wait:hot-2"), 20)

@@ -77,7 +77,7 @@ static void test_opening(void **state) {
     expect_opens("works", "", "handler: fake opens\n");
     expect_opens("fails", "handler: no such table\n", "");
     expect_opens("has no slot", "handler: no slot\n", "");
-    expect_opens("crashes", "handler: it died while opening: Killed\n", "");
+    expect_opens("crashes", "handler: it crashed while opening: Killed\n", "");
     expect_opens("exits", "handler: it ended the process while opening\n", "");
     expect_opens("hangs", "handler: it did not open within 400 ms\n", "");
 }

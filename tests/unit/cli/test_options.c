@@ -153,9 +153,9 @@ static void test_misuse(void **state) {
     } cases[] = {
         {"", "expected a verb: ay, bee or exec"},
         {"ya k -c F", "unknown verb ya (did you mean ay?)"},
-        {"ay k",
-         "thing ay: -c FILE is required: the configuration (JSON); see: latchwork thing ay --help"},
-        {"ay -c F", "KEY is missing: latchwork thing ay KEY"},
+        {"ay k", "thing ay: -c FILE is required: configuration file (JSON); see: latchwork thing "
+                 "ay --help"},
+        {"ay -c F", "KEY is missing; usage: latchwork thing ay KEY"},
         {"ay a b c -c F", "unexpected argument c"},
         {"ay k -c", "-c needs a value"},
         {"ay k --number", "--number needs a value"},
@@ -167,7 +167,7 @@ static void test_misuse(void **state) {
         {"ay k --duration soon", "expected a time from 100ms to 1h"},
         {"ay k --rate 0", "messages per second"},
         {"ay k --word o", "expected one, three or on"},
-        {"ay k --list 1 --list 2 --list 3", "--list: at most 2 are possible"},
+        {"ay k --list 1 --list 2 --list 3", "--list is given too often; expected at most 2 times"},
         {"ay k --set a", "expected PATH=VALUE, as in lock.ttl_ms=5000"},
         {"ay k --flag=1", "--flag takes no value"},
         {"ay k --help=1", "--help takes no value"},
@@ -175,8 +175,8 @@ static void test_misuse(void **state) {
         {"ay k -fq", "unknown option -q"},
         {"bee -c F --word on", "thing bee: unknown option --word: it belongs to ay"},
         {"bee -c F --wrod on", "unknown option --wrod; see"},
-        {"exec k -c F", "the command is missing; it stands behind --"},
-        {"exec k cmd -c F", "unexpected argument cmd: the command stands behind --"},
+        {"exec k -c F", "the command is missing; put it after --"},
+        {"exec k cmd -c F", "unexpected argument cmd; put the command after --"},
         {"bee -c F -- x", "unexpected argument --"},
     };
     struct values v;
