@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/calls.h"
 
+#include "queue/lane.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +18,23 @@ enum { NAME_MAX_BYTES = 370 };
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-void lw_places_clear(struct lw_places *p) { p->n = p->n_bytes = 0; }
+void lw_places_clear(struct lw_places *p) {
+    assert(p);
+    p->n = p->n_bytes = 0;
+}
 
-bool lw_places_fit(const struct lw_places *p, int groups) { return p->n + groups <= LW_GROUPS_MAX; }
+/* Asserts that the numbers of segments and of messages agree: each segment has a message, and each
+ * message has three bytes. */
+static inline void check_places(const struct lw_places *p) {
+    assert(p->n >= 0 && p->n <= LW_GROUPS_MAX);
+    assert(p->n_bytes % 3 == 0 && p->n_bytes <= 3 * LW_PLACES_MAX);
+    assert(p->n <= p->n_bytes / 3 && !p->n == !p->n_bytes);
+}
+
+bool lw_places_fit(const struct lw_places *p, int groups) {
+    assert(p->n <= LW_GROUPS_MAX && groups >= 0);
+    return p->n + groups <= LW_GROUPS_MAX;
+}
 
 static struct lw_group *group_of(struct lw_places *p, const char *partition, int64_t segment) {
     for (int i = p->n - 1; i >= 0; i--)
@@ -48,7 +64,15 @@ struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64
     return g;
 }
 
+/* Asserts that a call has what every call needs. */
+static inline void check_call(const struct lw_call *c) {
+    assert(c->commands && c->sha && c->prefix.n);
+    assert(c->epoch && c->lanes && c->floor && c->fence);
+    assert(c->epoch_id && c->ttl_ms > 0);
+}
+
 static void places_keys(const struct lw_call *c, const struct lw_places *p) {
+    check_places(p);
     for (int i = 0; i < p->n; i++) {
         char name[NAME_MAX_BYTES];
         size_t n = strlen(p->group[i].partition);
@@ -62,6 +86,7 @@ static void places_keys(const struct lw_call *c, const struct lw_places *p) {
 }
 
 static void places_args(const struct lw_call *c, const struct lw_places *p) {
+    check_places(p);
     lw_arg_copy(c->commands, (const char *)p->bytes, (size_t)p->n_bytes);
     lw_arg_i64(c->commands, p->n);
     for (int i = 0; i < p->n; i++) {
@@ -77,7 +102,8 @@ static void places_args(const struct lw_call *c, const struct lw_places *p) {
 /* --- what all three calls say ----------------------------------------------------------------- */
 
 static void begin(const struct lw_call *c, int n_keys) {
-    assert(c->epoch_id && n_keys > 0);
+    check_call(c);
+    assert(n_keys >= 4);
     lw_cmd(c->commands, "EVALSHA");
     lw_arg_text(c->commands, c->sha);
     lw_arg_i64(c->commands, n_keys);
@@ -94,12 +120,15 @@ static void arg_order(const struct lw_call *c) {
 }
 
 static void arg_copied(const struct lw_call *c, struct lw_bytes b) {
+    assert(b.p || !b.n);
     lw_arg_copy(c->commands, b.p, b.n);
 }
 
 static void arg_bounds(const struct lw_call *c, const struct lw_call_bounds *b) {
     char text[80];
+    assert(b->lane && b->call);
     int n = snprintf(text, sizeof text, "%zu %zu %zu", b->lane, b->call, b->met);
+    assert(n > 0 && (size_t)n < sizeof text);
     lw_arg_copy(c->commands, text, (size_t)n);
 }
 
@@ -114,28 +143,35 @@ struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64
 
 struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token,
                               uint64_t fence) {
+    assert(fence > 0);
     struct lw_bytes b = lw_token_text(to, worker, token);
     to[b.n++] = ':';
     b.n += lw_decimal((int64_t)fence, to + b.n);
+    assert(b.n < LW_TOKEN_TEXT);
     return b;
 }
 
 void lw_call_lane(const struct lw_call *c, struct lw_bytes lane) {
+    assert(lane.n <= LW_LANE_MAX);
     lw_arg_join(c->commands, c->prefix, "lock:", lane);
 }
 
 void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope) {
+    assert(envelope.n);
     arg_copied(c, envelope);
 }
 
 void lw_call_dedup(const struct lw_call *c, struct lw_bytes id) { lw_arg(c->commands, id); }
 
-void lw_call_value(const struct lw_call *c, struct lw_bytes value) { arg_copied(c, value); }
+void lw_call_value(const struct lw_call *c, struct lw_bytes value) {
+    assert(value.n && value.n < LW_TOKEN_TEXT);
+    arg_copied(c, value);
+}
 
 /* --- gate ------------------------------------------------------------------------------------- */
 
 void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes) {
-    assert(n_lanes > 0);
+    assert(n_lanes > 0 && n_lanes <= p->n_bytes / 3);
     begin(c, 4 + 2 * p->n + n_lanes);
     places_keys(c, p);
 }
@@ -154,11 +190,14 @@ static void arg_on_busy(const struct lw_call *c, const struct lw_places *p, bool
         else
             n += lw_decimal(p->group[g].new_from, text + n);
     }
+    assert(n <= sizeof text);
     lw_arg_copy(c->commands, text, n);
 }
 
 void lw_gate_args(const struct lw_call *c, const struct lw_places *p,
                   const struct lw_gate_call *g) {
+    check_call(c);
+    assert(g->token.n && c->fences > 0);
     lw_arg_text(c->commands, c->epoch_id);
     arg_clock(c);
     lw_arg_i64(c->commands, c->ttl_ms);
@@ -187,6 +226,7 @@ void lw_settle_item(const struct lw_settle_item *it, unsigned char to[LW_ITEM_BY
 
 void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes) {
     assert(n_lanes > 0);
+    assert(c->ready && c->dead);
     begin(c, 6 + 2 * p->n + n_lanes);
     lw_arg_text(c->commands, c->ready), lw_arg_text(c->commands, c->dead);
     places_keys(c, p);
@@ -194,6 +234,9 @@ void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_l
 
 void lw_settle_args(const struct lw_call *c, const struct lw_places *p,
                     const struct lw_settle_call *s) {
+    check_call(c);
+    assert(s->items.n && s->items.n % LW_ITEM_BYTES == 0);
+    assert(s->n_values > 0 && (size_t)s->n_values <= s->items.n / LW_ITEM_BYTES);
     lw_arg_text(c->commands, c->epoch_id);
     lw_arg_i64(c->commands, c->ttl_ms), lw_arg_i64(c->commands, c->handoff_ms);
     arg_order(c);
@@ -215,6 +258,8 @@ bool lw_settle_carries(enum lw_outcome outcome) {
 void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t backoff_ms,
                     const char *reason, struct lw_bytes envelope) {
     if (!lw_settle_carries(outcome)) return;
+    assert(outcome == LW_DEAD ? reason != NULL : backoff_ms >= 0);
+    assert(envelope.n);
     if (outcome == LW_DEAD)
         lw_arg_text(c->commands, reason);
     else
@@ -225,11 +270,16 @@ void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t ba
 /* --- claim ------------------------------------------------------------------------------------ */
 
 void lw_claim_begin(const struct lw_call *c, int n_lanes) {
+    assert(n_lanes >= 0);
+    assert(c->ready && c->claimed);
     begin(c, 6 + n_lanes);
     lw_arg_text(c->commands, c->ready), lw_arg_text(c->commands, c->claimed);
 }
 
 void lw_claim_args(const struct lw_call *c, const struct lw_claim_call *l) {
+    check_call(c);
+    assert(l->token.n && l->taken >= 0);
+    assert(l->want > 0 && c->fences > 0);
     lw_arg_text(c->commands, c->epoch_id);
     arg_clock(c);
     lw_arg_i64(c->commands, c->ttl_ms), lw_arg_i64(c->commands, c->handoff_ms);

@@ -7,6 +7,7 @@
 #ifndef LW_QUEUE_CODES_H
 #define LW_QUEUE_CODES_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -35,6 +36,7 @@ enum lw_state {
 /* Extracts the state of one offset from a byte with the states of four offsets. The lowest of the
  * four offsets has the highest bits. */
 static inline enum lw_state lw_state_in(char four, int64_t offset) {
+    assert(offset >= 0);
     return (enum lw_state)((unsigned char)four >> (2 * (3 - offset % 4)) & 3);
 }
 
@@ -53,7 +55,9 @@ enum lw_outcome {
 /* Returns true if the outcome finishes the message. Any other outcome sends the message back to its
  * lane. */
 static inline bool lw_outcome_ends(enum lw_outcome outcome) {
-    return outcome == LW_DONE || outcome == LW_DEAD || outcome == LW_DEAD_SENT;
+    bool ends = outcome == LW_DONE || outcome == LW_DEAD || outcome == LW_DEAD_SENT;
+    assert(ends || outcome == LW_RETRY || outcome == LW_BACK);
+    return ends;
 }
 
 /* Returns the word for an outcome in handlers, the journal and the log: "done", "retry", "dead",

@@ -36,6 +36,7 @@ static size_t put_varint(unsigned char *out, uint64_t v) {
     size_t n = 0;
     for (; v >= 0x80; v >>= 7) out[n++] = (unsigned char)(v | 0x80);
     out[n++] = (unsigned char)v;
+    assert(n <= VARINT_MAX);
     return n;
 }
 
@@ -63,6 +64,7 @@ static size_t put_base64(char *out, const unsigned char *p, size_t n) {
                      (have > 2 ? p[i + 2] : 0);
         for (size_t k = 0; k <= have; k++) out[w++] = digits64[v >> (18 - 6 * k) & 63];
     }
+    assert(w <= BODY_MAX);
     return w;
 }
 
@@ -112,6 +114,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
         used += len;
         from = r.hi;
     }
+    assert(used <= room);
     return used;
 }
 
@@ -171,6 +174,7 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
             return lw_fail(
                 err, "corrupt commit metadata: range %zu after offset %" PRId64 " is impossible", k,
                 from);
+        assert(r.lo >= from && r.hi > r.lo);
         from = r.hi;
         /* if the caller has no room for all ranges, the highest ranges are omitted */
         if (count < max) out[count++] = r;

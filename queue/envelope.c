@@ -11,6 +11,7 @@ enum { TOPIC_MAX = 249, HEADER_FIXED = 8 };
 
 /* Appends `b`, or nothing if `b` is absent. */
 static void put(struct lw_buf *out, struct lw_bytes b) {
+    assert(b.p || !b.n);
     if (b.p) lw_buf_add(out, b.p, b.n);
 }
 
@@ -24,6 +25,7 @@ static long long length_of(struct lw_bytes b) { return b.p ? (long long)b.n : -1
 
 static void put_header(struct lw_buf *out, const struct lw_header *h) {
     assert(h->name.n < UINT32_MAX && h->value.n < UINT32_MAX);
+    assert(h->name.p || !h->name.n);
     put_u32(out, (uint32_t)h->name.n);
     put(out, h->name);
     put_u32(out, h->value.p ? (uint32_t)h->value.n : UINT32_MAX);

@@ -20,6 +20,7 @@ struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size) {
 
 struct lw_bytes lw_lane_without_key(const char *partition, int64_t offset, char *room,
                                     size_t size) {
+    assert(partition && offset >= 0);
     int n = snprintf(room, size, WITHOUT_KEY "%s:%" PRId64, partition, offset);
     assert(n > 0 && (size_t)n < size && n <= LW_LANE_MAX);
     return lw_bytes(room, (size_t)n);

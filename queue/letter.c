@@ -28,6 +28,7 @@ static const char *const names[LW_LETTER_HEADERS] = {
 
 static struct lw_bytes big_endian(uint64_t v, unsigned char *out, size_t n) {
     assert(n <= sizeof v);
+    assert(n == sizeof v || v >> (8 * n) == 0);
     for (size_t i = 0; i < n; i++) out[i] = (unsigned char)(v >> (8 * (n - 1 - i)));
     return lw_bytes((const char *)out, n);
 }
@@ -51,10 +52,12 @@ size_t lw_letter_headers(struct lw_letter *l, struct lw_header out[LW_LETTER_HEA
     for (int i = 0; i < LW_LETTER_HEADERS; i++)
         if (i != DLT_TIMESTAMP || l->timestamp_ms >= 0)
             out[n++] = (struct lw_header){lw_bytes_of(names[i]), values[i]};
+    assert(n == LW_LETTER_HEADERS - (l->timestamp_ms < 0));
     return n;
 }
 
 bool lw_letter_adds(struct lw_bytes name) {
+    assert(name.p || !name.n);
     for (int i = 0; i < LW_LETTER_HEADERS; i++)
         if (lw_bytes_eq(name, lw_bytes_of(names[i]))) return true;
     return false;

@@ -38,6 +38,7 @@ void lw_life_read(struct lw_life *life, const char *info) {
     snprintf(life->history, sizeof life->history, "%s/%s", run_id, bytes);
     lw_info_field(info, "master_replid2", old_replid, sizeof old_replid);
     life->never_replica = is_zero(bytes) && is_zero(old_replid);
+    assert(life->history[0]);
 }
 
 bool lw_life_same(const struct lw_life *a, const struct lw_life *b) {

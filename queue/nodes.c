@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/nodes.h"
 
+#include "base/redis/slot.h"
+
 #include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,15 +16,19 @@ enum { FLAGS = 2, CONFIG_EPOCH = 6, FIRST_SLOT = 8, WORD = 64 };
 /* Copies the next word of a line. Returns the text after the word, or NULL at the end of the
  * line. */
 static const char *next_word(const char *p, char out[WORD]) {
+    assert(p && out);
     p += strspn(p, " ");
     size_t n = strcspn(p, " \r\n");
     if (!n) return NULL;
     snprintf(out, WORD, "%.*s", (int)n, p);
+    assert(out[0]);
     return p + n;
 }
 
 static bool has_flag(const char *flags, const char *flag) {
+    assert(flags && flag);
     size_t n = strlen(flag);
+    assert(n > 0);
     for (const char *p = flags; (p = strstr(p, flag)); p++)
         if ((p == flags || p[-1] == ',') && (p[n] == ',' || !p[n])) return true;
     return false;
@@ -32,6 +38,8 @@ static bool has_flag(const char *flags, const char *flag) {
  * says that keys of slot 5 are moving to node ID. A slot that is still moving to this node
  * ("[5-<-ID]") does not belong to it yet. */
 static enum lw_slot_at slot_in(const char *p, int slot) {
+    assert(p);
+    assert(slot >= 0 && slot < LW_SLOTS);
     enum lw_slot_at at = LW_SLOT_ELSEWHERE;
     char word[WORD];
     while ((p = next_word(p, word))) {
@@ -50,6 +58,8 @@ static enum lw_slot_at slot_in(const char *p, int slot) {
 }
 
 static bool read_line(const char *line, int slot, char flags[WORD], struct lw_node *out) {
+    assert(line && flags);
+    assert(out);
     char word[WORD];
     const char *p = line;
     for (int i = 0; i < FIRST_SLOT; i++) {
@@ -66,6 +76,7 @@ static bool read_line(const char *line, int slot, char flags[WORD], struct lw_no
 }
 
 static const char *next_line(const char *p) {
+    assert(p);
     p = strchr(p, '\n');
     return p && p[1] ? p + 1 : NULL;
 }
@@ -81,6 +92,7 @@ bool lw_nodes_self(const char *nodes, int slot, struct lw_node *out) {
 
 bool lw_nodes_master(const char *nodes, const char *id) {
     assert(nodes && id);
+    assert(strlen(id) < LW_NODE_ID);
     char flags[WORD];
     struct lw_node node;
     for (const char *line = nodes; line; line = next_line(line))

@@ -3,6 +3,7 @@
 
 #include "queue/life.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 enum { REDIS_MAJOR_FLOOR = 7 };
 
 void lw_server_read(struct lw_server *s, const char *info) {
+    assert(s && info);
     char version[32];
     s->too_old = false;
     if (lw_info_field(info, "valkey_version", version, sizeof version)) {
@@ -18,9 +20,11 @@ void lw_server_read(struct lw_server *s, const char *info) {
     }
     bool known = lw_info_field(info, "redis_version", version, sizeof version);
     s->too_old = strtol(version, NULL, 10) < REDIS_MAJOR_FLOOR;
+    assert(known || !version[0]);
     snprintf(s->text, sizeof s->text, "Redis %s%s", known ? "" : "of unknown version", version);
 }
 
 bool lw_server_lacks_lua(const char *error) {
+    assert(error);
     return strstr(error, "Could not find scripting engine");
 }

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts assertions per function in the worker's logic and in queue/. Prints one line per file, and
-the sum. The script sets no limit.
+"""Counts assertions per function in the worker's logic and in queue/. Each folder must have at least
+LEAST assertions per function on average.
 
-The script prints two figures: the number of assertions in the text, and the number of assertions
-with calls expanded. The invariants of a struct are written once, in a checker: `static inline void
-check_NAME(…)`, a function that consists only of assertions and calls of other checkers (this script
-refuses any other statement in it). A function that calls a checker makes all assertions of the
-checker, so the second figure counts all of them for each call. A checker does not count as a
-function.
-  usage: asserts.py [FOLDER...]   (from the top of the tree)"""
+The script prints two figures: the number of assertions with calls expanded, which is judged, and
+the number of assertions in the text. The invariants of a struct are written once, in a checker:
+`static inline void check_NAME(…)`, a function that consists only of assertions and calls of other
+checkers (this script refuses any other statement in it). A function that calls a checker makes all
+assertions of the checker, so the first figure counts all of them for each call. A checker does not
+count as a function.
+  usage: asserts.py [--files] [FOLDER...]   (from the top of the tree)
+  --files   print the figures of each file, too
+  exit: 0 each folder has enough assertions, 1 one has too few"""
 
 import glob, re, sys
+
+LEAST = 2
 
 # a function is recognized by its first line, which clang-format puts at the left margin
 FUNCTION = re.compile(r'^[a-z_][^;{}=()]*\([^;{}]*?\) \{', re.M)
@@ -49,37 +53,40 @@ def weights(bodies):
 
 
 def main():
-    folders = sys.argv[1:] or ['consumer/worker', 'queue']
-    paths = sorted(
-        p
+    folders = [a for a in sys.argv[1:] if a != '--files'] or ['consumer/worker', 'queue']
+    texts = {
+        folder: {
+            path: read(path) for path in sorted(glob.glob(f'{folder}/**/*.[ch]', recursive=True))
+        }
         for folder in folders
-        for kind in 'ch'
-        for p in glob.glob(f'{folder}/**/*.{kind}', recursive=True)
-    )
-    texts, bodies = {path: read(path) for path in paths}, {}
-    for text in texts.values():
-        bodies.update(CHECKER.findall(text))
+    }
+    bodies = {}
+    for files in texts.values():
+        for text in files.values():
+            bodies.update(CHECKER.findall(text))
     for name, body in bodies.items():
         pure(name, body)
-    weight, functions, written, held = (
-        weights(bodies),
-        0,
-        sum(len(ASSERT.findall(b)) for b in bodies.values()),
-        0,
-    )
-    for path, text in texts.items():
+    weight = weights(bodies)
+    return 1 if sum([poor(folder, files, weight) for folder, files in texts.items()]) else 0
+
+
+def poor(folder, files, weight):
+    """Prints the figures of a folder. Returns true if the folder has too few assertions."""
+    functions = written = held = 0
+    for path, text in files.items():
+        written += len(ASSERT.findall(text))
         text = CHECKER.sub('', text)
         n, here = len(FUNCTION.findall(text)), len(ASSERT.findall(text))
         at_calls = sum(weight.get(name, 0) for name in CALL.findall(text))
-        functions, written, held = functions + n, written + here, held + here + at_calls
-        if n:
+        functions, held = functions + n, held + here + at_calls
+        if n and '--files' in sys.argv:
             print(f'{here + at_calls:5} in {n:4} functions  {path}')
+    average = held / max(functions, 1)
     print(
-        f'{len(bodies)} checkers; {written} assertions written: {written / max(functions, 1):.2f} per function'
+        f'{folder}: {average:.2f} assertions per function ({held} in {functions} functions, '
+        f'{written} written)' + ('' if average >= LEAST else f'; at least {LEAST} are needed')
     )
-    print(
-        f'{held:5} assertions in {functions} functions: {held / max(functions, 1):.2f} per function'
-    )
+    return average < LEAST
 
 
-main()
+sys.exit(main())

@@ -34,7 +34,16 @@ enum {
     UPTIME_SLACK_S = 2,
 };
 
+/* Asserts that the times of the struct agree with each other. */
+static inline void check_move(const struct move *m) {
+    assert(m->pause_ms >= 0 && m->pause_ms <= PAUSE_MAX_MS);
+    assert(m->whole_ms <= m->owned_ms && m->owned_ms <= m->text_ms);
+    assert(!m->whole_ms || m->seen.n);
+    assert(!m->text_ms || m->text.n || m->seen.n);
+}
+
 void move_connected(struct shard *sh) {
+    check_move(&sh->move);
     sh->move.fresh = true;
     sh->move.node = (struct lw_node){0};
     sh->move.rest_ms = 0;
@@ -61,12 +70,14 @@ void move_build(struct shard *sh) {
 static void owner_told(struct shard *sh) {
     struct move *m = &sh->move;
     assert(m->node.slot != LW_SLOT_ELSEWHERE);
+    assert(m->node.id[0] && m->text.n);
     m->owner = m->node;
     m->owned_ms = m->text_ms;
     if (m->node.slot != LW_SLOT_WHOLE) return;
     struct lw_buf was = m->seen;
     m->seen = m->text, m->text = was;
     m->whole_ms = m->text_ms;
+    check_move(m);
 }
 
 void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
@@ -103,6 +114,7 @@ bool move_refused(struct lw_worker *w, struct shard *sh, const char *text) {
     }
     if (now >= m->rest_ms)
         m->pause_ms = m->pause_ms * 2 > PAUSE_MAX_MS ? PAUSE_MAX_MS : m->pause_ms * 2;
+    assert(m->pause_ms > 0);
     m->rest_ms = now + m->pause_ms;
     m->cluster = true;
     connection_check(sh);
@@ -118,6 +130,7 @@ bool move_unasked(const struct shard *sh) { return sh->move.cluster && !sh->move
 bool move_elsewhere(struct lw_worker *w, struct shard *sh) {
     struct move *m = &sh->move;
     assert(sh->phase == HELLO);
+    check_move(m);
     if (!m->cluster || m->node.slot != LW_SLOT_ELSEWHERE) return false;
     bool known =
         epoch_joined(sh) && !m->left && lw_life_same(connection_old_life(sh), connection_life(sh));
@@ -146,6 +159,7 @@ static bool was_master(const struct move *m) {
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
     assert(sh->phase == ENTERING);
+    check_move(m);
     bool knows = m->cluster && epoch_joined(sh) && m->left && was_master(m);
     /* the node has not restarted since the old owner had all data of the slot, so it has lost
      * nothing of the data that came to it */
@@ -177,6 +191,7 @@ void move_unsure(struct lw_worker *w, struct shard *sh) {
 void move_joined(struct lw_worker *w, struct shard *sh, bool another) {
     struct move *m = &sh->move;
     (void)w;
+    check_move(m);
     if (!m->cluster) return;
     if (another || strcmp(m->owner.id, m->node.id) != 0) m->whole_ms = 0;
     m->fresh = m->left = false;

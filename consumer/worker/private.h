@@ -75,6 +75,7 @@ static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
 /* Counts a lane in `locks_granted` or `locks_busy` (board.h), according to its letters in the
  * answer of gate or claim. */
 static inline void count_acquire(struct lw_worker *w, const char *letters, int n) {
+    assert(n > 0);
     for (int k = 0; k < n; k++) {
         if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO ||
             letters[k] == LW_CLAIMED_HEADS) {
@@ -97,6 +98,7 @@ static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx
 /* Returns the maximum of the window: two batches, or one batch more than the number of messages
  * that the handlers can run at once, whichever is more. */
 static inline size_t window_most(const struct lw_worker *w) {
+    assert(w->c);
     size_t most = (size_t)lw_config_at_once(w->c) + BATCH;
     return most > 2 * BATCH ? most : 2 * BATCH;
 }

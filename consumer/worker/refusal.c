@@ -5,6 +5,7 @@
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,8 +39,17 @@ static const struct {
     [CALL_ALIVE] = {"the heartbeat", NULL},
 };
 
+/* Asserts that a refusal has a text and an order of times. */
+static inline void check_refusal(const struct refusal *r) {
+    assert(!r->last_ms || r->text[0]);
+    assert(!r->last_ms || r->since_ms <= r->last_ms);
+    assert(r->said_ms <= r->last_ms);
+}
+
 static void write_text(const struct lw_worker *w, struct shard *sh, enum call_kind kind,
                        const char *error) {
+    assert(error && kind < sizeof calls / sizeof *calls);
+    assert(calls[kind].name);
     char command[LW_DENIED_NAMES], *text = sh->refusal.text;
     size_t size = sizeof sh->refusal.text;
     enum lw_denied denied = lw_denied(error, calls[kind].script, command);
@@ -57,6 +67,7 @@ static void write_text(const struct lw_worker *w, struct shard *sh, enum call_ki
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error) {
     char command[LW_DENIED_NAMES], before[sizeof sh->refusal.text];
     int64_t now = now_ms(w);
+    check_refusal(&sh->refusal);
     if (lw_denied(error, NULL, command) == LW_DENIED_NOTHING) return false;
     memcpy(before, sh->refusal.text, sizeof before);
     write_text(w, sh, kind, error);
@@ -64,6 +75,7 @@ bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, co
     sh->refusal.kind = kind;
     sh->refusal.allowed = false;
     sh->refusal.last_ms = now;
+    check_refusal(&sh->refusal);
     if (now - sh->refusal.said_ms < (strcmp(before, sh->refusal.text) == 0 ? SAY_SAME_MS : SAY_MS))
         return true;
     sh->refusal.said_ms = now;
@@ -83,6 +95,7 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
  * needs the call any more, it is not tried again, and the refusal is over after HOLD_MS plus a
  * TTL. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
+    check_refusal(&sh->refusal);
     int64_t quiet_ms = now - sh->refusal.last_ms;
     if (!sh->refusal.last_ms || quiet_ms < HOLD_MS ||
         (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms))
@@ -98,5 +111,6 @@ bool refusal_holds(const struct shard *sh, int64_t now) {
 }
 
 const char *refusal_text(const struct shard *sh) {
+    check_refusal(&sh->refusal);
     return sh->refusal.last_ms ? sh->refusal.text : NULL;
 }

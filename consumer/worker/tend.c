@@ -15,9 +15,13 @@
 
 enum { TEND_BATCH = 256 };
 
-void tend_now(struct shard *sh, int64_t now) { sh->tend.at_ms = now; }
+void tend_now(struct shard *sh, int64_t now) {
+    assert(now > 0);
+    sh->tend.at_ms = now;
+}
 
 void tend_by(struct shard *sh, int64_t due_ms) {
+    assert(due_ms > 0);
     if (!sh->tend.due_ms || due_ms < sh->tend.due_ms) sh->tend.due_ms = due_ms;
 }
 
@@ -38,6 +42,7 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
         return;
     }
     int64_t period = w->c->lock.ttl_ms / 4;
+    assert(period > 0);
     sh->tend.at_ms = now + period - (int64_t)(w->io->random(w->ctx) % (uint64_t)(period / 4 + 1));
     pipe_command(sh, CALL_TIME, "TIME");
     info_build(sh);
@@ -54,7 +59,7 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     vanished_build(w, sh);
 }
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    assert(sh->phase == READY);
+    assert(sh->phase == READY && r);
     /* if the batch was full, more lanes may be due */
     if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) tend_now(sh, now_ms(w));
 }
