@@ -31,7 +31,7 @@ PKGS := libxxhash rdkafka hiredis openssl jansson sqlite3 libpq libmicrohttpd li
 NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, sqlite3 >= 3.35, libpq >= 13, libxxhash, libmicrohttpd >= 0.9.75, libcurl >= 7.87, ncursesw >= 6
 
 # These goals need no compiler yet.
-EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts deps deps-test demo test ci debian-13 matrix image help clean distclean format
+EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy lint-commits tidy asserts deps deps-test demo test ci debian-13 matrix image help clean distclean format
 EASY += deb deb-twice deb-test deb-systemd tarball tarball-twice tarball-test release release-check
 ifneq ($(filter-out $(EASY),$(or $(MAKECMDGOALS),all)),)
 include $(B)/flags.mk

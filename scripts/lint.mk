@@ -9,12 +9,12 @@ CPPCHECK := cppcheck --std=c11 --quiet -j2 --enable=warning,performance,portabil
 
 TIDY = scripts/tidy.py $(B) --flags "-std=c17 -D_GNU_SOURCE '-DLW_VERSION=\"\"' -I. -Iinclude $(shell pkg-config --cflags $(PKGS) lua5.1)"
 
-.PHONY: lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts
+.PHONY: lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy lint-commits asserts
 ##@ Tests
-## lint: install the linters, then check layout, licence lines, words, shell, Python and C
+## lint: install the linters, then check layout, licence lines, words, shell, Python, C and commits
 lint:
 	@scripts/deps.sh lint
-	@+$(MAKE) --no-print-directory -k lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy asserts
+	@+$(MAKE) --no-print-directory -k lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy lint-commits asserts
 ## lint-format: check the layout of C files (make format mends it)
 lint-format:
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
@@ -40,6 +40,9 @@ lint-tidy:
 tidy:
 	@scripts/deps.sh lint
 	@$(TIDY) --analyze --include scripts/tidy.h $(MAIN).c $(SRC)
-## asserts: count assertions per function in the worker's logic and the queue
+## lint-commits: check the messages of the commits that origin lacks, or of RANGE=A..B
+lint-commits:
+	@scripts/commits.py $(RANGE)
+## asserts: check that the worker's logic and the queue have two assertions per function
 asserts:
-	@scripts/asserts.py | tail -n 1
+	@scripts/asserts.py
