@@ -65,13 +65,13 @@ struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64
 }
 
 /* Asserts that a call has what every call needs. */
-static inline void check_call(const struct lw_call *c) {
+static inline void check_call(const struct lw_lane_call *c) {
     assert(c->commands && c->sha && c->prefix.n);
     assert(c->epoch && c->lanes && c->floor && c->fence);
     assert(c->epoch_id && c->ttl_ms > 0);
 }
 
-static void places_keys(const struct lw_call *c, const struct lw_places *p) {
+static void places_keys(const struct lw_lane_call *c, const struct lw_places *p) {
     check_places(p);
     for (int i = 0; i < p->n; i++) {
         char name[NAME_MAX_BYTES];
@@ -85,7 +85,7 @@ static void places_keys(const struct lw_call *c, const struct lw_places *p) {
     }
 }
 
-static void places_args(const struct lw_call *c, const struct lw_places *p) {
+static void places_args(const struct lw_lane_call *c, const struct lw_places *p) {
     check_places(p);
     lw_arg_copy(c->commands, (const char *)p->bytes, (size_t)p->n_bytes);
     lw_arg_i64(c->commands, p->n);
@@ -101,7 +101,7 @@ static void places_args(const struct lw_call *c, const struct lw_places *p) {
 
 /* --- what all three calls say ----------------------------------------------------------------- */
 
-static void begin(const struct lw_call *c, int n_keys) {
+static void begin(const struct lw_lane_call *c, int n_keys) {
     check_call(c);
     assert(n_keys >= 4);
     lw_cmd(c->commands, "EVALSHA");
@@ -111,20 +111,20 @@ static void begin(const struct lw_call *c, int n_keys) {
     lw_arg_text(c->commands, c->floor), lw_arg_text(c->commands, c->fence);
 }
 
-static void arg_clock(const struct lw_call *c) {
+static void arg_clock(const struct lw_lane_call *c) {
     lw_arg_i64(c->commands, c->redis_ms), lw_arg_i64(c->commands, c->ttl_ms / 4);
 }
 
-static void arg_order(const struct lw_call *c) {
+static void arg_order(const struct lw_lane_call *c) {
     lw_arg_text(c->commands, c->skip ? "skip" : "block");
 }
 
-static void arg_copied(const struct lw_call *c, struct lw_bytes b) {
+static void arg_copied(const struct lw_lane_call *c, struct lw_bytes b) {
     assert(b.p || !b.n);
     lw_arg_copy(c->commands, b.p, b.n);
 }
 
-static void arg_bounds(const struct lw_call *c, const struct lw_call_bounds *b) {
+static void arg_bounds(const struct lw_lane_call *c, const struct lw_call_bounds *b) {
     char text[80];
     assert(b->lane && b->call);
     int n = snprintf(text, sizeof text, "%zu %zu %zu", b->lane, b->call, b->met);
@@ -151,26 +151,26 @@ struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64
     return b;
 }
 
-void lw_call_lane(const struct lw_call *c, struct lw_bytes lane) {
+void lw_call_lane(const struct lw_lane_call *c, struct lw_bytes lane) {
     assert(lane.n <= LW_LANE_MAX);
     lw_arg_join(c->commands, c->prefix, "lock:", lane);
 }
 
-void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope) {
+void lw_call_envelope(const struct lw_lane_call *c, struct lw_bytes envelope) {
     assert(envelope.n);
     arg_copied(c, envelope);
 }
 
-void lw_call_dedup(const struct lw_call *c, struct lw_bytes id) { lw_arg(c->commands, id); }
+void lw_call_dedup(const struct lw_lane_call *c, struct lw_bytes id) { lw_arg(c->commands, id); }
 
-void lw_call_value(const struct lw_call *c, struct lw_bytes value) {
+void lw_call_value(const struct lw_lane_call *c, struct lw_bytes value) {
     assert(value.n && value.n < LW_TOKEN_TEXT);
     arg_copied(c, value);
 }
 
 /* --- gate ------------------------------------------------------------------------------------- */
 
-void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes) {
+void lw_gate_begin(const struct lw_lane_call *c, const struct lw_places *p, int n_lanes) {
     assert(n_lanes > 0 && n_lanes <= p->n_bytes / 3);
     begin(c, 4 + 2 * p->n + n_lanes);
     places_keys(c, p);
@@ -179,7 +179,7 @@ void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lan
 /* Adds the argument that says what happens to messages of a busy lane: "park", or "drop" followed
  * by, for each segment, the first offset of its partition that no earlier epoch can have
  * granted. */
-static void arg_on_busy(const struct lw_call *c, const struct lw_places *p, bool drop) {
+static void arg_on_busy(const struct lw_lane_call *c, const struct lw_places *p, bool drop) {
     char text[4 + 22 * LW_GROUPS_MAX];
     size_t n = 4;
     memcpy(text, drop ? "drop" : "park", n);
@@ -194,7 +194,7 @@ static void arg_on_busy(const struct lw_call *c, const struct lw_places *p, bool
     lw_arg_copy(c->commands, text, n);
 }
 
-void lw_gate_args(const struct lw_call *c, const struct lw_places *p,
+void lw_gate_args(const struct lw_lane_call *c, const struct lw_places *p,
                   const struct lw_gate_call *g) {
     check_call(c);
     assert(g->token.n && c->fences > 0);
@@ -224,7 +224,7 @@ void lw_settle_item(const struct lw_settle_item *it, unsigned char to[LW_ITEM_BY
     to[6] = (unsigned char)it->before;
 }
 
-void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes) {
+void lw_settle_begin(const struct lw_lane_call *c, const struct lw_places *p, int n_lanes) {
     assert(n_lanes > 0);
     assert(c->ready && c->dead);
     begin(c, 6 + 2 * p->n + n_lanes);
@@ -232,7 +232,7 @@ void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_l
     places_keys(c, p);
 }
 
-void lw_settle_args(const struct lw_call *c, const struct lw_places *p,
+void lw_settle_args(const struct lw_lane_call *c, const struct lw_places *p,
                     const struct lw_settle_call *s) {
     check_call(c);
     assert(s->items.n && s->items.n % LW_ITEM_BYTES == 0);
@@ -255,7 +255,7 @@ bool lw_settle_carries(enum lw_outcome outcome) {
     return outcome == LW_RETRY || outcome == LW_BACK || outcome == LW_DEAD;
 }
 
-void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t backoff_ms,
+void lw_settle_last(const struct lw_lane_call *c, enum lw_outcome outcome, int64_t backoff_ms,
                     const char *reason, struct lw_bytes envelope) {
     if (!lw_settle_carries(outcome)) return;
     assert(outcome == LW_DEAD ? reason != NULL : backoff_ms >= 0);
@@ -269,14 +269,14 @@ void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t ba
 
 /* --- claim ------------------------------------------------------------------------------------ */
 
-void lw_claim_begin(const struct lw_call *c, int n_lanes) {
+void lw_claim_begin(const struct lw_lane_call *c, int n_lanes) {
     assert(n_lanes >= 0);
     assert(c->ready && c->claimed);
     begin(c, 6 + n_lanes);
     lw_arg_text(c->commands, c->ready), lw_arg_text(c->commands, c->claimed);
 }
 
-void lw_claim_args(const struct lw_call *c, const struct lw_claim_call *l) {
+void lw_claim_args(const struct lw_lane_call *c, const struct lw_claim_call *l) {
     check_call(c);
     assert(l->token.n && l->taken >= 0);
     assert(l->want > 0 && c->fences > 0);

@@ -61,7 +61,7 @@ struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64
 
 /* --- what all three calls say ----------------------------------------------------------------- */
 
-struct lw_call {
+struct lw_lane_call {
     struct lw_commands *commands;
     const char *sha;        /* SHA-1 of the script, 40 hex digits */
     struct lw_bytes prefix; /* beginning of the names of the shard's keys, "lw:{NAME.SHARD}:" */
@@ -91,12 +91,12 @@ struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64
                               uint64_t fence);
 
 /* Adds the name of the lane's lock as a key. */
-void lw_call_lane(const struct lw_call *c, struct lw_bytes lane);
+void lw_call_lane(const struct lw_lane_call *c, struct lw_bytes lane);
 /* Adds a copy of an envelope as an argument. */
-void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope);
-void lw_call_dedup(const struct lw_call *c, struct lw_bytes id);
+void lw_call_envelope(const struct lw_lane_call *c, struct lw_bytes envelope);
+void lw_call_dedup(const struct lw_lane_call *c, struct lw_bytes id);
 /* Adds a copy of the value of a lock as an argument. */
-void lw_call_value(const struct lw_call *c, struct lw_bytes value);
+void lw_call_value(const struct lw_lane_call *c, struct lw_bytes value);
 
 /* --- gate ------------------------------------------------------------------------------------- */
 
@@ -109,8 +109,9 @@ struct lw_gate_call {
     struct lw_bytes counts;
 };
 
-void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes);
-void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const struct lw_gate_call *g);
+void lw_gate_begin(const struct lw_lane_call *c, const struct lw_places *p, int n_lanes);
+void lw_gate_args(const struct lw_lane_call *c, const struct lw_places *p,
+                  const struct lw_gate_call *g);
 
 /* --- settle ----------------------------------------------------------------------------------- */
 
@@ -138,14 +139,14 @@ struct lw_settle_call {
     int n_values;
 };
 
-void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes);
-void lw_settle_args(const struct lw_call *c, const struct lw_places *p,
+void lw_settle_begin(const struct lw_lane_call *c, const struct lw_places *p, int n_lanes);
+void lw_settle_args(const struct lw_lane_call *c, const struct lw_places *p,
                     const struct lw_settle_call *s);
 /* Returns true if the arguments for a message with this outcome include the envelope. */
 bool lw_settle_carries(enum lw_outcome outcome);
 /* Adds the arguments that the last finished message of an item needs: for LW_RETRY and LW_BACK the
  * backoff and the envelope, for LW_DEAD the reason and the envelope. Copies the envelope. */
-void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t backoff_ms,
+void lw_settle_last(const struct lw_lane_call *c, enum lw_outcome outcome, int64_t backoff_ms,
                     const char *reason, struct lw_bytes envelope);
 
 /* --- claim ------------------------------------------------------------------------------------ */
@@ -157,7 +158,7 @@ struct lw_claim_call {
     struct lw_call_bounds bounds;
 };
 
-void lw_claim_begin(const struct lw_call *c, int n_lanes);
-void lw_claim_args(const struct lw_call *c, const struct lw_claim_call *l);
+void lw_claim_begin(const struct lw_lane_call *c, int n_lanes);
+void lw_claim_args(const struct lw_lane_call *c, const struct lw_claim_call *l);
 
 #endif

@@ -57,7 +57,7 @@ static enum lw_slot_at slot_in(const char *p, int slot) {
     return at;
 }
 
-static bool read_line(const char *line, int slot, char flags[WORD], struct lw_node *out) {
+static bool read_line(const char *line, int slot, char flags[WORD], struct lw_cluster_node *out) {
     assert(line && flags);
     assert(out);
     char word[WORD];
@@ -81,12 +81,12 @@ static const char *next_line(const char *p) {
     return p && p[1] ? p + 1 : NULL;
 }
 
-bool lw_nodes_self(const char *nodes, int slot, struct lw_node *out) {
+bool lw_nodes_self(const char *nodes, int slot, struct lw_cluster_node *out) {
     assert(nodes && out);
     char flags[WORD];
     for (const char *line = nodes; line; line = next_line(line))
         if (read_line(line, slot, flags, out) && has_flag(flags, "myself")) return true;
-    *out = (struct lw_node){0};
+    *out = (struct lw_cluster_node){0};
     return false;
 }
 
@@ -94,7 +94,7 @@ bool lw_nodes_master(const char *nodes, const char *id) {
     assert(nodes && id);
     assert(strlen(id) < LW_NODE_ID);
     char flags[WORD];
-    struct lw_node node;
+    struct lw_cluster_node node;
     for (const char *line = nodes; line; line = next_line(line))
         if (read_line(line, 0, flags, &node) && !strcmp(node.id, id)) return node.master;
     return false;

@@ -18,7 +18,7 @@ enum lw_slot_at {
     LW_SLOT_WHOLE /* the node owns the slot and has all its keys */
 };
 
-struct lw_node {
+struct lw_cluster_node {
     char id[LW_NODE_ID];
     bool master;
     /* the node's CONFIG-EPOCH, which grows when the node takes over a slot */
@@ -28,7 +28,7 @@ struct lw_node {
 
 /* Fills in *out for the node that gave this answer. out->slot says whether this node owns the slot.
  * Returns false if the text is not an answer to CLUSTER NODES. */
-bool lw_nodes_self(const char *nodes, int slot, struct lw_node *out);
+bool lw_nodes_self(const char *nodes, int slot, struct lw_cluster_node *out);
 /* Returns true if the answer lists the node `id` as a master. */
 bool lw_nodes_master(const char *nodes, const char *id);
 

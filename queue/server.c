@@ -10,7 +10,7 @@
 
 enum { REDIS_MAJOR_FLOOR = 7 };
 
-void lw_server_read(struct lw_server *s, const char *info) {
+void lw_redis_server_read(struct lw_redis_server *s, const char *info) {
     assert(s && info);
     char version[32];
     s->too_old = false;
@@ -24,7 +24,7 @@ void lw_server_read(struct lw_server *s, const char *info) {
     snprintf(s->text, sizeof s->text, "Redis %s%s", known ? "" : "of unknown version", version);
 }
 
-bool lw_server_lacks_lua(const char *error) {
+bool lw_redis_lacks_lua(const char *error) {
     assert(error);
     return strstr(error, "Could not find scripting engine");
 }

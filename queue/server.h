@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-struct lw_server {
+struct lw_redis_server {
     /* name and version for people, such as "Redis 8.0.2", "Valkey 8.1.1", "Redis of unknown
      * version" */
     char text[64];
@@ -17,10 +17,10 @@ struct lw_server {
 };
 
 /* Fills in *s. `info` is the text of INFO with at least the section "server". */
-void lw_server_read(struct lw_server *s, const char *info);
+void lw_redis_server_read(struct lw_redis_server *s, const char *info);
 
 /* Returns true if the error shows that the server cannot run any script. From version 9.1 on,
  * Valkey has Lua in a module, which may be missing. */
-bool lw_server_lacks_lua(const char *error);
+bool lw_redis_lacks_lua(const char *error);
 
 #endif

@@ -45,25 +45,25 @@ static void place_all(struct calls *c, const struct call_batch *b) {
     c->groups += c->places.n;
 }
 
-static struct lw_call call_of(struct calls *c, const char *sha) {
+static struct lw_lane_call call_of(struct calls *c, const char *sha) {
     lw_commands_reset(&c->commands);
-    return (struct lw_call){.commands = &c->commands,
-                            .sha = sha,
-                            .prefix = lw_bytes_of(TAG),
-                            .epoch = TAG "epoch",
-                            .lanes = TAG "lanes",
-                            .floor = TAG "floor",
-                            .fence = TAG "fence",
-                            .ready = TAG "ready",
-                            .dead = TAG "dead",
-                            .epoch_id = EPOCH,
-                            .redis_ms = lw_boot_ms() + c->redis_ahead_ms,
-                            .ttl_ms = c->set.ttl_ms,
-                            .handoff_ms = c->set.ttl_ms / 2,
-                            .fences = FENCES};
+    return (struct lw_lane_call){.commands = &c->commands,
+                                 .sha = sha,
+                                 .prefix = lw_bytes_of(TAG),
+                                 .epoch = TAG "epoch",
+                                 .lanes = TAG "lanes",
+                                 .floor = TAG "floor",
+                                 .fence = TAG "fence",
+                                 .ready = TAG "ready",
+                                 .dead = TAG "dead",
+                                 .epoch_id = EPOCH,
+                                 .redis_ms = lw_boot_ms() + c->redis_ahead_ms,
+                                 .ttl_ms = c->set.ttl_ms,
+                                 .handoff_ms = c->set.ttl_ms / 2,
+                                 .fences = FENCES};
 }
 
-static void call_lanes(const struct lw_call *call, const struct call_batch *b) {
+static void call_lanes(const struct lw_lane_call *call, const struct call_batch *b) {
     for (int i = 0; i < b->n; i++) {
         char lane[24] = "k-";
         lw_call_lane(call, lw_bytes(lane, 2 + lw_decimal(b->msg[i].key, lane + 2)));
@@ -78,7 +78,7 @@ static void append(struct calls *c) {
 
 void calls_gate(struct calls *c, struct call_batch *b) {
     char token[LW_TOKEN_TEXT];
-    struct lw_call call = call_of(c, c->gate);
+    struct lw_lane_call call = call_of(c, c->gate);
     b->token = c->next_token++;
     place_all(c, b);
     lw_gate_begin(&call, &c->places, b->n);
@@ -93,7 +93,7 @@ void calls_settle(struct calls *c, const struct call_batch *b) {
         .n_done = 1, .outcome = LW_DONE, .go = LW_GO_NEXT, .want = HEADS};
     static unsigned char items[LW_ITEM_BYTES * CALLS_BATCH_MAX];
     char value[LW_TOKEN_TEXT];
-    struct lw_call call = call_of(c, c->settle);
+    struct lw_lane_call call = call_of(c, c->settle);
     place_all(c, b);
     for (int i = 0; i < b->n; i++) lw_settle_item(&item, items + LW_ITEM_BYTES * i);
     lw_settle_begin(&call, &c->places, b->n);

@@ -46,7 +46,7 @@ static bool connect_to(struct server *s, const struct lw_redis_url *at) {
 static redisReply *ask(struct server *s, const char *what, int argc, const char **argv) {
     redisReply *reply = lw_redis_ask_argv(s->redis, argc, argv, NULL);
     if (reply && reply->type != REDIS_REPLY_ERROR) return reply;
-    s->no_lua = reply && lw_server_lacks_lua(reply->str);
+    s->no_lua = reply && lw_redis_lacks_lua(reply->str);
     if (s->no_lua)
         PROBLEM(s,
                 "this server runs without its Lua module, and Latchwork needs Lua scripts: load "
@@ -116,7 +116,7 @@ static void check_policy(struct server *s, const char *info) {
                 *policy ? policy : "unknown");
 }
 
-static void note_server(struct server *s, const char *info, const struct lw_server *who) {
+static void note_server(struct server *s, const char *info, const struct lw_redis_server *who) {
     char aof[8], rdb[32], limit[32];
     field(info, "aof_enabled", aof, sizeof aof);
     field(info, "rdb_last_bgsave_status", rdb, sizeof rdb);
@@ -127,10 +127,10 @@ static void note_server(struct server *s, const char *info, const struct lw_serv
 }
 
 static void check_info(struct server *s) {
-    struct lw_server who;
+    struct lw_redis_server who;
     redisReply *reply = ask(s, "INFO", 1, (const char *[]){"INFO"});
     if (!reply) return;
-    lw_server_read(&who, reply->str);
+    lw_redis_server_read(&who, reply->str);
     if (who.too_old) PROBLEM(s, "%s; at least Redis 7.0 or a Valkey is needed", who.text);
     check_role(s, reply->str);
     check_policy(s, reply->str);

@@ -25,7 +25,7 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
     assert(epoch_joined(sh));
     assert(sh->claim.n > 0 && sh->claim.n <= CLAIM_BATCH);
     int64_t taken = (int64_t)hints_taken(sh);
-    struct lw_call c = pipe_lane_call(w, sh, &lw_script_claim);
+    struct lw_lane_call c = pipe_lane_call(w, sh, &lw_script_claim);
     lw_claim_begin(&c, sh->claim.n);
     for (int i = 0; i < sh->claim.n; i++)
         lw_call_lane(&c, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));

@@ -136,8 +136,8 @@ static bool same_life(struct shard *sh) {
 }
 
 static void program_reply(struct lw_worker *w, struct shard *sh, const char *info) {
-    struct lw_server was = sh->server.program;
-    lw_server_read(&sh->server.program, info);
+    struct lw_redis_server was = sh->server.program;
+    lw_redis_server_read(&sh->server.program, info);
     if (sh->server.program.too_old) {
         char why[256];
         snprintf(why, sizeof why, "shard %d: %s is too old; Redis 7.0 or a Valkey is needed",

@@ -18,7 +18,7 @@ struct connection { /* only connection.c changes this struct */
      * sent */
     bool checking;
     struct lw_life life, new_life;
-    struct lw_server program; /* the kind and version of the server that answered last */
+    struct lw_redis_server program; /* the kind and version of the server that answered last */
     /* `slow_trips` is the number of replies to TIME in a row that came too late to compare the
      * clocks */
     int slow_trips;

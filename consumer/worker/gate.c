@@ -105,7 +105,8 @@ static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned ch
     return plain;
 }
 
-static void encode_messages(struct lw_worker *w, const struct shard *sh, const struct lw_call *c) {
+static void encode_messages(struct lw_worker *w, const struct shard *sh,
+                            const struct lw_lane_call *c) {
     for (int i = 0; i < sh->gate.n; i++) {
         const struct gate_item *it = &sh->gate.item[i];
         for (int k = 0; k < it->n; k++) {
@@ -125,7 +126,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     unsigned char counts[BATCH];
     char token[LW_TOKEN_TEXT];
     assert(sh->gate.n > 0 && sh->gate.n_msgs >= sh->gate.n && sh->gate.n_msgs <= BATCH);
-    struct lw_call c = pipe_lane_call(w, sh, &lw_script_gate);
+    struct lw_lane_call c = pipe_lane_call(w, sh, &lw_script_gate);
     bool plain = gate_places(sh, &p, counts);
     lw_gate_begin(&c, &p, sh->gate.n);
     for (int i = 0; i < sh->gate.n; i++) lw_call_lane(&c, sh->gate.item[i].lane->id);

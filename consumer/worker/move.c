@@ -45,7 +45,7 @@ static inline void check_move(const struct move *m) {
 void move_connected(struct shard *sh) {
     check_move(&sh->move);
     sh->move.fresh = true;
-    sh->move.node = (struct lw_node){0};
+    sh->move.node = (struct lw_cluster_node){0};
     sh->move.rest_ms = 0;
 }
 

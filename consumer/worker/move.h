@@ -21,10 +21,10 @@ struct move {     /* only move.c changes this struct */
     /* `left` is true if the owner said that it no longer owns the slot, and was still in the life
      * that this worker knows */
     bool left;
-    struct lw_node node;  /* the node that last answered CLUSTER NODES */
-    struct lw_node owner; /* the node on which the epoch was last joined */
-    struct lw_buf text;   /* the answer of `node` to CLUSTER NODES */
-    int64_t text_ms;      /* time at which `text` was requested */
+    struct lw_cluster_node node;  /* the node that last answered CLUSTER NODES */
+    struct lw_cluster_node owner; /* the node on which the epoch was last joined */
+    struct lw_buf text;           /* the answer of `node` to CLUSTER NODES */
+    int64_t text_ms;              /* time at which `text` was requested */
     /* `seen` is the answer of `owner` to CLUSTER NODES when all keys of the slot were there */
     struct lw_buf seen;
     int64_t whole_ms; /* time at which `seen` was requested; 0: `seen` is not usable */

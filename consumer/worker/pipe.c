@@ -110,25 +110,25 @@ void pipe_send(struct lw_worker *w, struct shard *sh) {
     w->io->send(w->ctx, sh->index, &sh->pipe.commands);
 }
 
-struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
-                              const struct lw_script *script) {
+struct lw_lane_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
+                                   const struct lw_script *script) {
     assert(epoch_joined(sh) && !sh->pipe.open);
-    return (struct lw_call){.commands = &sh->pipe.commands,
-                            .sha = script_sha(script),
-                            .prefix = lw_bytes(sh->prefix, sh->n_prefix),
-                            .epoch = sh->key_epoch,
-                            .lanes = sh->key_lanes,
-                            .floor = sh->key_floor,
-                            .fence = sh->key_fence,
-                            .ready = sh->key_ready,
-                            .dead = sh->key_dead,
-                            .claimed = sh->key_claimed,
-                            .epoch_id = epoch_id(sh),
-                            .redis_ms = connection_redis_ms(w, sh),
-                            .ttl_ms = w->c->lock.ttl_ms,
-                            .handoff_ms = w->c->lock.ttl_ms / 2,
-                            .fences = AHEAD_MAX,
-                            .skip = w->c->retry.order == LW_ORDER_SKIP};
+    return (struct lw_lane_call){.commands = &sh->pipe.commands,
+                                 .sha = script_sha(script),
+                                 .prefix = lw_bytes(sh->prefix, sh->n_prefix),
+                                 .epoch = sh->key_epoch,
+                                 .lanes = sh->key_lanes,
+                                 .floor = sh->key_floor,
+                                 .fence = sh->key_fence,
+                                 .ready = sh->key_ready,
+                                 .dead = sh->key_dead,
+                                 .claimed = sh->key_claimed,
+                                 .epoch_id = epoch_id(sh),
+                                 .redis_ms = connection_redis_ms(w, sh),
+                                 .ttl_ms = w->c->lock.ttl_ms,
+                                 .handoff_ms = w->c->lock.ttl_ms / 2,
+                                 .fences = AHEAD_MAX,
+                                 .skip = w->c->retry.order == LW_ORDER_SKIP};
 }
 
 uint64_t token_new(struct lw_worker *w) {
@@ -271,7 +271,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
     }
     char why[300];
     snprintf(why, sizeof why, "%s%s", text,
-             lw_server_lacks_lua(text) ? "; the server runs without its Lua module: load it" : "");
+             lw_redis_lacks_lua(text) ? "; the server runs without its Lua module: load it" : "");
     lw_worker_disconnected(w, sh->index, why);
 }
 

@@ -89,8 +89,8 @@ bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);
 /* Returns the arguments that gate, settle and claim have in common, in the form that queue/calls.h
  * takes. */
-struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
-                              const struct lw_script *script);
+struct lw_lane_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
+                                   const struct lw_script *script);
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w);
 /* Returns a number that this worker has never used before. */
 uint64_t token_new(struct lw_worker *w);

@@ -216,7 +216,8 @@ static void add_places(struct shard *sh, const struct settle_item *it, struct lw
     }
 }
 
-static void encode_dedup(struct shard *sh, const struct settle_item *it, const struct lw_call *c) {
+static void encode_dedup(struct shard *sh, const struct settle_item *it,
+                         const struct lw_lane_call *c) {
     const struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) lw_call_dedup(c, r->msg->dedup);
     for (int k = 0; k < it->n_named; k++) {
@@ -229,7 +230,7 @@ static void encode_dedup(struct shard *sh, const struct settle_item *it, const s
 }
 
 static void encode_last(struct lw_worker *w, const struct settle_item *it,
-                        const struct lw_call *c) {
+                        const struct lw_lane_call *c) {
     if (!lw_settle_carries(it->outcome)) return;
     struct run *last = nth(it->hold, it->n_runs - 1);
     w->scratch.n = 0;
@@ -261,7 +262,7 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     static _Thread_local const struct hold *values[BATCH];
     unsigned char items[LW_ITEM_BYTES * BATCH];
     char value[LW_TOKEN_TEXT];
-    struct lw_call c = pipe_lane_call(w, sh, &lw_script_settle);
+    struct lw_lane_call c = pipe_lane_call(w, sh, &lw_script_settle);
     int n_values = encode_items(sh, items, values);
     lw_places_clear(&p);
     for (int i = 0; i < sh->settle.n; i++) add_places(sh, &sh->settle.item[i], &p);

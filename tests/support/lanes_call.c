@@ -65,27 +65,28 @@ static struct lw_places places;
 static char names[LW_GROUPS_MAX][64]; /* names of the partitions of the current call */
 static int n_names;
 
-static struct lw_call call_of(struct lt *l, const struct lw_script *script) {
+static struct lw_lane_call call_of(struct lt *l, const struct lw_script *script) {
     lt_begin(l, script);
     lw_commands_reset(&commands);
     lw_places_clear(&places);
     n_names = 0;
-    return (struct lw_call){.commands = &commands,
-                            .sha = "",
-                            .prefix = lw_bytes_of(LT_TAG),
-                            .epoch = LT_TAG "epoch",
-                            .lanes = LT_TAG "lanes",
-                            .floor = LT_TAG "floor",
-                            .fence = LT_TAG "fence",
-                            .ready = LT_TAG "ready",
-                            .dead = LT_TAG "dead",
-                            .claimed = LT_TAG "claimed:w",
-                            .epoch_id = l->epoch,
-                            .redis_ms = script == &lw_script_settle ? 0 : lt_now_ms(l) + l->off_ms,
-                            .ttl_ms = l->ttl_ms,
-                            .handoff_ms = LT_HANDOFF_MS,
-                            .fences = l->reserve,
-                            .skip = l->skip};
+    return (struct lw_lane_call){.commands = &commands,
+                                 .sha = "",
+                                 .prefix = lw_bytes_of(LT_TAG),
+                                 .epoch = LT_TAG "epoch",
+                                 .lanes = LT_TAG "lanes",
+                                 .floor = LT_TAG "floor",
+                                 .fence = LT_TAG "fence",
+                                 .ready = LT_TAG "ready",
+                                 .dead = LT_TAG "dead",
+                                 .claimed = LT_TAG "claimed:w",
+                                 .epoch_id = l->epoch,
+                                 .redis_ms =
+                                     script == &lw_script_settle ? 0 : lt_now_ms(l) + l->off_ms,
+                                 .ttl_ms = l->ttl_ms,
+                                 .handoff_ms = LT_HANDOFF_MS,
+                                 .fences = l->reserve,
+                                 .skip = l->skip};
 }
 
 /* Keeps a copy of the call's arguments, so that a test can repeat the call, and runs it with
@@ -137,7 +138,7 @@ static struct lw_bytes token_of(struct lt *l, const char *token) {
     return lw_bytes_of(l->token);
 }
 
-static void add_envelope(const struct lw_call *c, const struct lt_msg *m) {
+static void add_envelope(const struct lw_lane_call *c, const struct lt_msg *m) {
     struct lw_buf b = {0};
     lt_encode(m, &b);
     lw_call_envelope(c, lw_bytes(b.p, b.n));
@@ -168,7 +169,7 @@ static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned 
 }
 
 const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n) {
-    struct lw_call c = call_of(l, &lw_script_gate);
+    struct lw_lane_call c = call_of(l, &lw_script_gate);
     unsigned char counts[LT_BATCH_MAX];
     bool dedup = false;
     for (size_t i = 0; i < n; i++) {
@@ -222,7 +223,8 @@ static enum lw_outcome outcome_of(const struct lt_item *it) {
     return outcome;
 }
 
-static void settle_needs(const struct lt *l, const struct lw_call *c, const struct lt_item *it) {
+static void settle_needs(const struct lt *l, const struct lw_lane_call *c,
+                         const struct lt_item *it) {
     const struct lt_msg *last = it->n_done ? &it->done[it->n_done - 1] : NULL;
     if (lw_settle_carries(outcome_of(it))) {
         struct lw_buf b = {0};
@@ -250,7 +252,7 @@ static const struct lt_msg *first_of(const struct lt_item *it) {
 
 const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n) {
     static struct values values;
-    struct lw_call c = call_of(l, &lw_script_settle);
+    struct lw_lane_call c = call_of(l, &lw_script_settle);
     unsigned char bytes[LW_ITEM_BYTES * LT_BATCH_MAX];
     values.n = 0;
     settle_places(l, items, n);
@@ -288,7 +290,7 @@ const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n) {
 }
 
 const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n) {
-    struct lw_call c = call_of(l, &lw_script_claim);
+    struct lw_lane_call c = call_of(l, &lw_script_claim);
     lw_claim_begin(&c, (int)n);
     for (size_t i = 0; i < n; i++) {
         assert_string_equal(m[i].token, m[0].token);

@@ -12,24 +12,24 @@
 static struct lw_commands commands;
 static struct lw_places places;
 
-static struct lw_call call_of(void) {
+static struct lw_lane_call call_of(void) {
     lw_commands_reset(&commands);
     lw_places_clear(&places);
-    return (struct lw_call){.commands = &commands,
-                            .sha = "SHA",
-                            .prefix = lw_bytes_of("lw:{x.0}:"),
-                            .epoch = "epoch",
-                            .lanes = "lanes",
-                            .floor = "floor",
-                            .fence = "fence",
-                            .ready = "ready",
-                            .dead = "dead",
-                            .claimed = "claimed",
-                            .epoch_id = "ID",
-                            .redis_ms = 1000,
-                            .ttl_ms = 400,
-                            .handoff_ms = 200,
-                            .fences = 64};
+    return (struct lw_lane_call){.commands = &commands,
+                                 .sha = "SHA",
+                                 .prefix = lw_bytes_of("lw:{x.0}:"),
+                                 .epoch = "epoch",
+                                 .lanes = "lanes",
+                                 .floor = "floor",
+                                 .fence = "fence",
+                                 .ready = "ready",
+                                 .dead = "dead",
+                                 .claimed = "claimed",
+                                 .epoch_id = "ID",
+                                 .redis_ms = 1000,
+                                 .ttl_ms = 400,
+                                 .handoff_ms = 200,
+                                 .fences = 64};
 }
 
 /* Compares the arguments of a call with `want`, which ends with NULL. */
@@ -48,7 +48,7 @@ static struct lw_bytes text(const char *s) { return lw_bytes_of(s); }
 
 static void gate_parks(void **state) {
     (void)state;
-    struct lw_call c = call_of();
+    struct lw_lane_call c = call_of();
     char token[LW_TOKEN_TEXT];
     static const char orders[] = "orders:3";
     lw_places_add(&places, orders, LW_SEGMENT + 0x0203);
@@ -88,7 +88,7 @@ static void gate_parks(void **state) {
 
 static void gate_drops_and_carries(void **state) {
     (void)state;
-    struct lw_call c = call_of();
+    struct lw_lane_call c = call_of();
     static const char a[] = "a:1", b[] = "b:1";
     lw_places_add(&places, a, 257)->new_from = 12;
     lw_places_add(&places, b, 258)->new_from = INT64_MAX;
@@ -142,7 +142,7 @@ static void gate_drops_and_carries(void **state) {
  * segment around each message. */
 static void far_messages_are_not_read_at_once(void **state) {
     (void)state;
-    struct lw_call c = call_of();
+    struct lw_lane_call c = call_of();
     static const char a[] = "a:1";
     lw_places_add(&places, a, 257);
     lw_places_add(&places, a, 257 + 4 * 256);
@@ -157,7 +157,7 @@ static void far_messages_are_not_read_at_once(void **state) {
 
 static void settle_says_what_became_of_each(void **state) {
     (void)state;
-    struct lw_call c = call_of();
+    struct lw_lane_call c = call_of();
     char value[LW_TOKEN_TEXT];
     unsigned char items[4 * LW_ITEM_BYTES];
     static const struct lw_settle_item of[] = {{1, 2, LW_DONE, LW_GO_KEEP, 1, 2, 3},
@@ -224,7 +224,7 @@ static void settle_says_what_became_of_each(void **state) {
 
 static void claim_says_what_it_takes(void **state) {
     (void)state;
-    struct lw_call c = call_of();
+    struct lw_lane_call c = call_of();
     lw_claim_begin(&c, 1);
     lw_call_lane(&c, text("k"));
     lw_claim_args(&c, &(struct lw_claim_call){

@@ -19,14 +19,14 @@ static const char seen_by_a[] =
       " 127.0.0.1:30003@31003 slave,fail " B " 0 1426238318243 3 connected\n";
 
 static enum lw_slot_at at(const char *nodes, int slot) {
-    struct lw_node n;
+    struct lw_cluster_node n;
     assert_true(lw_nodes_self(nodes, slot, &n));
     return n.slot;
 }
 
 static void test_who_answers(void **state) {
     (void)state;
-    struct lw_node n;
+    struct lw_cluster_node n;
     assert_true(lw_nodes_self(seen_by_a, 5, &n));
     assert_string_equal(n.id, A);
     assert_string_equal(n.config_epoch, "4");
@@ -56,7 +56,7 @@ static void test_who_is_a_master(void **state) {
 
 static void test_a_replica_has_no_slot(void **state) {
     (void)state;
-    struct lw_node n;
+    struct lw_cluster_node n;
     assert_true(
         lw_nodes_self(B " :30003@31003 myself,slave " A " 0 1426238318243 3 connected\n", 5, &n));
     assert_false(n.master);
@@ -65,7 +65,7 @@ static void test_a_replica_has_no_slot(void **state) {
 
 static void test_what_is_no_answer(void **state) {
     (void)state;
-    struct lw_node n;
+    struct lw_cluster_node n;
     static const char *const texts[] = {
         "",       "\n", "ERR", A " x myself", A " 127.0.0.1:1@2 master - 0 1 4 connected 0-5\n",
         "\n\n \n"};

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 static void expect(const char *info, const char *text, bool too_old) {
-    struct lw_server s;
-    lw_server_read(&s, info);
+    struct lw_redis_server s;
+    lw_redis_server_read(&s, info);
     assert_string_equal(s.text, text);
     assert_int_equal(s.too_old, too_old);
 }
@@ -38,8 +38,8 @@ static void test_unknown(void **state) {
 
 static void test_lacks_lua(void **state) {
     (void)state;
-    assert_true(lw_server_lacks_lua("ERR Could not find scripting engine 'lua'"));
-    assert_false(lw_server_lacks_lua("ERR unknown command 'EVALSHA'"));
+    assert_true(lw_redis_lacks_lua("ERR Could not find scripting engine 'lua'"));
+    assert_false(lw_redis_lacks_lua("ERR unknown command 'EVALSHA'"));
 }
 
 int main(void) {
