@@ -215,7 +215,7 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
                       "ended, or in %d s if its command was killed",
                       r->element[1]->str, JOB_TTL_MS / 1000);
     else if (r->type == REDIS_REPLY_ARRAY)
-        bad = lw_fail(&o->err, "there is no job %s", resume);
+        bad = lw_fail(&o->err, "there is no job %s (jobs are kept for six days)", resume);
     else
         j->number = strtoll(r->str, NULL, 10);
     freeReplyObject(r);

@@ -183,7 +183,7 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
     char identity[320];
     (void)o;
     if (m->bad || !m->lane.p)
-        return ops_job_problem(t->j, m->id, "it has no lane, so it can't be tried");
+        return ops_job_problem(t->j, m->id, "it has no lane, so --try cannot run it");
     struct lw_envelope e = m->e;
     e.replay = t->j->number;
     ops_identity(&e, identity, sizeof identity);

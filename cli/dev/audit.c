@@ -55,7 +55,7 @@ static void name_run(const struct line *l, char *out) {
 
 static int begin(struct journal *j, const struct line *l, struct lw_err *err) {
     const char *slash = strrchr(l->identity, '/');
-    if (!slash || slash == l->identity) return lw_fail(err, "%s is no identity", l->identity);
+    if (!slash || slash == l->identity) return lw_fail(err, "%s is not an identity", l->identity);
     struct run *r;
     char name[NAME_MAX_BYTES];
     name_run(l, name);

@@ -87,8 +87,7 @@ static redisReply *take(struct reading *r, const char *command, void *reply, int
     char why[LW_REPLY_TEXT];
     const char *says = v && v->type == REDIS_REPLY_ERROR ? lw_redis_deposed(v->str) : NULL;
     if (says)
-        lw_fail(r->err, "shard %d: %s (%s); run the command again when that is over", r->shard,
-                says, v->str);
+        lw_fail(r->err, "shard %d: %s (%s); try again when that is over", r->shard, says, v->str);
     else
         lw_fail(r->err, "shard %d: %s", r->shard,
                 !v ? r->redis->why

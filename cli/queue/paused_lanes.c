@@ -27,8 +27,7 @@ static redisReply *take(struct look *l, const char *command, redisReply *r, int 
     char why[LW_REPLY_TEXT];
     const char *says = r && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
     if (says)
-        lw_fail(l->err, "%s: %s (%s); run the command again when that is over", l->tag, says,
-                r->str);
+        lw_fail(l->err, "%s: %s (%s)", l->tag, says, r->str);
     else
         lw_fail(l->err, "%s: %s", l->tag,
                 !r ? l->redis->why
@@ -42,7 +41,7 @@ static redisReply *take(struct look *l, const char *command, redisReply *r, int 
 static int connect_to(struct look *l, const struct lw_config *c, int shard) {
     struct lw_err why = {0};
     l->redis = lw_config_connect(c, shard, "latchwork:drain", TIMEOUT_MS, TIMEOUT_MS, &why);
-    return l->redis ? 0 : lw_fail(l->err, "%s can't connect: %s", l->tag, why.text);
+    return l->redis ? 0 : lw_fail(l->err, "%s: cannot connect: %s", l->tag, why.text);
 }
 
 /* Counts a paused lane, and adds its name to the text unless the text already has
@@ -113,7 +112,7 @@ static int walk(struct look *l, const char *command, const char *pattern,
         freeReplyObject(r);
         if (ok == -1) return -1;
         if (lw_boot_ms() > l->until_ms)
-            return lw_fail(l->err, "%s: %s takes too long", l->tag, command);
+            return lw_fail(l->err, "%s: %s timed out after %d ms", l->tag, command, LOOK_MS);
     } while (strcmp(cursor, "0") != 0 && !l->may_move);
     return 0;
 }

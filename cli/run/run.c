@@ -119,7 +119,7 @@ static int paused(void *ctx, struct lw_buf *names) {
     struct lw_err err = {0};
     int n = lw_paused_lanes(r->config, names, &err);
     if (n == -1)
-        lw_warn("--drain: nothing moves, and whether only paused lanes are left can't be told: %s",
+        lw_warn("--drain: no progress, and cannot check whether only paused lanes are left: %s",
                 err.text);
     return n > 0 ? n : 0;
 }

@@ -195,7 +195,7 @@ class OnACluster(Locks, unittest.TestCase):
         source = self.redis.open_slot(slot, target)
         self.assertRegex(
             run("queue", "ls", "-c", self.path, status=1),
-            r"shard 0: .*is being moved to another node.*run the command again",
+            r"shard 0: .*is being moved to another node.*try again when that is over",
         )
 
         def finish():
