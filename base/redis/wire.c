@@ -90,7 +90,7 @@ struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup) {
     return w;
 }
 
-/* --- dropping and trying again ---------------------------------------------------------------- */
+/* --- dropping and retrying -------------------------------------------------------------------- */
 
 static void drop(struct lw_wire *w) {
     lw_stream_close(&w->stream);

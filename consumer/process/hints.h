@@ -30,7 +30,7 @@ struct lw_hints_setup {
 
 struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup);
 void lw_hints_close(struct lw_hints *h);
-/* Sets whether hints are wanted, and connects when they are wanted for the first time. When they
+/* Sets whether hints are needed, and connects when they are needed for the first time. When they
  * are no longer wanted, a pop that has begun may still bring a hint. This function never calls
  * `hint` itself. */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
@@ -42,7 +42,7 @@ const char *lw_hints_refused(const struct lw_hints *h);
 struct pollfd lw_hints_poll(const struct lw_hints *h);
 int64_t lw_hints_due_ms(const struct lw_hints *h);
 void lw_hints_serve(struct lw_hints *h, short revents);
-/* Asks for the next hint if hints are wanted and no request is unanswered. Call this function after
+/* Asks for the next hint if hints are needed and no request is unanswered. Call this function after
  * each turn. */
 void lw_hints_step(struct lw_hints *h);
 

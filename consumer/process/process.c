@@ -29,7 +29,7 @@
 
 enum {
     RECORDS = 512, /* maximum number of records taken from Kafka at once */
-    /* KAFKA_EVERY_MS is the longest time between two polls of Kafka, even if no record is wanted,
+    /* KAFKA_EVERY_MS is the longest time between two polls of Kafka, even if no record is needed,
      * because rebalances and answers to commits also arrive with a poll. */
     KAFKA_EVERY_MS = 200,
     JOBS = 256, /* maximum number of jobs reaped at once */
@@ -273,7 +273,7 @@ static int64_t sleep_ms(struct process *p, int64_t max_ms) {
     return clamp(due - lw_boot_ms(), 0, wait);
 }
 
-/* Waits for events. Kafka's descriptor is polled only while records are wanted, because the
+/* Waits for events. Kafka's descriptor is polled only while records are needed, because the
  * descriptor stays readable until all records are taken. */
 static void wait_for_events(struct process *p, int64_t max_ms, bool kafka) {
     int n = FD_LINKS;

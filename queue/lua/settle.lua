@@ -242,7 +242,7 @@ end
 
 local function go_heads(r, lane, stop)
     if not lane or r.want == 0 then
-        -- no heads can be granted, or none are wanted now
+        -- no heads can be granted, or none are needed now
         grant_none(r.named)
         return keep(r, lane, lane and take_heads(lane, 1, 0))
     end

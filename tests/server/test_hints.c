@@ -107,7 +107,7 @@ static void told_while_wanted(void **state) {
     struct seen s;
     begin(&s, NULL);
     turn_for(&s, 50);
-    /* Before hints are wanted for the first time, there is no connection to Redis. */
+    /* Before hints are needed for the first time, there is no connection to Redis. */
     assert_int_equal(lw_hints_poll(s.hints).fd, -1);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);

@@ -188,7 +188,7 @@ static void test_wanted_workers(void **state) {
     assert_sample(w, "latchwork_runnable_lanes", "0");
     atomic_store(&w->board->workers[0].in_handler, 10);
     atomic_store(&w->board->workers[1].in_handler, 3);
-    /* messages of 13 keys are with workers that can handle 4 each, so 4 workers are wanted */
+    /* messages of 13 keys are with workers that can handle 4 each, so 4 workers are needed */
     assert_sample(w, "latchwork_wanted_workers", "4");
     /* 6 of the 10 lanes of worker 0 have no handler, and worker 1 has a handler for each of its
      * lanes */
