@@ -62,18 +62,29 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     return (size_t)sh->claim.n;
 }
 
-void claim_forget(struct lw_worker *w, struct shard *sh) {
+/* Returns the lane of an item. The lane is always found while an unanswered call names it. */
+static struct lane *lane_of(struct lw_worker *w, struct shard *sh, const struct claim_item *it) {
+    return lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
+}
+
+/* Empties the list of lanes to claim, after the call was answered or given up. */
+static void drop_items(struct lw_worker *w, struct shard *sh) {
     check_claim(&sh->claim);
     for (int i = 0; i < sh->claim.n; i++) {
-        struct lane *l =
-            lane_find(w, sh, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
-        if (l) {
-            l->in_call = false;
-            lane_wake(w, l);
-        }
+        struct lane *l = lane_of(w, sh, &sh->claim.item[i]);
+        if (l) lane_wake(w, l);
         free(sh->claim.item[i].lane);
     }
     sh->claim.n = 0;
+}
+
+void claim_forget(struct lw_worker *w, struct shard *sh) {
+    check_claim(&sh->claim);
+    for (int i = 0; i < sh->claim.n; i++) {
+        struct lane *l = lane_of(w, sh, &sh->claim.item[i]);
+        if (l) lane_answered(l);
+    }
+    drop_items(w, sh);
 }
 
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
@@ -96,14 +107,12 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[3], .heads = e[4]};
     for (int i = 0; i < n; i++) {
-        struct claim_item *it = &sh->claim.item[i];
-        struct lane *l = lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
-        /* the lane is always found, because it stays in memory while a call names it */
+        struct lane *l = lane_of(w, sh, &sh->claim.item[i]);
         if (!l) continue;
-        l->in_call = false;
+        lane_answered(l);
         count_acquire(w, &e[1]->str[i], 1);
         take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim.token);
     }
     if (e[2]->type == REDIS_REPLY_INTEGER) count_n(&w->counts->dropped, (uint64_t)e[2]->integer);
-    claim_forget(w, sh);
+    drop_items(w, sh);
 }

@@ -84,9 +84,8 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     pipe_forget(w, sh);
     struct lane *l, *tmp;
     HASH_ITER(hh, sh->lanes, l, tmp) {
-        if (!l->hold) continue;
-        l->in_call = false;
-        hold_to_lost(w, l->hold);
+        assert(!l->in_call);
+        if (l->hold) hold_to_lost(w, l->hold);
     }
     hints_forget(sh);
     floor_unknown(w, sh);

@@ -158,7 +158,7 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct l
         if (*bytes >= w->bytes.call) break;
     } while ((size_t)it->n < most && lane_first(w, l));
     lane_call(l);
-    l->settled = false;
+    lane_settled(l, false);
 }
 
 size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
@@ -338,7 +338,7 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
             break;
         default:
             if (now_ms(w) >= l->not_before_ms) tell_bad(w, sh, l);
-            l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
+            lane_hold_off(l, now_ms(w) + HOLD_BAD_MS);
             continue;
         }
         msg_free(w, m);
@@ -355,7 +355,7 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
     }
     count_acquire(w, letters, it->n);
     size_t n = put_back(w, sh, it, 0);
-    if (it->behind && l->hold) l->n_asked = n;
+    if (it->behind && l->hold) lane_asked(l, n);
     return runs;
 }
 

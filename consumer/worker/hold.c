@@ -56,7 +56,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
     h->next = NULL;
     assert(!l->hold && !l->lost && fence);
     l->hold = h;
-    l->n_asked = 0;
+    lane_asked(l, 0);
     h->lease.shard = l->shard;
     h->lease.lane = l->id;
     h->lease.token = token;
@@ -65,12 +65,22 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
 }
 
 void hold_free(struct lw_worker *w, struct hold *h) {
-    assert(h->lane && h->lane->hold != h);
+    assert(h->lane);
+    if (h->lane->hold == h) h->lane->hold = NULL;
     if (h->listed) settle_unlist(&w->shards[h->lease.shard], h);
     lw_leases_remove(w->leases, &h->lease);
     hold_drop_runs(w, h, h->n_finished + h->n_open);
     h->next = w->free_holds;
     w->free_holds = h;
+}
+
+void holds_free(struct lw_worker *w, struct lane *l) {
+    while (l->lost) {
+        struct hold *h = l->lost;
+        l->lost = h->next;
+        hold_free(w, h);
+    }
+    if (l->hold) hold_free(w, l->hold);
 }
 
 static bool may_link(const struct lw_worker *w, const struct run *before, const struct msg *m) {
@@ -93,7 +103,7 @@ void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fen
     if (!before || before->state == FINISHED)
         run_start(w, r);
     else if (may_link(w, before, m))
-        r->linked = lw_job_then(&before->job, &r->job);
+        run_link(before, r);
 }
 
 /* Links the grants behind a run that starts now. hold_grant() links a grant only if the run before
@@ -104,7 +114,7 @@ void hold_link(struct lw_worker *w, struct run *r) {
     for (struct run *next = r->next; next && may_link(w, r, next->msg);
          r = next, next = next->next) {
         assert(next->state == AHEAD && !next->linked);
-        next->linked = lw_job_then(&r->job, &next->job);
+        run_link(r, next);
     }
 }
 
@@ -123,6 +133,17 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     }
 }
 
+void hold_remove(struct lw_worker *w, struct hold *h, struct run *r) {
+    assert(h->lost && h->n_open > 0);
+    struct run **at = &h->first;
+    while (*at && *at != r) at = &(*at)->next;
+    assert(*at == r);
+    *at = r->next;
+    if (!*at) h->tail = at;
+    h->n_open--;
+    run_free(w, r);
+}
+
 /* Withdraws the grant `r`, which has not started. First withdraws the grants behind `r`. A message
  * of the fast path goes back to the front of its lane in memory. A head is only freed, because it
  * is still in its waiting list. */
@@ -130,8 +151,7 @@ static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     assert(!r || r->state == AHEAD);
     if (!r) return;
     take_back(w, h, r->next);
-    struct msg *m = r->msg;
-    r->msg = NULL;
+    struct msg *m = run_take_msg(r);
     h->n_open--;
     if (h->kind == FAST && !h->lost && msg_current(m))
         lane_push_front(w, h->lane, m);
@@ -250,11 +270,9 @@ static void end_stale(struct lw_worker *w, struct hold *h) {
         tell_end(w, r, LW_LOG_INFO, "was not recorded: its lease had gone to another");
         if (h->kind == LANE || !msg_current(r->msg)) continue;
         assert(n < sizeof again / sizeof again[0]);
-        again[n++] = r->msg;
-        r->msg = NULL;
+        again[n++] = run_take_msg(r);
     }
     while (n) lane_push_front(w, l, again[--n]);
-    l->hold = NULL;
     hold_free(w, h);
     lane_wake(w, l);
 }

@@ -48,7 +48,7 @@ struct hold {
 
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token,
                       uint64_t fence, int64_t deadline_ms);
-/* Frees a hold that was removed from its lane, with the runs that are left in it. */
+/* Takes a hold out of its lane, and frees it with the runs that are left in it. */
 void hold_free(struct lw_worker *w, struct hold *h);
 /* Grants a message. It starts after the messages that were granted before it. */
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
@@ -56,7 +56,11 @@ void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fen
 void hold_link(struct lw_worker *w, struct run *r);
 /* Withdraws the grants that have not started. */
 void hold_cut(struct lw_worker *w, struct hold *h);
-/* Removes the first n runs of a hold, which are finished and settled. */
+/* Frees all holds of a lane. */
+void holds_free(struct lw_worker *w, struct lane *l);
+/* Removes a run from a lost hold and frees the run, wherever it is in the list. */
+void hold_remove(struct lw_worker *w, struct hold *h, struct run *r);
+/* Removes and frees the first n runs of a hold. */
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
@@ -80,5 +84,40 @@ static inline void check_hold(const struct hold *h) {
                     : !h->n_finished && !h->n_open && h->tail == &h->first);
     assert(!h->listed || (!h->lost && !h->stale));
 }
+
+/* Notes that the first of the open runs has ended. If it has failed, no further run starts. These
+ * functions are inline because they are called for each message. */
+static inline void hold_run_ended(struct hold *h, bool failed) {
+    assert(h->n_open > 0);
+    h->n_open--;
+    h->n_finished++;
+    h->failed |= failed;
+}
+
+/* Sets the time from which a partial settle of the hold waits for further runs. */
+static inline void hold_waits_from(struct hold *h, int64_t now) { h->done_ms = now; }
+
+/* Notes that an unanswered settle reports the first n finished runs. 0: the settle was answered, or
+ * will never be. */
+static inline void hold_in_call(struct hold *h, int n) {
+    assert(n >= 0 && n <= h->n_finished);
+    h->n_in_call = n;
+}
+
+/* Removes the finished runs that the unanswered settle reports, because Redis has recorded them. A
+ * failed run is the last finished run of its hold. If no finished run is left, the failed run has
+ * been settled. */
+static inline void hold_settled(struct lw_worker *w, struct hold *h) {
+    int n = h->n_in_call;
+    h->n_in_call = 0;
+    hold_drop_runs(w, h, n);
+    if (!h->n_finished) h->failed = false;
+}
+
+/* Notes that the lane has let other lanes go first, so lock.max_run counts from 0 again. */
+static inline void hold_gave_way(struct hold *h) { h->n = 0; }
+
+/* Notes that the next messages of the hold are heads of the waiting list. */
+static inline void hold_to_heads(struct hold *h) { h->kind = LANE; }
 
 #endif

@@ -186,14 +186,7 @@ void lanes_free(struct lw_worker *w, struct shard *sh) {
     assert(!pipe_in_flight(sh));
     struct lane *l, *tmp;
     HASH_ITER(hh, sh->lanes, l, tmp) {
-        while (l->lost) {
-            struct hold *h = l->lost;
-            l->lost = h->next;
-            hold_free(w, h);
-        }
-        struct hold *h = l->hold;
-        l->hold = NULL;
-        if (h) hold_free(w, h);
+        holds_free(w, l);
         HASH_DELETE(hh, sh->lanes, l);
         free(l->own);
         free(l);

@@ -86,9 +86,22 @@ static inline void lane_call(struct lane *l) {
     l->in_call = true;
 }
 
+/* Notes that the call that named the lane was answered or given up. */
 static inline void lane_answered(struct lane *l) {
     assert(l->in_call);
     l->in_call = false;
 }
+
+/* Notes whether the lane's last call was a settle. */
+static inline void lane_settled(struct lane *l, bool settled) { l->settled = settled; }
+
+/* Notes that the first n messages of the lane have asked gate and were not dropped. */
+static inline void lane_asked(struct lane *l, size_t n) {
+    assert(n <= l->n);
+    l->n_asked = n;
+}
+
+/* Lets the lane not ask gate before this time. */
+static inline void lane_hold_off(struct lane *l, int64_t until_ms) { l->not_before_ms = until_ms; }
 
 #endif

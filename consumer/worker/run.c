@@ -71,6 +71,18 @@ void run_free(struct lw_worker *w, struct run *r) {
     w->runs.free = r;
 }
 
+struct msg *run_take_msg(struct run *r) {
+    assert(r->msg);
+    struct msg *m = r->msg;
+    r->msg = NULL;
+    return m;
+}
+
+void run_link(struct run *before, struct run *r) {
+    assert(r->state == AHEAD && !r->linked);
+    r->linked = lw_job_then(&before->job, &r->job);
+}
+
 static void identify(struct run *r) {
     assert(r->msg->offset >= 0);
     const struct msg *m = r->msg;
@@ -205,14 +217,13 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
     assert(!h->lost && !r->submitted && h->n_open > 0 && w->runs.in_flight > 0);
     run_to(r, FINISHED);
     r->outcome = v;
-    h->n_open--;
-    if (!h->n_finished++) h->done_ms = now_ms(w);
+    hold_run_ended(h, v != LW_DONE);
+    if (h->n_finished == 1) hold_waits_from(h, now_ms(w));
     w->runs.in_flight--;
     struct run *next = r->next;
     if (w->runs.last_finished != h || v != LW_DONE) w->runs.finished_since++;
     w->runs.last_finished = h;
     if (v != LW_DONE) {
-        h->failed = true;
         hold_cut(w, h);
     } else if (next && next->linked) {
         started_behind(w, next);
@@ -533,13 +544,6 @@ void late_remove(struct lw_worker *w, struct run *r) {
     struct hold *h = r->hold;
     assert(h->lost && h->n_open > 0);
     if (r->late) late_count(&w->shards[h->lane->shard], -1);
-    for (struct run **at = &h->first; *at; at = &(*at)->next)
-        if (*at == r) {
-            *at = r->next;
-            if (!*at) h->tail = at;
-            break;
-        }
-    h->n_open--;
-    run_free(w, r);
+    hold_remove(w, h, r);
     hold_maybe_end(w, h);
 }

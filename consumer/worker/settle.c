@@ -314,7 +314,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         struct hold *next = h->next;
         struct lane *l = h->lane;
         bool yields = l->settled && l->listed && h->n_open && !h->failed;
-        if (yields) l->settled = false;
+        if (yields) lane_settled(l, false);
         int n_runs = h->n_finished < BATCH - runs ? h->n_finished : BATCH - runs;
         size_t more = carries(h, n_runs);
         bool full = runs >= BATCH || sh->settle.n_named >= BATCH || !lw_places_fit(&p, 200) ||
@@ -336,7 +336,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         add_places(sh, it, &p);
         h->listed = it->n_runs < h->n_finished;
         if (h->listed) settle_list(sh, h);
-        h->n_in_call = it->n_runs;
+        hold_in_call(h, it->n_runs);
         lane_call(l);
         runs += it->n_runs ? it->n_runs : 1;
         h = next;
@@ -351,7 +351,7 @@ void settle_back(struct lw_worker *w, struct shard *sh) {
     for (int i = 0; i < sh->settle.n; i++) {
         struct hold *h = sh->settle.item[i].hold;
         lane_answered(h->lane);
-        h->n_in_call = 0;
+        hold_in_call(h, 0);
         hold_to_settle(w, h);
     }
     sh->settle.n = sh->settle.n_named = 0;
@@ -433,8 +433,7 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
     struct lane *l = it->hold->lane;
     assert(l->hold == it->hold);
     if (a == LW_SETTLED_RELEASED && it->backoff_ms) tend_by(sh, now_ms(w) + it->backoff_ms + 2);
-    if (a == LW_SETTLED_BAD) l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
-    l->hold = NULL;
+    if (a == LW_SETTLED_BAD) lane_hold_off(l, now_ms(w) + HOLD_BAD_MS);
     hold_free(w, it->hold);
 }
 
@@ -446,7 +445,7 @@ static void stale(struct lw_worker *w, struct settle_item *it) {
     struct hold *h = it->hold;
     struct run *first = h->first;
     hold_to_stale(w, h);
-    h->n_in_call = 0;
+    hold_in_call(h, 0);
     if (it->n_runs && first->outcome == LW_DONE) {
         account(w, first, true);
         part_mark(w, first->msg->part, first->msg->offset, LW_OFF_DONE);
@@ -469,18 +468,13 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_WAITING);
         } else if (h->kind == FAST && msg_current(r->msg)) {
             /* a message whose outcome was not recorded asks gate again, before any newer message */
-            lane_push_front(w, h->lane, r->msg);
-            r->msg = NULL;
+            lane_push_front(w, h->lane, run_take_msg(r));
         }
     }
-    h->n_in_call = 0;
-    hold_drop_runs(w, h, it->n_runs);
-    /* A failed run is the last finished run of its hold. If no finished run is left, the failed run
-     * has been settled. */
-    if (!h->n_finished) h->failed = false;
+    hold_settled(w, h);
     /* The next settle is due some time after done_ms. For runs that finished while this settle was
      * in flight, that time begins now. */
-    h->done_ms = now_ms(w);
+    hold_waits_from(h, now_ms(w));
 }
 
 static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a,
@@ -488,7 +482,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     check_hold(it->hold);
     struct hold *h = it->hold;
     struct lane *l = h->lane;
-    l->settled = true;
+    lane_settled(l, true);
     if (a == LW_SETTLED_STALE) {
         /* stale() is called while in_call is still true, because the lane would be freed
          * otherwise */
@@ -503,12 +497,11 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         return;
     }
     lw_leases_extend(w->leases, &h->lease, pipe_sent_ms(sh) + w->c->lock.ttl_ms);
-    if (it->go == LW_GO_KEEP_ALONE) h->n = 0;
+    if (it->go == LW_GO_KEEP_ALONE) hold_gave_way(h);
     if (a == LW_SETTLED_NEXT) {
-        h->kind = LANE;
+        hold_to_heads(h);
         take_heads(w, sh, l, h, g, heads, 0);
         if (!h->first) { /* no head could be read, so the lock is left to expire */
-            l->hold = NULL;
             hold_free(w, h);
         }
         return;

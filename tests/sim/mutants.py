@@ -301,8 +301,8 @@ M = {
     'taken back in the wrong order': [
         (
             'consumer/worker/hold.c',
-            "    take_back(w, h, r->next);\n    struct msg *m = r->msg;",
-            "    struct run *after = r->next;\n    struct msg *m = r->msg;",
+            "    take_back(w, h, r->next);\n    struct msg *m = run_take_msg(r);",
+            "    struct run *after = r->next;\n    struct msg *m = run_take_msg(r);",
         ),
         (
             'consumer/worker/hold.c',
@@ -313,8 +313,8 @@ M = {
     'nothing is taken back': [
         (
             'consumer/worker/run.c',
-            "    if (v != LW_DONE) {\n        h->failed = true;\n        hold_cut(w, h);\n    } else if",
-            "    h->failed |= v != LW_DONE;\n    if",
+            "    if (v != LW_DONE) {\n        hold_cut(w, h);\n    } else if",
+            "    if",
         )
     ],
     'taken back though it started': [
@@ -405,7 +405,7 @@ M = {
     ],
     'what failed is forgotten before it is told': [
         (
-            'consumer/worker/settle.c',
+            'consumer/worker/hold.h',
             "    if (!h->n_finished) h->failed = false;",
             "    h->failed = false;",
         )
