@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "kafka/conf.h"
 #include "ops/time.h"
-#include "queue/letter.h"
+#include "queue/dead_headers.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -224,7 +224,7 @@ static size_t origin_of(const struct lw_envelope *e) {
 static void remove_added(struct lw_envelope *e, size_t from) {
     size_t n = from;
     for (size_t i = from; i < e->n_headers; i++)
-        if (!lw_letter_adds(e->headers[i].name)) e->headers[n++] = e->headers[i];
+        if (!lw_dead_headers_have(e->headers[i].name)) e->headers[n++] = e->headers[i];
     if (e->n_headers && !n) {
         free(e->headers);
         e->headers = NULL;

@@ -11,7 +11,7 @@
 #include "consumer/worker/repair.h"
 #include "consumer/worker/shard.h"
 #include "consumer/worker/tell.h"
-#include "queue/letter.h"
+#include "queue/dead_headers.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -255,16 +255,16 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == SENDING);
     const struct msg *m = r->msg;
-    struct lw_header *h = lw_alloc((m->n_headers + LW_LETTER_HEADERS) * sizeof *h);
+    struct lw_header *h = lw_alloc((m->n_headers + LW_DEAD_HEADERS) * sizeof *h);
     if (m->n_headers) memcpy(h, m->headers, m->n_headers * sizeof *h);
-    struct lw_letter about = {.topic = lw_bytes_of(m->part->topic),
-                              .partition = m->part->partition,
-                              .offset = m->offset,
-                              .timestamp_ms = m->timestamp_ms,
-                              .identity = lw_bytes_of(r->job.identity),
-                              .reason = lw_bytes_of(r->job.reason),
-                              .attempts = r->job.attempt};
-    size_t n = m->n_headers + lw_letter_headers(&about, h + m->n_headers);
+    struct lw_dead_headers about = {.topic = lw_bytes_of(m->part->topic),
+                                    .partition = m->part->partition,
+                                    .offset = m->offset,
+                                    .timestamp_ms = m->timestamp_ms,
+                                    .identity = lw_bytes_of(r->job.identity),
+                                    .reason = lw_bytes_of(r->job.reason),
+                                    .attempts = r->job.attempt};
+    size_t n = m->n_headers + lw_dead_headers_write(&about, h + m->n_headers);
     struct lw_dead_letter letter = {w->c->dead.topic, m->key, m->payload, h, n, r};
     struct lw_err err = {0};
     int bad = w->io->letter(w->ctx, &letter, &err);

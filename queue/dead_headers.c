@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "queue/letter.h"
+#include "queue/dead_headers.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum added {
     X_TOPIC
 };
 
-static const char *const names[LW_LETTER_HEADERS] = {
+static const char *const names[LW_DEAD_HEADERS] = {
     [ORIGIN] = "latchwork-origin",
     [REASON] = "latchwork-reason",
     [ATTEMPTS] = "latchwork-attempts",
@@ -33,9 +33,9 @@ static struct lw_bytes big_endian(uint64_t v, unsigned char *out, size_t n) {
     return lw_bytes((const char *)out, n);
 }
 
-size_t lw_letter_headers(struct lw_letter *l, struct lw_header out[LW_LETTER_HEADERS]) {
+size_t lw_dead_headers_write(struct lw_dead_headers *l, struct lw_header out[LW_DEAD_HEADERS]) {
     assert(l->topic.n && l->partition >= 0 && l->offset >= 0 && l->identity.n);
-    const struct lw_bytes values[LW_LETTER_HEADERS] = {
+    const struct lw_bytes values[LW_DEAD_HEADERS] = {
         [ORIGIN] = l->identity,
         [REASON] = l->reason,
         [ATTEMPTS] =
@@ -49,16 +49,16 @@ size_t lw_letter_headers(struct lw_letter *l, struct lw_header out[LW_LETTER_HEA
         [X_TOPIC] = l->topic,
     };
     size_t n = 0;
-    for (int i = 0; i < LW_LETTER_HEADERS; i++)
+    for (int i = 0; i < LW_DEAD_HEADERS; i++)
         if (i != DLT_TIMESTAMP || l->timestamp_ms >= 0)
             out[n++] = (struct lw_header){lw_bytes_of(names[i]), values[i]};
-    assert(n == LW_LETTER_HEADERS - (l->timestamp_ms < 0));
+    assert(n == LW_DEAD_HEADERS - (l->timestamp_ms < 0));
     return n;
 }
 
-bool lw_letter_adds(struct lw_bytes name) {
+bool lw_dead_headers_have(struct lw_bytes name) {
     assert(name.p || !name.n);
-    for (int i = 0; i < LW_LETTER_HEADERS; i++)
+    for (int i = 0; i < LW_DEAD_HEADERS; i++)
         if (lw_bytes_eq(name, lw_bytes_of(names[i]))) return true;
     return false;
 }

@@ -10,17 +10,18 @@
  *
  * These headers follow the headers of the message, so a reader that takes the last header of a name
  * gets the value that the dead letter added. */
-#ifndef LW_QUEUE_LETTER_H
-#define LW_QUEUE_LETTER_H
+#ifndef LW_QUEUE_DEAD_HEADERS_H
+#define LW_QUEUE_DEAD_HEADERS_H
 
 #include "queue/key.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LW_LETTER_HEADERS = 8 }; /* maximum number of headers that a dead letter adds */
+enum { LW_DEAD_HEADERS = 8 }; /* maximum number of headers that a dead letter adds */
 
-struct lw_letter {
+/* Describes a dead message, and has room for the headers that say so. */
+struct lw_dead_headers {
     /* topic, partition, offset and timestamp_ms are copied from the message */
     struct lw_bytes topic;
     int32_t partition;
@@ -28,7 +29,7 @@ struct lw_letter {
     int64_t offset, timestamp_ms;
     struct lw_bytes identity, reason;
     int attempts;
-    /* the fields from here on are room for the values of headers, and lw_letter_headers() fills
+    /* the fields from here on are room for the values of headers, and lw_dead_headers_write() fills
      * them in */
     char digits[24];
     unsigned char partition_be[4], offset_be[8], timestamp_be[8];
@@ -36,8 +37,8 @@ struct lw_letter {
 
 /* Writes the headers that the dead letter adds, and returns their number. Their values point into
  * *l. */
-size_t lw_letter_headers(struct lw_letter *l, struct lw_header out[LW_LETTER_HEADERS]);
+size_t lw_dead_headers_write(struct lw_dead_headers *l, struct lw_header out[LW_DEAD_HEADERS]);
 /* Returns true if a dead letter adds a header of this name. */
-bool lw_letter_adds(struct lw_bytes name);
+bool lw_dead_headers_have(struct lw_bytes name);
 
 #endif
