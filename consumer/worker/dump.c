@@ -58,14 +58,15 @@ static int dump_holds(const struct shard *sh, int64_t now, int left) {
 
 static void dump_shard(const struct shard *sh, int64_t now) {
     check_shard(sh);
-    int64_t quiet = sh->epoch.quiet_until_ms > now ? sh->epoch.quiet_until_ms - now : 0;
+    int64_t quarantine =
+        sh->epoch.quarantine_until_ms > now ? sh->epoch.quarantine_until_ms - now : 0;
     char out[64] = "";
     if (sh->pipe.open)
         snprintf(out, sizeof out, ", a pipeline is out for %" PRId64 " ms", now - sh->pipe.sent_ms);
     lw_info("dump: shard %d %s, epoch %s, %u lanes known here%s, %d calls to send again, %zu "
             "hints, quarantine for another %" PRId64 " ms%s%s%s",
             sh->index, phase_name[sh->phase], sh->epoch.id[0] ? sh->epoch.id : "none",
-            HASH_COUNT(sh->lanes), out, sh->pipe.n_kept, sh->hints.n, quiet,
+            HASH_COUNT(sh->lanes), out, sh->pipe.n_kept, sh->hints.n, quarantine,
             sh->settle.listed ? ", some to settle" : "", sh->gate.head ? ", some to gate" : "",
             sh->gate.oom_until_ms ? ", Redis is at maxmemory" : "");
 }

@@ -53,16 +53,16 @@ const char *epoch_id(const struct shard *sh) { return sh->epoch.id; }
 
 int64_t epoch_ttl_ms(const struct shard *sh) { return sh->epoch.ttl_ms; }
 
-void epoch_quiet(struct shard *sh, int64_t until_ms) {
+void epoch_quarantine(struct shard *sh, int64_t until_ms) {
     assert(sh->phase == READY);
-    sh->epoch.quiet_until_ms = until_ms;
+    sh->epoch.quarantine_until_ms = until_ms;
 }
 
 int64_t quarantine_left_ms(const struct shard *sh, int64_t now) {
-    return sh->epoch.quiet_until_ms > now ? sh->epoch.quiet_until_ms - now : 0;
+    return sh->epoch.quarantine_until_ms > now ? sh->epoch.quarantine_until_ms - now : 0;
 }
 
-bool shard_quiet(const struct shard *sh, int64_t now) {
+bool shard_quarantined(const struct shard *sh, int64_t now) {
     return quarantine_left_ms(sh, now) > 0 || first_waits(sh);
 }
 
@@ -91,7 +91,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     floor_unknown(w, sh);
     parts_rewind(w, true);
     commit_must_confirm(w);
-    sh->epoch.quiet_until_ms = 0;
+    sh->epoch.quarantine_until_ms = 0;
     first_begin(sh, false);
     repair_drop(sh);
     /* Redis refuses calls that are still on their way on the old connection, because they name the
@@ -152,7 +152,7 @@ static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisRepl
             left = strtoll(r->element[3]->str, NULL, 10) - strtoll(r->element[2]->str, NULL, 10);
     sh->epoch.ttl_ms = strtoll(r->element[4]->str, NULL, 10);
     sh->epoch.old_until_ms = now + (left > 0 ? left : 0);
-    if (left > 0) sh->epoch.quiet_until_ms = now + left + 1;
+    if (left > 0) sh->epoch.quarantine_until_ms = now + left + 1;
     return left;
 }
 

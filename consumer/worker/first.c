@@ -98,7 +98,7 @@ bool first_looks(struct lw_worker *w) {
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     check_first(&sh->first);
     assert(sh->phase == READY);
-    if (!shard_quiet(sh, now) || now < sh->first.lift_ms) return;
+    if (!shard_quarantined(sh, now) || now < sh->first.lift_ms) return;
     sh->first.lift_ms = now + LIFT_MS;
     pipe_script(sh, CALL_LIFT, &lw_script_lift, 1);
     pipe_text(sh, sh->key_epoch), pipe_text(sh, epoch_id(sh));
@@ -115,6 +115,6 @@ void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in "
                 "group \"%s\"",
                 sh->index, epoch_id(sh), w->c->kafka.group_id);
-    epoch_quiet(sh, left ? now + left + 1 : 0);
+    epoch_quarantine(sh, left ? now + left + 1 : 0);
     sh->first.waits = r->element[1]->integer != 0;
 }

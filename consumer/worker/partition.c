@@ -420,8 +420,8 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
     while (p->n_meta && p->meta[0].hi <= m->offset)
         memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
     bool in = p->n_meta && m->offset >= p->meta[0].lo;
-    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY && shard_quiet(sh, now_ms(w)) &&
-        repair_has_room(sh)) {
+    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY &&
+        shard_quarantined(sh, now_ms(w)) && repair_has_room(sh)) {
         repair_meta(sh, p, m->offset);
     } else {
         tag_set(p->meta_open, m->tag);

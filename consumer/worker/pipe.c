@@ -305,7 +305,7 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
     if (strcmp(r->str, "QUARANTINE") == 0) {
         /* The server is in a quarantine that this worker did not know of. The worker tries again
          * after 10 ms. */
-        epoch_quiet(sh, now_ms(w) + 10);
+        epoch_quarantine(sh, now_ms(w) + 10);
         switch (c->kind) {
         case CALL_SETTLE: settle_back(w, sh); break;
         case CALL_GATE: gate_back(w, sh); break;

@@ -129,7 +129,7 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
  * These messages may be written back during the quarantine, if the order of the key's messages
  * allows it. Until that is decided, the rule "epoch ends, grants end" blocks the key in this
  * worker. */
-static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
+static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quarantined) {
     check_hold(h);
     assert(h->lost);
     for (struct run *r = h->first, *next; r; r = next) {
@@ -138,8 +138,8 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
         struct part *p = r->msg->part;
         /* nothing is decided before the earlier messages, which may have the same key, are
          * delivered again */
-        if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;
-        if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
+        if (p->gen && quarantined && lw_offsets_next(p->offsets) < r->msg->offset) continue;
+        if (!p->gen || !quarantined || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
             late_remove(w, r); /* late_remove() also frees the hold if this is its last run */
             continue;
         }
@@ -152,11 +152,11 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
 static void collect_late(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     struct lane *l, *tmp;
-    bool quiet = shard_quiet(sh, now_ms(w));
+    bool quarantined = shard_quarantined(sh, now_ms(w));
     HASH_ITER(hh, sh->lanes, l, tmp) {
         for (struct hold *h = l->lost, *next; h; h = next) {
             next = h->next;
-            collect_of(w, sh, h, quiet);
+            collect_of(w, sh, h, quarantined);
         }
     }
     check_repair(&sh->repair);

@@ -44,7 +44,9 @@ static bool is_ours(const struct lw_worker *w, const char *fleet) {
     return ours;
 }
 
-static void verdict(struct lw_worker *w, int64_t now) {
+/* Stops this fleet, or warns, because another fleet commits in the same group: the fleet that began
+ * later stops. */
+static void rival_decide(struct lw_worker *w, int64_t now) {
     assert(w->rival.n > 0 && w->rival.fleet[0]);
     struct rival *r = &w->rival;
     char why[800];
@@ -82,7 +84,7 @@ static void judge(struct lw_worker *w) {
     if (!r->n) return;
     bool proof = r->n >= RIVAL_SEEN && r->last_ms - r->first_ms >= patience;
     bool sign = w->shards[0].phase == READY && now - r->first_ms >= patience && is_news(r, now);
-    if (strcmp(w->fleet, r->fleet) > 0 ? proof : sign) verdict(w, now);
+    if (strcmp(w->fleet, r->fleet) > 0 ? proof : sign) rival_decide(w, now);
 }
 
 static void moved_on(struct lw_worker *w, const struct part *p, const char *fleet) {

@@ -28,7 +28,7 @@ void tend_by(struct shard *sh, int64_t due_ms) {
 static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
     assert(sh->phase == READY && !pipe_in_flight(sh));
     sh->tend.due_ms = 0;
-    if (shard_quiet(sh, now)) return;
+    if (shard_quarantined(sh, now)) return;
     pipe_script(sh, CALL_TEND, &lw_script_tend, 3);
     pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_lanes), pipe_text(sh, sh->key_ready);
     pipe_text(sh, epoch_id(sh)), pipe_number(sh, TEND_BATCH);

@@ -150,7 +150,8 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     refusal_look(w, sh, now_ms(w));
     if (!may_begin(w, sh)) return;
     int64_t now = now_ms(w);
-    bool grants = !shard_quiet(sh, now) && !w->stopping, admits = grants && !refusal_holds(sh, now);
+    bool grants = !shard_quarantined(sh, now) && !w->stopping,
+         admits = grants && !refusal_holds(sh, now);
     /* `wanted` (whether to fetch more hints) is computed before gate takes its share of the budget.
      * Otherwise new messages could use up the budget in each turn, no hints would be fetched, and
      * waiting messages would never run. */
@@ -202,7 +203,7 @@ static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t 
     bool hints = hints_known(sh) && heads_fit(w);
     return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING ||
            pipe_sends_again(sh) || connection_unsure(sh) ||
-           (!w->stopping && !shard_quiet(sh, now) && (hints || gate_due(sh, now)));
+           (!w->stopping && !shard_quarantined(sh, now) && (hints || gate_due(sh, now)));
 }
 
 static bool may_grant(const struct lw_worker *w) {

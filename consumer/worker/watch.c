@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the step that reads states from Redis. They show an owner whether the messages that it
- * parked are finished and, at the assignment, which messages were finished before. */
+/* watch: the step that reads states from Redis. They show an owner whether the messages that wait
+ * there are finished and, at the assignment, which messages were finished before. */
 #include "consumer/worker/watch.h"
 
 #include "base/redis/reply.h"
@@ -21,7 +21,7 @@
 enum {
     /* at most LOOK_SEGMENTS / 2 segments of a partition are read when it is assigned */
     LOOK_SEGMENTS = 64,
-    /* LOOK_RECORDS is the maximum number of records that one watch call searches for parked
+    /* LOOK_RECORDS is the maximum number of records that one watch call searches for waiting
      * records */
     LOOK_RECORDS = 1 << 16,
     RECHECK_MS = 1000,
@@ -91,8 +91,8 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
     if ((next - 1) / LW_SEGMENT == segment) it->hi = (int)((next - 1) % LW_SEGMENT / 4);
 }
 
-/* Reads segments that hold parked records, at most `most` of them. If the record at the watermark
- * is parked, its segment is read first in each call. The other segments take turns: the next call
+/* Reads segments that hold waiting records, at most `most` of them. If the record at the watermark
+ * waits, its segment is read first in each call. The other segments take turns: the next call
  * begins where this one ended. */
 static void look_waiting(struct shard *sh, struct part *p, int most) {
     check_part(p);
@@ -303,7 +303,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         if (hi > it->next) hi = it->next;
         lw_offsets_each(p->offsets, LW_OFF_WAITING, lo, hi, check_one, &x);
         if (x.lost && !unpark_busy(p, sh->index)) {
-            /* Redis has lost a parked message, so the partition is read from Kafka again. */
+            /* Redis has lost a waiting message, so the partition is read from Kafka again. */
             lw_warn("%s: Redis lost waiting messages; reading them again from Kafka", p->name);
             part_again(w, p);
         }

@@ -30,7 +30,7 @@ static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *
                  "redis shard %d: the group has no commit yet, and nothing is handled before Kafka "
                  "has accepted the first one",
                  sh->index);
-    else if (shard_quiet(sh, now))
+    else if (shard_quarantined(sh, now))
         snprintf(out, size,
                  "redis shard %d: quarantine for %" PRId64
                  " ms more, until all earlier leases have ended",

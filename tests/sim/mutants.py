@@ -509,10 +509,14 @@ M = {
         )
     ],
     'a late done written back with a gap before it': [
-        ('consumer/worker/repair.c', "!quiet || !part_closed(p, r->msg) ||", "!quiet ||"),
         (
             'consumer/worker/repair.c',
-            "if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;",
+            "!quarantined || !part_closed(p, r->msg) ||",
+            "!quarantined ||",
+        ),
+        (
+            'consumer/worker/repair.c',
+            "if (p->gen && quarantined && lw_offsets_next(p->offsets) < r->msg->offset) continue;",
             "",
         ),
     ],
@@ -768,8 +772,8 @@ M = {
         ),
         (
             'consumer/worker/first.c',
-            "if (!shard_quiet(sh, now) || now",
-            "if ((!shard_quiet(sh, now) && !sh->first.waits) || now",
+            "if (!shard_quarantined(sh, now) || now",
+            "if ((!shard_quarantined(sh, now) && !sh->first.waits) || now",
         ),
     ],
     'a first run on a promoted replica': [

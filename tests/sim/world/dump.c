@@ -45,7 +45,7 @@ void world_dump(const struct world *w) {
                     "  shard %d phase %d open %d kept %d checking %d quiet %" PRId64
                     " hints %zu finished %d late %zu to gate %d\n",
                     s, sh->phase, sh->pipe.open, sh->pipe.n_kept, sh->server.checking,
-                    sh->epoch.quiet_until_ms, sh->hints.n, sh->settle.listed != NULL,
+                    sh->epoch.quarantine_until_ms, sh->hints.n, sh->settle.listed != NULL,
                     sh->repair.n_late, sh->gate.head != NULL);
             for (const struct lane *l = sh->lanes; l; l = l->hh.next) {
                 fprintf(stderr, "    lane %.*s n %zu in_call %d listed %d stale %d", (int)l->id.n,
