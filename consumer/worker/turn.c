@@ -1,25 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes the turns of a worker. A message goes arrive → gate → run → settle → watch → commit. In the
- * pipeline of a shard, watch and settle come before claim and gate, so that messages that end make
- * room for new ones. A turn takes these steps:
+/* Takes the turns of a worker. A message goes arrive → gate → run → settle → watch → commit. The
+ * pipeline of a shard has these steps in another order:
  *
- *     run         starts the messages granted since the last turn, and again, at the end of the
- *                 turn, the messages granted during the turn
- *     confirm     after an epoch was lost, waits until Kafka has confirmed the assignment
- *     each shard  sends one pipeline, built and executed in this order:
+ *   - Watch and settle come before claim and gate, so that messages that end make room for new
+ *     ones.
+ *   - Watch comes before settle. So it reads only what earlier calls and other workers have
+ *     recorded, and the outcomes that this pipeline records are noted and counted by the reply to
+ *     settle alone.
+ *
+ * A turn takes these steps, in this order:
+ *
+ *     run         starts the messages that a suspect has held up, sends refused dead letters
+ *                 again, and gives the messages granted since the last turn to the handlers
+ *     sweep       frees partitions of replays that have no messages any more (parts_sweep)
+ *     confirm     after an epoch was lost, waits until Kafka has confirmed the assignment; until
+ *                 then the turn ends here
+ *     first look  on the first run of a name, asks Kafka whether the group has a commit, because
+ *                 without a commit there is no need for a quarantine
+ *     each shard  ends a refusal by Redis that is over (refusal_look); then sends one pipeline.
+ *                 A new connection is checked first, then an epoch is entered and the shard is
+ *                 repaired, each by pipelines of its own. When the shard is READY, the pipeline is
+ *                 built and executed in this order:
  *                     lift     asks whether the quarantine may end
  *                     tend     makes lost hints again, and regularly checks the server
  *                     watch    reads the states of the messages that wait in Redis
  *                     settle   reports finished messages, so that lanes are released before others
  *                              are asked for
+ *                     hints    fetches more hints
  *                     claim    asks for heads of waiting lists, before new messages because they
  *                              are older
  *                     gate     asks for the lanes of new messages
  *                     late     writes back messages whose handlers ended after their epoch did
  *                     unpark   takes back the states of messages whose waiting lists were deleted
  *                     floor    reports the commits that Kafka has accepted
+ *                 Before the pipeline is sent, the blocking pop for hints is switched on if
+ *                 messages may be granted and no hint is known, and off if not (hints_want)
  *     pause       holds back the partitions of which nothing more may be read now
  *     commit      commits the watermarks, which the answers to earlier pipelines have raised
+ *     flush       gives the messages granted during the turn to the handlers (run_flush)
  *
  * Arrival is not a step of a turn: records from Kafka (arrive.c) and answers from Redis (pipe.c)
  * come between two turns. */
