@@ -325,7 +325,9 @@ class Jobs(ApiCase):
         )
         v = self.post(path, '{"payload":"{total"}')
         self.assertFalse(v["valid"])
-        self.assertRegex(v["error"], "^line 1, column .*JSON before")
+        self.assertRegex(
+            v["error"], "^line 1, column .*expected JSON, because the payload was JSON"
+        )
         self.post(path, '{"payload":"{total","execute":true}', status=400)
         for body in (
             "{}",

@@ -119,7 +119,7 @@ static void test_errors(void **state) {
     int got = ask();
     config.redis.urls = urls;
     assert_int_equal(got, -1);
-    assert_non_null(strstr(err.text, "can't connect"));
+    assert_non_null(strstr(err.text, "cannot connect"));
 }
 
 int main(void) {
