@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers GET audit: lists what operators did, newest first. */
-#include "cli/queue/audit.h"
+#include "ops/queue/audit.h"
 
 #include "cli/api/private.h"
 

@@ -2,8 +2,8 @@
 /* Implements the actions on many lanes or messages, which are either named by "ids" in the request
  * or matched by its "filter". */
 #include "cli/api/job.h"
-#include "cli/dead/dead.h"
-#include "cli/queue/queue.h"
+#include "ops/dead/dead.h"
+#include "ops/queue/queue.h"
 
 #include <string.h>
 

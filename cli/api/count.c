@@ -2,7 +2,7 @@
 /* Answers GET lanes/count and dead/count: counts the lanes or dead letters that the filters match.
  * Counting stops when the request's time is used up. */
 #include "cli/api/private.h"
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 
 #include "base/clock.h"
 

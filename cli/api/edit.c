@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers POST dead/ID/edit, which changes the payload of a dead letter. */
 #include "cli/api/private.h"
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 
 #include <stdlib.h>
 #include <string.h>

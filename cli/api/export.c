@@ -5,7 +5,7 @@
  * of the response then has the cursor with which the client requests the next part, so the body
  * contains nothing but messages. */
 #include "cli/api/private.h"
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 
 #include "base/clock.h"
 

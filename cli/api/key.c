@@ -2,7 +2,7 @@
 /* Answers GET keys/KEY: reports everything about one key in one response, for the question "where
  * is my message?". */
 #include "cli/api/private.h"
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 
 #include <stdlib.h>
 #include <string.h>

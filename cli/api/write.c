@@ -2,7 +2,7 @@
 /* Answers the POST requests about one lane or one dead letter: pause, resume, break, replay,
  * drop. */
 #include "cli/api/private.h"
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 #include "ops/lane_lock.h"
 
 #include <stdlib.h>

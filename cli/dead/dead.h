@@ -1,48 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the command `latchwork dead`, which shows and changes the dead letters kept in Redis.
- * Each verb is a function; related verbs are in one file. */
+/* Declares the command `latchwork dead`, which shows and changes the dead letters kept in Redis. */
 #ifndef LW_CLI_DEAD_DEAD_H
 #define LW_CLI_DEAD_DEAD_H
 
 #include "cli/options.h"
-#include "ops/ops.h"
 
 extern const struct cli_command cli_dead;
-
-/* Calls fn for every dead letter that passes the filters. If the command has arguments and all of
- * them are IDs of dead letters, reads only these dead letters. Otherwise reads all dead letters in
- * pages, shard after shard, the oldest of each shard first. Returns 0 after the last dead letter,
- * -1 with o->err on failure, or the value of `fn` if it is not 0, which ends the reading. */
-int dead_each(struct ops *o, ops_message_fn *fn, void *ctx);
-/* Calls fn with the dead letter that one element of XRANGE's reply describes, if that dead letter
- * passes the filters. */
-int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn,
-              void *ctx);
-/* Reads a page of one shard's dead letters (cli/dead/page.c), oldest or newest first. The page
- * begins after the ID `at`, or with the first dead letter if `at` is "". The function sets `at` to
- * the ID of the last dead letter that it looked at. The page ends before the ID `since`, which is
- * not read; if `since` is "", there is no such limit. *more becomes true if there may be another
- * page. */
-enum { DEAD_ID = 48 };
-int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since,
-              int64_t count, bool *more, ops_message_fn *fn, void *ctx);
-
-/* Checks a new payload for a dead letter (cli/dead/edit.c). If the old payload was JSON, the new
- * one must be JSON, too; otherwise returns -1 with *err. */
-int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, struct lw_err *err);
-/* Gives a dead letter another payload, and adds an entry to the audit. Returns -1 with o->err on
- * failure. Sets `id` to the letter's new id, "SHARD:STREAM-ID", or to "" if the letter was not
- * changed, for instance because another operator has changed it since it was read. If only the
- * audit failed, `id` is set, too. */
-enum { DEAD_FULL_ID = 64 };
-int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
-               char id[DEAD_FULL_ID]);
-
-int dead_ls(struct ops *o);
-int dead_show(struct ops *o);
-int dead_export(struct ops *o);
-int dead_replay(struct ops *o);
-int dead_drop(struct ops *o);
-int dead_edit(struct ops *o);
 
 #endif

@@ -3,6 +3,7 @@
 #include "cli/queue/queue.h"
 
 #include "cli/operators.h"
+#include "ops/queue/queue.h"
 
 static const struct cli_verb verbs[] = {
     {.name = "ls",

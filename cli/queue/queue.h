@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the command `latchwork queue`, which shows and changes lanes and their waiting messages.
- * Each verb is a function; related verbs are in one file. */
+/* Declares the command `latchwork queue`, which shows and changes lanes and their waiting
+ * messages. */
 #ifndef LW_CLI_QUEUE_QUEUE_H
 #define LW_CLI_QUEUE_QUEUE_H
 
 #include "cli/options.h"
 
-struct ops;
-
 extern const struct cli_command cli_queue;
-
-int queue_ls(struct ops *o);
-int queue_show(struct ops *o);
-int queue_pause(struct ops *o);
-int queue_resume(struct ops *o);
-int queue_export(struct ops *o);
-int queue_stats(struct ops *o);
-int queue_replay(struct ops *o);
-int queue_audit(struct ops *o);
-int queue_drop(struct ops *o);
-int queue_import(struct ops *o);
-int queue_import_list(struct ops *o); /* implements `queue import --from-list` */
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "cli/api/api.h"
-#include "cli/queue/paused_lanes.h"
+#include "ops/queue/paused_lanes.h"
 #include "config/config.h"
 #include "consumer/fleet/drain.h"
 #include "consumer/fleet/supervisor.h"

@@ -2,7 +2,7 @@
 /* Implements the actions that operators start in `latchwork top` by typing capital letters. The
  * actions call the functions of the other commands. */
 #include "base/clock.h"
-#include "cli/queue/queue.h"
+#include "ops/queue/queue.h"
 #include "cli/top/private.h"
 #include "ops/lane_lock.h"
 

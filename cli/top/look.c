@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads from Redis the data that `latchwork top` shows. */
 #include "base/clock.h"
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 #include "cli/top/private.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests lw_paused_lanes(), which finds out whether all waiting messages are in paused lanes, with a
  * private redis-server. */
-#include "cli/queue/paused_lanes.h"
+#include "ops/queue/paused_lanes.h"
 
 #include "tests/support/redis_server.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verbs `latchwork queue pause` and `resume`. */
-#include "cli/queue/queue.h"
+#include "ops/queue/queue.h"
 #include "ops/ops.h"
 
 #include <inttypes.h>

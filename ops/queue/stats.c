@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verb `latchwork queue stats`. */
 #include "base/clock.h"
-#include "cli/queue/queue.h"
+#include "ops/queue/queue.h"
 #include "ops/kafka.h"
 #include "ops/ops.h"
 

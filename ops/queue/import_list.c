@@ -10,7 +10,7 @@
  * import begins with the messages in NAME:importing, so a message may be produced twice, but no
  * message is lost. Consumers of the old scheme may continue during the import, because they never
  * get a message that is already in NAME:importing. */
-#include "cli/queue/queue.h"
+#include "ops/queue/queue.h"
 
 #include "base/clock.h"
 #include "kafka/source.h"

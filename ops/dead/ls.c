@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verbs `latchwork dead ls`, `show` and `export`. */
 #include "base/clock.h"
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verb `latchwork queue replay`. */
-#include "cli/queue/queue.h"
+#include "ops/queue/queue.h"
 #include "ops/job.h"
 #include "ops/kafka.h"
 #include "ops/out_of_lane.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verb `latchwork queue export`. */
-#include "cli/queue/queue.h"
+#include "ops/queue/queue.h"
 #include "ops/ops.h"
 
 static int put(struct ops *o, struct ops_message *m, void *ctx) {

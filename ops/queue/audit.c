@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verb `latchwork queue audit`, which shows what operators did. */
-#include "cli/queue/audit.h"
+#include "ops/queue/audit.h"
 
-#include "cli/queue/queue.h"
+#include "ops/queue/queue.h"
 #include "ops/ops.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verbs `latchwork queue ls` and `show`. */
 #include "base/clock.h"
-#include "cli/queue/queue.h"
+#include "ops/queue/queue.h"
 #include "ops/ops.h"
 
 #include <inttypes.h>

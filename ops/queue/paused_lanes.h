@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds out for `run --drain` whether all remaining messages wait in paused lanes. `run --drain`
  * calls the function only after the workers have made no progress for a while. */
-#ifndef LW_CLI_QUEUE_PAUSED_LANES_H
-#define LW_CLI_QUEUE_PAUSED_LANES_H
+#ifndef LW_OPS_QUEUE_PAUSED_LANES_H
+#define LW_OPS_QUEUE_PAUSED_LANES_H
 
 #include "base/bytes.h"
 #include "base/err.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/queue/paused_lanes.h"
+#include "ops/queue/paused_lanes.h"
 
 #include "base/clock.h"
 #include "base/redis/connection.h"

@@ -2,7 +2,7 @@
 /* Implements the verb `latchwork dead edit`. */
 #include "base/clock.h"
 #include "base/json_place.h"
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the audit in pages, for the API. */
-#ifndef LW_CLI_QUEUE_AUDIT_H
-#define LW_CLI_QUEUE_AUDIT_H
+#ifndef LW_OPS_QUEUE_AUDIT_H
+#define LW_OPS_QUEUE_AUDIT_H
 
 #include "ops/ops.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verbs `latchwork queue drop` and `import`. */
 #include "base/clock.h"
-#include "cli/queue/queue.h"
+#include "ops/queue/queue.h"
 #include "ops/job.h"
 
 #include <errno.h>

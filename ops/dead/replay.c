@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verbs `latchwork dead replay` and `drop`. */
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 #include "ops/job.h"
 #include "ops/out_of_lane.h"
 

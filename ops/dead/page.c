@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads dead letters in pages, for the API and for `latchwork top`. */
-#include "cli/dead/dead.h"
+#include "ops/dead/dead.h"
 
 #include <string.h>
 
