@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers GET ledger with the newest result of the ledger, and POST ledger by starting a job that
  * runs the ledger: it compares the data of the application in Kafka and Redis. */
-#include "cli/ledger/ledger.h"
+#include "ops/ledger/ledger.h"
 
 #include "cli/api/job.h"
 

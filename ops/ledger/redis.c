@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads one shard of the application from Redis, for the ledger. */
-#include "cli/ledger/private.h"
+#include "ops/ledger/private.h"
 
 #include "base/redis/connection.h"
 #include "base/redis/reply.h"

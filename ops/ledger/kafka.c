@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the group's commits and the ends of the logs from Kafka. */
-#include "cli/ledger/private.h"
+#include "ops/ledger/private.h"
 
 #include "base/clock.h"
 #include "kafka/conf.h"

@@ -16,12 +16,12 @@
  * is reported only if LW_LEDGER_PASSES passes find the same difference.
  *
  * The ledger writes nothing. It reads keys with cursors, and each long list in several requests. */
-#ifndef LW_CLI_LEDGER_PRIVATE_H
-#define LW_CLI_LEDGER_PRIVATE_H
+#ifndef LW_OPS_LEDGER_PRIVATE_H
+#define LW_OPS_LEDGER_PRIVATE_H
 
 #include "base/bytes.h"
 #include "base/err.h"
-#include "cli/ledger/ledger.h"
+#include "ops/ledger/ledger.h"
 #include "config/config.h"
 
 #include <stdatomic.h>
@@ -101,7 +101,7 @@ void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const stru
  * that were read. Returns -1 with *err if the audit has to stop. */
 int ledger_step(struct ledger *l, int64_t n, struct lw_err *err);
 
-/* A Kafka client that serves all passes. cli/ledger/kafka.c defines its functions. */
+/* A Kafka client that serves all passes. ops/ledger/kafka.c defines its functions. */
 struct ledger_kafka;
 struct ledger_kafka *ledger_kafka_open(const struct lw_config *c, struct lw_err *err);
 void ledger_kafka_close(struct ledger_kafka *k);
@@ -110,7 +110,7 @@ void ledger_kafka_close(struct ledger_kafka *k);
 int ledger_kafka_ask(struct ledger_kafka *k, struct ledger *l, bool first, struct lw_err *err);
 
 /* Reads the states and the lists of one shard, then rereads the states of messages whose state and
- * lists disagree. cli/ledger/redis.c defines this function. */
+ * lists disagree. ops/ledger/redis.c defines this function. */
 int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err);
 
 #endif
