@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that includes point one way: a file may include only files of its own folder and of lower
-layers, in the order that CONTRIBUTING.md shows under "The house".
+layers, in the order that CONTRIBUTING.md shows under "The house". Also checks that no top-level
+folder holds more than a quarter of the program's code.
 Usage: test_layers.py [BUILD_DIR]"""
 
 import os, re, subprocess, sys
@@ -12,6 +13,7 @@ os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 # not include each other.
 LAYERS = [
     'cli',
+    'api',
     'monitor',
     'ops',
     'consumer',
@@ -26,6 +28,7 @@ LAYERS = [
 # each other in any order, but not in a circle.
 INSIDE = {
     'consumer': ['fleet', 'process', 'worker', ''],
+    'ops': ['queue dead ledger', ''],
     'handlers': ['exec http insert', ''],
     'lock': ['redlock', ''],
     'base': ['redis', ''],
@@ -82,18 +85,36 @@ def circle(edges):
     return next((c for c in (walk(at, []) for at in sorted(edges)) if c), None)
 
 
+def too_large(files):
+    """Returns an error for each top-level folder with more than a quarter of the lines of C."""
+    lines = {}
+    for path in files:
+        top = path.split('/')[0]
+        with open(path) as f:
+            lines[top] = lines.get(top, 0) + sum(1 for _ in f)
+    whole = sum(lines.values())
+    return [
+        f'{top}/ holds {n} of {whole} lines, more than a quarter; divide it'
+        for top, n in sorted(lines.items())
+        if 4 * n > whole
+    ]
+
+
 def main():
     tops = ' '.join(LAYERS).split()
     files = subprocess.run(
         ['git', 'ls-files', '*.c', '*.h'], stdout=subprocess.PIPE, text=True, check=True
     ).stdout.split()
     files = [f for f in files if f.split('/')[0] in tops and '/examples/' not in f]
-    known, bad, of_files, of_commands = set(files), [], {}, {}
+    known, bad, of_files, of_commands = set(files), too_large(files), {}, {}
     for path in files:
         with open(path) as f:
             text = f.read()
         for to in re.findall(r'^#include "([^"]+)"', text, re.M):
+            if 'include/' + to in known:
+                to = 'include/' + to
             if to not in known:
+                bad.append(f'{path} includes {to}, which is no file of a layer')
                 continue
             why = wrong(path, to)
             if why:
