@@ -43,7 +43,7 @@ endif
 all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) examples
 
 # --- what there is: a .c file in one of these folders is in the program; nothing is listed by hand ---------------------------
-DIRS := base config lock queue handlers kafka consumer monitor ops cli
+DIRS := base config lock queue handlers kafka consumer monitor ops api cli
 MAIN := cli/main
 SRC := $(filter-out $(MAIN).c,$(sort $(shell find $(wildcard $(DIRS)) -name examples -prune -o -name '*.c' -print)))
 LUA := $(sort $(wildcard queue/lua/*.lua lock/lua/*.lua))

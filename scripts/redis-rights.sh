@@ -42,7 +42,7 @@ words() { # usage: words ROLE FILE...; prints "ROLE NAME" for each command found
 # shellcheck disable=SC2046,SC2010 # no file name here has a space
 words worker consumer/*.c consumer/*/*.c monitor/*.c ops/lua/heads.lua base/redis/*.c lock/lua/renew.lua queue/lua/parts/*.lua $(ls queue/lua/*.lua | grep -v -e /hold.lua -e /break.lua)
 # shellcheck disable=SC2046,SC2010
-words operator ops/*.c $(ls cli/*.c cli/*/*.c | grep -v -e ^cli/dev/ -e ^cli/check/) base/redis/*.c \
+words operator ops/*.c ops/*/*.c api/*.c $(ls cli/*.c cli/*/*.c | grep -v -e ^cli/dev/ -e ^cli/check/) base/redis/*.c \
     lock/call.c lock/client.c lock/inspect.c lock/one.c lock/lua/lib/mutex_drop.lua lock/lua/lib/string_keep.lua \
     queue/lua/hold.lua queue/lua/break.lua queue/lua/enter.lua queue/lua/parts/*.lua ops/lua/*.lua
 words lock lock/*.c lock/redlock/*.c lock/lua/lib/*.lua lock/lua/parts/*.lua base/redis/*.c

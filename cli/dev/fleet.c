@@ -5,7 +5,7 @@
 #include "cli/dev/private.h"
 
 #include "base/log.h"
-#include "cli/api/api.h"
+#include "api/api.h"
 #include "config/config.h"
 #include "consumer/fleet/supervisor.h"
 #include "consumer/process/member.h"

@@ -2,7 +2,7 @@
 #include "cli/run/run.h"
 
 #include "base/log.h"
-#include "cli/api/api.h"
+#include "api/api.h"
 #include "ops/queue/paused_lanes.h"
 #include "config/config.h"
 #include "consumer/fleet/drain.h"

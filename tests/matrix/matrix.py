@@ -49,6 +49,7 @@ INPUTS = [
     "consumer",
     "monitor",
     "ops",
+    "api",
     "cli",
     "include",
     "Makefile",

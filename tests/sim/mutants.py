@@ -1042,6 +1042,7 @@ QUIET = {
 
 SIM = 'tests/sim/sim_lanes'
 DIRS = [
+    'api',
     'base',
     'bench',
     'cli',

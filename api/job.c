@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/api/job.h"
+#include "api/job.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Declares what the files of the API share. */
-#ifndef LW_CLI_API_PRIVATE_H
-#define LW_CLI_API_PRIVATE_H
+#ifndef LW_API_PRIVATE_H
+#define LW_API_PRIVATE_H
 
-#include "cli/api/api.h"
+#include "api/api.h"
 #include "ops/ops.h"
 
 enum {
@@ -27,7 +27,7 @@ struct api_work;
  * request to Redis failed, with the reason in o->err. */
 typedef int api_fn(struct api_call *k);
 
-/* --- the routes (cli/api/routes.c) ------------------------------------------------------------ */
+/* --- the routes (api/routes.c) ------------------------------------------------------------ */
 
 /* The parameters of a query, one bit each. The table api_params has their names and types. */
 enum {
@@ -56,7 +56,7 @@ enum {
 struct api_param {
     unsigned bit;
     const char *name;
-    /* type of the parameter's value in the notation of cli/api/schema.c; "[s]" if the parameter may
+    /* type of the parameter's value in the notation of api/schema.c; "[s]" if the parameter may
      * be repeated */
     const char *type;
     const char *help;
@@ -77,12 +77,12 @@ struct api_route {
     /* bits (API_P_…) of the members that "filter" in the request's body may have; 0: the body may
      * have no "filter" */
     unsigned filter;
-    /* the command that api_bulk() runs for this path (cli/api/job.h) */
+    /* the command that api_bulk() runs for this path (api/job.h) */
     const struct api_work *work;
-    /* members of the request's body, in the notation of cli/api/schema.c; NULL: no body is
+    /* members of the request's body, in the notation of api/schema.c; NULL: no body is
      * allowed */
     const char *body;
-    /* shape of the body of a response with status 200, in the notation of cli/api/schema.c; NULL:
+    /* shape of the body of a response with status 200, in the notation of api/schema.c; NULL:
      * the path has no such response */
     const char *answer;
     bool job;         /* true: the response may be 202 with {"job":ID} */
@@ -101,7 +101,7 @@ struct api_route {
 extern const struct api_route api_routes[];
 extern const size_t api_n_routes;
 
-/* A named shape of JSON in the notation of cli/api/schema.c, which several routes use. */
+/* A named shape of JSON in the notation of api/schema.c, which several routes use. */
 struct api_shape {
     const char *name, *text;
 };
@@ -131,20 +131,20 @@ struct api_call {
     int n_segments;
 };
 
-/* cli/api/api.c defines api_index(). */
+/* api/api.c defines api_index(). */
 api_fn api_index;
-/* cli/api/openapi.c defines api_openapi(), and cli/api/export.c the functions for exports. */
+/* api/openapi.c defines api_openapi(), and api/export.c the functions for exports. */
 api_fn api_openapi, api_dead_export, api_lanes_export;
-/* cli/api/read.c defines the functions that read lanes and dead letters. */
+/* api/read.c defines the functions that read lanes and dead letters. */
 api_fn api_lanes, api_lane, api_dead, api_dead_one;
-/* cli/api/key.c defines api_key(). */
+/* api/key.c defines api_key(). */
 api_fn api_key;
-/* cli/api/count.c, job.c and bulk.c define the functions that count, that show and cancel jobs, and
+/* api/count.c, job.c and bulk.c define the functions that count, that show and cancel jobs, and
  * that start bulk commands. */
 api_fn api_lanes_count, api_dead_count, api_jobs, api_job, api_cancel, api_bulk;
-/* cli/api/write.c defines the functions that change one lane or one dead letter. */
+/* api/write.c defines the functions that change one lane or one dead letter. */
 api_fn api_pause, api_resume, api_break, api_replay, api_dead_drop;
-/* cli/api/edit.c, audit.c, locks.c and ledger.c define the functions for edits, the audit, locks
+/* api/edit.c, audit.c, locks.c and ledger.c define the functions for edits, the audit, locks
  * and the ledger. */
 api_fn api_edit, api_audit, api_locks, api_ledger, api_run_ledger;
 
@@ -160,7 +160,7 @@ bool api_filter_ok(struct api_call *k);
 /* Writes the name of the client that sent the request to `out`, for the audit, and returns
  * `out`. */
 const char *api_who(const struct api_call *k, char out[API_WHO]);
-/* Returns the holder of a lane, or JSON null if nobody holds the lane (cli/api/key.c). */
+/* Returns the holder of a lane, or JSON null if nobody holds the lane (api/key.c). */
 json_t *api_holder_json(const struct ops_lane *l);
 /* Returns the message as JSON, as ops_message_json() does, but shows only as much of the payload as
  * the setting http.payloads allows. */
@@ -172,7 +172,7 @@ json_t *api_message_json(const struct api_call *k, const struct ops_message *m, 
 void api_set_payload(const struct api_call *k, json_t *v, const char *name,
                      struct lw_bytes payload);
 /* Replays one dead letter or, if `execute` is not set, reports what a replay would do
- * (cli/api/write.c). *result stays NULL if there is no such dead letter. Returns -1 with o->err on
+ * (api/write.c). *result stays NULL if there is no such dead letter. Returns -1 with o->err on
  * failure. */
 int api_replay_one(struct api_call *k, const char *id, json_t **result);
 
@@ -191,7 +191,7 @@ void api_append(struct api_rows *rs, json_t *v, size_t about);
  * the last waiting message. The caller owns *list, even after a failure. */
 int api_waiting(struct api_call *k, int shard, struct lw_bytes lane, json_t **list, bool *more);
 
-/* --- shapes of JSON (cli/api/schema.c) -----------------------------------------------------------
+/* --- shapes of JSON (api/schema.c) -----------------------------------------------------------
  *
  * The notation has these forms:
  *

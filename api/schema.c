@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the notation for shapes of JSON, which cli/api/private.h explains: converts a shape to
+/* Implements the notation for shapes of JSON, which api/private.h explains: converts a shape to
  * a JSON schema, and checks the bodies of requests against it. */
-#include "cli/api/private.h"
+#include "api/private.h"
 
 #include <assert.h>
 #include <ctype.h>

@@ -2,7 +2,7 @@
 /* Answers GET audit: lists what operators did, newest first. */
 #include "ops/queue/audit.h"
 
-#include "cli/api/private.h"
+#include "api/private.h"
 
 int api_audit(struct api_call *k) {
     char next[QUEUE_AUDIT_CURSOR];

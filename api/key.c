@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers GET keys/KEY: reports everything about one key in one response, for the question "where
  * is my message?". */
-#include "cli/api/private.h"
+#include "api/private.h"
 #include "ops/dead/dead.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers GET openapi.json: generates the description of the API in OpenAPI 3.1 from the table of
  * routes. */
-#include "cli/api/private.h"
+#include "api/private.h"
 
 #include <ctype.h>
 #include <string.h>

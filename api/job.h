@@ -7,10 +7,10 @@
  *
  * The last API_JOBS jobs are remembered in memory. The audit in Redis also records what a job did,
  * and outlives the process. */
-#ifndef LW_CLI_API_JOB_H
-#define LW_CLI_API_JOB_H
+#ifndef LW_API_JOB_H
+#define LW_API_JOB_H
 
-#include "cli/api/private.h"
+#include "api/private.h"
 
 enum { API_JOBS = 50, API_SAMPLES = 10 };
 
@@ -44,7 +44,7 @@ int api_job_dry(struct api_call *k, const struct api_work *work);
  * NULL if there is no such job. Sets *at_ms to the time at which that job ended. */
 json_t *api_job_last(struct api_call *k, const struct api_work *work, int64_t *at_ms);
 
-/* cli/api/bulk.c defines one struct api_work for each bulk command. */
+/* api/bulk.c defines one struct api_work for each bulk command. */
 extern const struct api_work api_work_pause, api_work_resume, api_work_drop, api_work_again,
     api_work_replay, api_work_remove;
 

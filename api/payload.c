@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts messages to JSON and shows only as much of a payload as the setting http.payloads
  * allows. Every payload in a response of the API passes through these functions. */
-#include "cli/api/private.h"
+#include "api/private.h"
 #include "ops/payload.h"
 
 static void set_flag(json_t *v, const char *name, const char *flag) {

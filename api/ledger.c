@@ -3,7 +3,7 @@
  * runs the ledger: it compares the data of the application in Kafka and Redis. */
 #include "ops/ledger/ledger.h"
 
-#include "cli/api/job.h"
+#include "api/job.h"
 
 static int make(struct ops *o, json_t **result) {
     struct ledger_watch watch = {.cancel = &o->watch->cancel, .scanned = &o->watch->scanned};

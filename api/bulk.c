@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the actions on many lanes or messages, which are either named by "ids" in the request
  * or matched by its "filter". */
-#include "cli/api/job.h"
+#include "api/job.h"
 #include "ops/dead/dead.h"
 #include "ops/queue/queue.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of all paths of the API below /api/v1/. Each row has the function that answers, the
  * allowed parameters, and the shape of the response. */
-#include "cli/api/job.h"
+#include "api/job.h"
 
 const struct api_param api_params[] = {
     {API_P_KEY, "key", "[s]",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers the GET requests about lanes and dead letters. Lists are split into pages. The member
  * "next" of a response is the cursor of the next page, or null on the last page. */
-#include "cli/api/private.h"
+#include "api/private.h"
 #include "ops/dead/dead.h"
 
 #include "base/clock.h"

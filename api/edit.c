@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers POST dead/ID/edit, which changes the payload of a dead letter. */
-#include "cli/api/private.h"
+#include "api/private.h"
 #include "ops/dead/dead.h"
 
 #include <stdlib.h>

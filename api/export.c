@@ -4,7 +4,7 @@
  * response when it has EXPORT_BYTES bytes, or when EXPORT_MS have passed. The header Latchwork-Next
  * of the response then has the cursor with which the client requests the next part, so the body
  * contains nothing but messages. */
-#include "cli/api/private.h"
+#include "api/private.h"
 #include "ops/dead/dead.h"
 
 #include "base/clock.h"

@@ -9,8 +9,8 @@
  * together have at most two commands in flight to Redis. Every command has a timeout, every request
  * a time limit and every response a maximum size. So only the API fails if Redis does not answer;
  * the metrics are still served. */
-#ifndef LW_CLI_API_API_H
-#define LW_CLI_API_API_H
+#ifndef LW_API_API_H
+#define LW_API_API_H
 
 #include "config/config.h"
 #include "consumer/board.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers the POST requests about one lane or one dead letter: pause, resume, break, replay,
  * drop. */
-#include "cli/api/private.h"
+#include "api/private.h"
 #include "ops/dead/dead.h"
 #include "ops/lane_lock.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers GET lanes/count and dead/count: counts the lanes or dead letters that the filters match.
  * Counting stops when the request's time is used up. */
-#include "cli/api/private.h"
+#include "api/private.h"
 #include "ops/dead/dead.h"
 
 #include "base/clock.h"
