@@ -3,10 +3,18 @@
 # continues where an earlier run stopped. BENCH contains more options of bench/run.py.
 BENCHTOOLS := $(if $(shell command -v go),$(B)/bench/go) $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/answer $(B)/bench/web $(B)/bench/bench.so $(B)/bench/batch.so $(B)/tests/tools/kafkatool
 
+BENCH_LUA := $(sort $(wildcard bench/lua/*.lua))
+$(B)/bench/scripts.gen.c: $(BENCH_LUA) bench/scripts.h scripts/embed-lua.sh bench/bench.mk
+	@mkdir -p $(@D)
+	@scripts/embed-lua.sh bench/scripts.h bench_script_ bench/lua /dev/null $(BENCH_LUA) > $@.tmp && mv $@.tmp $@
+$(B)/bench/scripts.gen.o: %.o: %.c
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
+
 $(B)/bench/writer: $(B)/bench/writer.o $(B)/bench/writer_postgres.o $(B)/bench/journal.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)
-$(B)/bench/naive: $(B)/bench/%: $(B)/bench/%.o $(B)/bench/journal.o
+$(B)/bench/naive: $(B)/bench/%: $(B)/bench/%.o $(B)/bench/journal.o $(B)/bench/scripts.gen.o
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $^ $(LIBS)
 $(B)/bench/judge $(B)/bench/answer $(B)/bench/web: $(B)/bench/%: $(B)/bench/%.o

@@ -16,6 +16,7 @@
  * line of JSON: messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a
  * handler), and its counts. The exit status is 1 if no message was handled for 30 s. */
 #include "bench/journal.h"
+#include "bench/scripts.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -51,8 +52,6 @@ static struct {
 
 static _Atomic int64_t parked, commands, deleted;
 static struct bench_journal journal;
-static const char release_script[] =
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 struct thread {
     pthread_t id;
@@ -241,8 +240,8 @@ static void open_thread(struct thread *t, int index) {
     t->redis = redisConnectUnix(opt.redis);
     if (!t->redis || t->redis->err) die("Redis: %s", t->redis ? t->redis->errstr : "out of memory");
     redisSetTimeout(t->redis, (struct timeval){.tv_sec = ANSWER_S});
-    const char *argv[] = {"SCRIPT", "LOAD", release_script};
-    size_t len[] = {6, 4, sizeof release_script - 1};
+    const char *argv[] = {"SCRIPT", "LOAD", bench_script_naive_release.text};
+    size_t len[] = {6, 4, strlen(bench_script_naive_release.text)};
     redisReply *r = ask(t, 3, argv, len);
     snprintf(t->sha, sizeof t->sha, "%s", r->str);
     freeReplyObject(r);

@@ -12,6 +12,7 @@
  *         release the time of one PING.
  * Prints figures as lines of `NAME VALUE…`, for bench/locks/locks.py. */
 #include "base/clock.h"
+#include "bench/scripts.h"
 #include "include/latchwork/lock.h"
 
 #include <hiredis/hiredis.h>
@@ -81,19 +82,8 @@ static void give(struct latchwork_hold *h) {
 
 /* --- uncontended pairs ------------------------------------------------------------------------ */
 
-/* The shortest lock with a growing fence, as one would write it by hand. */
-static const char bare_take[] =
-    "local t = redis.call('TIME')\n"
-    "local fence = string.format('%.0f', math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, "
-    "t[1] * 1000000 + t[2]))\n"
-    "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end\n"
-    "redis.call('SET', KEYS[2], fence)\n"
-    "return fence\n";
-static const char bare_drop[] = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
-                                "return redis.call('DEL', KEYS[1])\n";
-
-static void load(redisContext *c, const char *script, char sha[41]) {
-    redisReply *r = redisCommand(c, "SCRIPT LOAD %s", script);
+static void load(redisContext *c, const struct lw_script *script, char sha[41]) {
+    redisReply *r = redisCommand(c, "SCRIPT LOAD %s", script->text);
     if (!r || r->type != REDIS_REPLY_STRING) die("SCRIPT LOAD");
     memcpy(sha, r->str, 41);
     freeReplyObject(r);
@@ -139,7 +129,7 @@ static int pairs(const char *path, int n) {
     struct latchwork_client *client;
     struct latchwork_lock *l = open_lock(&client, path);
     char take_sha[41], drop_sha[41];
-    load(c, bare_take, take_sha), load(c, bare_drop, drop_sha);
+    load(c, &bench_script_bare_take, take_sha), load(c, &bench_script_bare_drop, drop_sha);
     uint64_t last = bare_pair(c, take_sha, drop_sha);
     give(take(l, 0));
     for (int block = 0; block < 2 * BLOCKS; block++) {

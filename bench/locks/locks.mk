@@ -3,7 +3,7 @@
 # of bench/locks/locks.py.
 LOCKBENCH := $(B)/bench/locks/locks
 
-$(LOCKBENCH): $(B)/bench/locks/locks.o $(LOCKLIB)
+$(LOCKBENCH): $(B)/bench/locks/locks.o $(B)/bench/scripts.gen.o $(LOCKLIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $^ $(LIBS)
 
