@@ -1005,7 +1005,7 @@ def completion_knows_where_the_line_stands(w):
     )
     assert complete("queue", "ls", "--sort", "") == ["age", "size"] and complete(
         "top", "--sort", "a"
-    ) == ["age"]
+    ) == ["age", "attempts"]
     assert complete("run", "--set", "lock.t") == ["lock.ttl_ms="]
     assert (
         complete("queue", "ls", "-c", "scripts/deps") == ["scripts/deps.sh"]
