@@ -194,6 +194,8 @@ enum latchwork_code {
     LATCHWORK_E_SYSTEM = 23,  /* the system provides no thread, no descriptor or no random bytes */
 };
 
+/* Says why a call failed. The caller allocates this structure, so it will not change in this MAJOR
+ * version. */
 struct latchwork_error {
     int code; /* a value of enum latchwork_code */
     /* text for people: what went wrong, with which server, and what to do; it never contains a
@@ -387,7 +389,8 @@ enum latchwork_loss {
 
 /* Names of the lock's keys in Redis, for a lock that must use the names of another scheme. The
  * value of the lock is a string TOKEN:FENCE. All names must be in the same slot of a cluster. They
- * are not NUL-terminated, because their sizes are given. */
+ * are not NUL-terminated, because their sizes are given. struct latchwork_name is a member of other
+ * structures, so it will not change in this MAJOR version. */
 struct latchwork_name {
     const char *p;
     size_t n;
