@@ -6,8 +6,19 @@
 #include <xxhash.h>
 
 const char *const lw_end_name[LW_ENDS] = {
-    [LW_END_DONE] = "done",       [LW_END_RETRY] = "retry",     [LW_END_DEAD] = "dead",
-    [LW_END_DROPPED] = "dropped", [LW_END_SKIPPED] = "skipped", [LW_END_BACK] = "back"};
+    [LW_END_DONE] = LW_WORD_DONE, [LW_END_RETRY] = LW_WORD_RETRY, [LW_END_DEAD] = LW_WORD_DEAD,
+    [LW_END_DROPPED] = "dropped", [LW_END_SKIPPED] = "skipped",   [LW_END_BACK] = LW_WORD_BACK};
+
+enum lw_end lw_end_of(enum lw_outcome outcome) {
+    switch (outcome) {
+    case LW_DONE: return LW_END_DONE;
+    case LW_RETRY: return LW_END_RETRY;
+    case LW_BACK: return LW_END_BACK;
+    case LW_DEAD:
+    case LW_DEAD_SENT: break;
+    }
+    return LW_END_DEAD;
+}
 
 static size_t words_of(const struct lw_outcome_record *r) {
     return (offsetof(struct lw_outcome_record, text) + r->n_key + r->n_reason + 7) / 8;

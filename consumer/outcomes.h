@@ -14,6 +14,7 @@
 #define LW_CONSUMER_OUTCOMES_H
 
 #include "base/bytes.h"
+#include "queue/codes.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,7 +22,10 @@
 
 enum { LW_OUTCOMES = 1024, LW_FAILURES = 512, LW_OUTCOME_KEY = 64, LW_OUTCOME_REASON = 160 };
 
-/* Lists how a message, or one attempt of a message, can end. */
+/* Lists how a message, or one attempt of a message, can end. This is enum lw_outcome and, in
+ * addition, the ends of messages that no handler sees: dropped and skipped. The numbers differ,
+ * because they count bits and indexes here, and are letters of the protocol with Redis there;
+ * lw_end_of() converts them. */
 enum lw_end {
     LW_END_DONE,
     LW_END_RETRY,
@@ -32,6 +36,8 @@ enum lw_end {
     LW_ENDS
 };
 extern const char *const lw_end_name[LW_ENDS];
+/* Returns the end that belongs to an outcome. LW_DEAD_SENT ends as LW_DEAD does. */
+enum lw_end lw_end_of(enum lw_outcome outcome);
 
 struct lw_outcome_record {
     int64_t at_ms; /* time when the outcome was recorded, ms since 1970 */

@@ -60,6 +60,13 @@ static inline bool lw_outcome_ends(enum lw_outcome outcome) {
     return ends;
 }
 
+/* The words for outcomes, for tables of larger sets that contain the outcomes (enum lw_end in
+ * consumer/outcomes.h, enum handler_result in cli/handler/messages.h). */
+#define LW_WORD_DONE "done"
+#define LW_WORD_RETRY "retry"
+#define LW_WORD_DEAD "dead"
+#define LW_WORD_BACK "back"
+
 /* Returns the word for an outcome in handlers, the journal and the log: "done", "retry", "dead",
  * "back", or "sent" for LW_DEAD_SENT. */
 const char *lw_outcome_word(enum lw_outcome outcome);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json_place.h"
 #include "handlers/section.h"
+#include "queue/codes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,8 +12,8 @@
 
 enum { LINE_MAX_BYTES = 16 << 20, HEADERS_MAX = 1000 };
 
-const char *const handler_result_words[RESULT_N] = {"none", "done",    "retry",   "dead",
-                                                    "back", "skipped", "crashed", "stuck"};
+const char *const handler_result_words[RESULT_N] = {
+    "none", LW_WORD_DONE, LW_WORD_RETRY, LW_WORD_DEAD, LW_WORD_BACK, "skipped", "crashed", "stuck"};
 
 /* The names that a member of a message in the file may have. The test uses the members up to
  * "expect" in this list. It ignores the members after "expect", which `queue export` and `dead

@@ -126,14 +126,8 @@ void lw_tracer_begin(struct lw_tracer *t, struct lw_job *job, const struct lw_wa
 /* Returns the end that the span records for the attempt. A retry without attempts left is recorded
  * as a dead letter. */
 static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
-    switch (job->outcome) {
-    case LW_DONE: return LW_END_DONE;
-    case LW_RETRY: return job->attempt < t->c->retry.max_attempts ? LW_END_RETRY : LW_END_DEAD;
-    case LW_BACK: return LW_END_BACK;
-    case LW_DEAD:
-    case LW_DEAD_SENT: break;
-    }
-    return LW_END_DEAD;
+    enum lw_end end = lw_end_of(job->outcome);
+    return end == LW_END_RETRY && job->attempt >= t->c->retry.max_attempts ? LW_END_DEAD : end;
 }
 
 static void set_times(struct lw_span_record *out, const struct lw_job_span *s) {

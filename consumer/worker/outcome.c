@@ -28,17 +28,6 @@ static void add(struct lw_worker *w, struct part *p, struct lw_outcome_record *r
     lw_outcome_add(&w->set.board->workers[w->set.index].outcomes, r);
 }
 
-static enum lw_end end_of(enum lw_outcome outcome) {
-    switch (outcome) {
-    case LW_DONE: return LW_END_DONE;
-    case LW_RETRY: return LW_END_RETRY;
-    case LW_BACK: return LW_END_BACK;
-    case LW_DEAD:
-    case LW_DEAD_SENT: break;
-    }
-    return LW_END_DEAD;
-}
-
 void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms) {
     if (!w->set.board) return;
     check_run(r);
@@ -48,7 +37,7 @@ void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms) {
     o.fence = r->job.fence;
     o.took_us = r->job.took_us;
     o.attempt = (uint32_t)r->job.attempt;
-    o.end = (uint8_t)end_of(r->outcome);
+    o.end = (uint8_t)lw_end_of(r->outcome);
     add(w, r->msg->part, &o, r->job.key, r->outcome == LW_DONE ? "" : r->job.reason);
 }
 

@@ -194,6 +194,14 @@ static void test_readers_see_whole_records_only(void **state) {
     check_text(&r, "after the crash", "");
 }
 
+static void test_an_outcome_and_its_end_have_one_word(void **state) {
+    (void)state;
+    static const enum lw_outcome outcomes[] = {LW_DONE, LW_RETRY, LW_DEAD, LW_BACK};
+    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++)
+        assert_string_equal(lw_end_name[lw_end_of(outcomes[i])], lw_outcome_word(outcomes[i]));
+    assert_int_equal(lw_end_of(LW_DEAD_SENT), LW_END_DEAD);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_record_comes_back, open_board, close_board),
@@ -203,6 +211,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_half_written_record, open_board, close_board),
         cmocka_unit_test_setup_teardown(test_readers_see_whole_records_only, open_board,
                                         close_board),
+        cmocka_unit_test(test_an_outcome_and_its_end_have_one_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
