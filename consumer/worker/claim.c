@@ -96,13 +96,11 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         e[1]->len != (size_t)n || e[3]->type != REDIS_REPLY_ARRAY ||
         e[4]->type != REDIS_REPLY_ARRAY || !e[5]->str || e[5]->len != (size_t)n) {
         char why[LW_REPLY_TEXT];
-        lw_error("shard %d: %s; its %d lanes wait for new hints", sh->index,
-                 lw_malformed(why, r, "claim.lua",
-                              "[string, string of %d bytes, integer, array, array, string of %d "
-                              "bytes]",
-                              n, n),
-                 n);
-        claim_forget(w, sh);
+        pipe_malformed(w, sh,
+                       lw_malformed(why, r, "claim.lua",
+                                    "[string, string of %d bytes, integer, array, array, string "
+                                    "of %d bytes]",
+                                    n, n));
         return;
     }
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[3], .heads = e[4]};

@@ -4,6 +4,7 @@
  * as the partition's floor. */
 #include "consumer/worker/commit.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/first.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
@@ -200,9 +201,13 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
 
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     check_floors(&sh->floors);
-    (void)w;
     assert(sh->floors.n > 0 && sh->floors.n <= FLOOR_BATCH);
-    int taken = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : r->str ? sh->floors.n : 0;
+    if (r->type != REDIS_REPLY_INTEGER && !r->str) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "floor.lua", "OK or an integer"));
+        return;
+    }
+    int taken = r->str ? sh->floors.n : (int)r->integer;
     for (int i = 0; i < sh->floors.n && i < taken; i++)
         if (sh->floors.item[i].part->gen == sh->floors.item[i].gen)
             sh->floors.item[i].part->floor_sent[sh->index] = sh->floors.item[i].to;

@@ -6,6 +6,7 @@
  * server's life (run_id, master_replid) with the life that it knows. */
 #include "consumer/worker/connection.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/move.h"
 #include "consumer/worker/pipe.h"
@@ -150,7 +151,11 @@ static void program_reply(struct lw_worker *w, struct shard *sh, const char *inf
 
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == HELLO || sh->phase == READY);
-    if (r->type != REDIS_REPLY_STRING) return;
+    if (r->type != REDIS_REPLY_STRING) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "INFO", "a string"));
+        return;
+    }
     char policy[64];
     lw_life_read(&sh->server.new_life, r->str);
     move_info(w, sh, r->str);
@@ -198,8 +203,11 @@ static void slow_reply(struct lw_worker *w, struct shard *sh, int64_t trip_ms) {
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == HELLO || sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str ||
-        !r->element[1]->str)
+        !r->element[1]->str) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "TIME", "[string, string]"));
         return;
+    }
     int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 +
                        strtoll(r->element[1]->str, NULL, 10) / 1000,
             now = now_ms(w);

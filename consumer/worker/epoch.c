@@ -195,14 +195,18 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         move_unsure(w, sh);
         return;
     }
-    if (r->type != REDIS_REPLY_ARRAY || r->elements < 3) {
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 3;
+    for (size_t i = 0; sound && i < r->elements; i++)
+        sound = r->element[i]->type == REDIS_REPLY_STRING;
+    bool ok = sound && strcmp(r->element[0]->str, "OK") == 0;
+    if (!sound || (ok && r->elements < 6)) {
         char why[LW_REPLY_TEXT];
-        lw_worker_disconnected(
-            w, sh->index,
-            lw_malformed(why, r, "enter.lua", "UNVOUCHED or an array of at least 3 strings"));
+        pipe_malformed(w, sh,
+                       lw_malformed(why, r, "enter.lua",
+                                    "UNVOUCHED, or 3 strings (REFUSED), or 6 strings (OK)"));
         return;
     }
-    if (strcmp(r->element[0]->str, "OK") != 0 || r->elements < 6) {
+    if (!ok) {
         refused(w, sh, r->element[1]->str, r->element[2]->str);
         return;
     }

@@ -16,6 +16,7 @@
  * because its old master may go on granting for a while. */
 #include "consumer/worker/first.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
@@ -109,7 +110,12 @@ void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     check_first(&sh->first);
     assert(sh->phase == READY);
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) return;
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 ||
+        r->element[0]->type != REDIS_REPLY_INTEGER || r->element[1]->type != REDIS_REPLY_INTEGER) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "lift.lua", "[integer, integer]"));
+        return;
+    }
     int64_t now = now_ms(w), left = r->element[0]->integer;
     if (!left && quarantine_left_ms(sh, now))
         lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in "

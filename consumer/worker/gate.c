@@ -377,11 +377,9 @@ void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str ||
         e[1]->len != (size_t)sh->gate.n_msgs || e[2]->type != REDIS_REPLY_ARRAY) {
         char why[LW_REPLY_TEXT];
-        lw_error("shard %d: %s; its %d messages ask again", sh->index,
-                 lw_malformed(why, r, "gate.lua", "[string, string of %d bytes, array]",
-                              sh->gate.n_msgs),
-                 sh->gate.n_msgs);
-        gate_back(w, sh);
+        pipe_malformed(w, sh,
+                       lw_malformed(why, r, "gate.lua", "[string, string of %d bytes, array]",
+                                    sh->gate.n_msgs));
         return;
     }
     int n = sh->gate.n, ran = 0;

@@ -4,6 +4,7 @@
  * own. After that, the turn's pipeline fetches more hints. If a hint is lost, tend makes it again. */
 #include "consumer/worker/hints.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/claim.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/pipe.h"
@@ -108,8 +109,11 @@ void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
 
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     check_hints(&sh->hints);
-    (void)w;
-    if (r->type != REDIS_REPLY_ARRAY) return;
+    if (r->type != REDIS_REPLY_ARRAY) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "hints.lua", "an array of strings"));
+        return;
+    }
     for (size_t i = 0; i < r->elements; i++)
         if (r->element[i]->type == REDIS_REPLY_STRING)
             push(sh, lw_bytes(r->element[i]->str, r->element[i]->len));

@@ -8,6 +8,7 @@
  * before anything else. Gate and claim then have the same tokens, and settle asks for no grants. */
 #include "consumer/worker/pipe.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/claim.h"
 #include "consumer/worker/commit.h"
 #include "consumer/worker/connection.h"
@@ -275,11 +276,21 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
     lw_worker_disconnected(w, sh->index, why);
 }
 
-static void load_reply(struct shard *sh, const redisReply *r) {
+void pipe_malformed(struct lw_worker *w, struct shard *sh, const char *why) {
+    assert(sh->pipe.open && sh->pipe.answered > 0);
+    sh->pipe.answered--;
+    lw_worker_disconnected(w, sh->index, why);
+}
+
+static void load_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->pipe.answered > 0 && sh->phase == HELLO);
     int at = 0;
     for (int i = 0; i < sh->pipe.answered - 1; i++) at += sh->pipe.calls[i].kind == CALL_LOAD;
-    if (r->type != REDIS_REPLY_STRING || r->len != 40) return;
+    if (r->type != REDIS_REPLY_STRING || r->len != 40) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "SCRIPT LOAD", "a string of 40 bytes"));
+        return;
+    }
     memcpy(sha[at], r->str, 41);
     connection_scripts(sh, at == LW_SCRIPTS - 1);
 }
@@ -325,7 +336,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
                     c->kind == CALL_LIFT;
     if (scripted && common(w, sh, c, r)) return;
     switch (c->kind) {
-    case CALL_LOAD: load_reply(sh, r); break;
+    case CALL_LOAD: load_reply(w, sh, r); break;
     case CALL_INFO: life_reply(w, sh, r); break;
     case CALL_TIME: time_reply(w, sh, r); break;
     case CALL_NODES: nodes_reply(w, sh, r); break;

@@ -6,6 +6,7 @@
  * listed as finished only in commit metadata. */
 #include "consumer/worker/repair.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/commit.h"
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/hold.h"
@@ -220,7 +221,12 @@ void late_build(struct lw_worker *w, struct shard *sh) {
 
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     check_repair(&sh->repair);
-    bool ok = r->str && strcmp(r->str, "OK") == 0, forget = false;
+    if (!r->str) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "repair.lua", "OK or LATE"));
+        return;
+    }
+    bool ok = strcmp(r->str, "OK") == 0, forget = false;
     size_t metas = 0;
     for (int i = 0; i < sh->repair.n; i++) {
         struct repair_item *it = &sh->repair.item[i];

@@ -524,13 +524,11 @@ void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
               e[6]->len == (size_t)n;
     if (!ok) {
         char why[LW_REPLY_TEXT];
-        lw_error("shard %d: %s; its %d lanes settle again", sh->index,
-                 lw_malformed(why, r, "settle.lua",
-                              "[string, string of %d bytes, string of %d bytes, integer, array, "
-                              "array, string of %d bytes]",
-                              n, sh->settle.n_named, n),
-                 n);
-        settle_back(w, sh);
+        pipe_malformed(w, sh,
+                       lw_malformed(why, r, "settle.lua",
+                                    "[string, string of %d bytes, string of %d bytes, integer, "
+                                    "array, array, string of %d bytes]",
+                                    n, sh->settle.n_named, n));
         return;
     }
     sh->settle.n = 0;

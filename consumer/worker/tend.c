@@ -3,6 +3,7 @@
  * alive (the heartbeat), and checks the server's life and clock regularly. */
 #include "consumer/worker/tend.h"
 
+#include "base/redis/reply.h"
 #include "consumer/worker/connection.h"
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/move.h"
@@ -60,6 +61,11 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
 }
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY && r);
+    if (r->type != REDIS_REPLY_INTEGER) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "tend.lua", "an integer"));
+        return;
+    }
     /* if the batch was full, more lanes may be due */
-    if (r->type == REDIS_REPLY_INTEGER && r->integer >= TEND_BATCH) tend_now(sh, now_ms(w));
+    if (r->integer >= TEND_BATCH) tend_now(sh, now_ms(w));
 }

@@ -305,7 +305,12 @@ void unpark_build(struct lw_worker *w, struct shard *sh) {
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY);
     struct part *p = sh->vanished.unpark.part;
-    if (r->type != REDIS_REPLY_INTEGER || !p || p->gen != sh->vanished.unpark.gen) return;
+    if (r->type != REDIS_REPLY_INTEGER) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "unpark.lua", "an integer"));
+        return;
+    }
+    if (!p || p->gen != sh->vanished.unpark.gen) return;
     struct missing *m = &p->missing[sh->index];
     count_n(&w->counts->unparked, (uint64_t)r->integer);
     if (m->serial == sh->vanished.unpark.serial && m->tags) moved_to(m, sh->vanished.unpark.to);

@@ -282,8 +282,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     sh->watch.n = 0;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)(2 * n)) {
         char why[LW_REPLY_TEXT];
-        lw_error("shard %d: %s; its %d segments are read again", sh->index,
-                 lw_malformed(why, r, "watch.lua", "an array of %d elements", 2 * n), n);
+        pipe_malformed(w, sh, lw_malformed(why, r, "watch.lua", "an array of %d elements", 2 * n));
         return;
     }
     for (int i = 0; i < n; i++) {

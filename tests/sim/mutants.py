@@ -33,6 +33,13 @@ M = {
     'a record without a key is forgotten while it waits': [
         ('consumer/worker/grants.c', "        look_for_key(w, l, m);\n", "")
     ],
+    'a call whose reply is malformed counts as answered': [
+        (
+            'consumer/worker/pipe.c',
+            "    sh->pipe.answered--;\n    lw_worker_disconnected(w, sh->index, why);",
+            "    lw_worker_disconnected(w, sh->index, why);",
+        )
+    ],
     'gate ignores waiters': [
         ("queue/lua/gate.lua", "if paused or (waiting and waiting[i]) then", "if paused then")
     ],

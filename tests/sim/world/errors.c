@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the fake Redis reply with errors, in three ways. First, the server refuses a single
- * command. Second, for a period the server refuses nearly all commands (because it loads data, was
- * demoted, is busy with a script, or has a full disk) or is at maxmemory. Third, a script fails in
- * the middle, and Redis does not roll back what the script has written. */
+/* Makes the fake Redis reply with errors, in four ways. First, the server refuses a single command.
+ * Second, for a period the server refuses nearly all commands (because it loads data, was demoted,
+ * is busy with a script, or has a full disk) or is at maxmemory. Third, a script fails in the
+ * middle, and Redis does not roll back what the script has written. Fourth, a command executes, but
+ * its reply is malformed. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
@@ -85,6 +86,20 @@ redisReply *errors_refuse(struct world *w, const struct server *s, const char *c
     const char *text = k < SINGLES ? singles[k] : periods[k - SINGLES];
     if (!strncmp(text, "NOSCRIPT", 8) && strcmp(command, "EVALSHA") != 0) text = singles[0];
     return error_reply(w, s, command, text);
+}
+
+redisReply *errors_malform(struct world *w, const struct server *s, const char *command,
+                           redisReply *r) {
+    if (!w->faults_on || w->f->errors <= 0 || r->type == REDIS_REPLY_ERROR) return r;
+    if (rnd_unit(w) >= 0.002 * w->f->errors) return r;
+    freeReplyObject(r);
+    r = error_reply(w, s, command, "QUEUED");
+    r->type = REDIS_REPLY_STATUS;
+    if (rnd_below(w, 2)) return r;
+    freeReplyObject(r);
+    r = calloc(1, sizeof *r);
+    r->type = REDIS_REPLY_NIL;
+    return r;
 }
 
 /* Sometimes makes the next script fail in the middle. */

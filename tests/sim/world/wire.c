@@ -181,7 +181,7 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
         snprintf(w->settle_sha, sizeof w->settle_sha, "%s", r->str);
     if (!strcmp(c->argv[0], "SCRIPT") && !w->repair_sha[0] && strstr(c->argv[2], "\n-- repair:"))
         snprintf(w->repair_sha, sizeof w->repair_sha, "%s", r->str);
-    return r;
+    return errors_malform(w, s, c->argv[0], r);
 }
 
 /* --- pipelines -------------------------------------------------------------------------------- */
