@@ -9,7 +9,8 @@ local values = redis.call('MGET', unpack(KEYS, 2))
 local out = {}
 for i = 1, #KEYS - 1 do
     local value, token = values[i], ARGV[2 + i]
-    local mine = value and string.sub(value, 1, #token) == token and string.sub(value, #token + 1, #token + 1) == ':'
+    local mine = value and string.sub(value, 1, #token) == token
+        and string.sub(value, #token + 1, #token + 1) == ':'
     out[i] = mine and redis.call('PEXPIRE', KEYS[1 + i], ARGV[2]) == 1 and '1' or '0'
 end
 return {ok = table.concat(out)}

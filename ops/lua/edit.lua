@@ -14,11 +14,14 @@ local fields, entry, original = found[1][2], {}, ARGV[2]
 for i = 1, #fields, 2 do
     if fields[i] == 'envelope' and fields[i + 1] ~= ARGV[2] then return 0 end
     if fields[i] == 'original' then original = fields[i + 1] end
-    if fields[i] ~= 'envelope' and fields[i] ~= 'original' and fields[i] ~= 'edited_by' and fields[i] ~= 'edited_ms' then
+    if fields[i] ~= 'envelope' and fields[i] ~= 'original' and fields[i] ~= 'edited_by'
+            and fields[i] ~= 'edited_ms' then
         entry[#entry + 1] = fields[i]
         entry[#entry + 1] = fields[i + 1]
     end
 end
-local id = call('XADD', KEYS[2], '*', 'envelope', ARGV[3], 'original', original, 'edited_by', ARGV[4], 'edited_ms', ARGV[5], unpack(entry))
+local id =
+    call('XADD', KEYS[2], '*', 'envelope', ARGV[3], 'original', original, 'edited_by', ARGV[4],
+    'edited_ms', ARGV[5], unpack(entry))
 call('XDEL', KEYS[2], ARGV[1])
 return id

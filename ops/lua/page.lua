@@ -25,7 +25,8 @@ local function tell(envelope)
         letter = finished(tp, offset) and 'f' or 'w'
         tried, _, due = tries_of(tp, offset)
     end
-    out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = letter, text(tried), text(due), envelope
+    out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = letter, text(tried), text(due),
+        envelope
 end
 call_left = BYTES_MAX
 while at < stop and (call_left > 0 or at < skip + 2) do

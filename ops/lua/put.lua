@@ -38,7 +38,8 @@ local function put(lock, envelope, original, entry)
     local lane, left = lane_of(lock), lock_left(lock)
     local is_free = left == -2 and not is_paused(lock)
     -- The lane is added to `lanes` before its list exists, so that tend finds every list.
-    local added = call('ZADD', lanes, 'NX', text(now + (is_free and handoff or math.max(left, 0))), lane)
+    local added =
+        call('ZADD', lanes, 'NX', text(now + (is_free and handoff or math.max(left, 0))), lane)
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, envelope)
     if type(pushed) == 'table' then
         if added == 1 then call('ZREM', lanes, lane) end

@@ -11,6 +11,9 @@ for i = 1, #KEYS - 4 do
     local lock = KEYS[4 + i]
     local lane = lane_of(lock)
     out[i] = call('SREM', KEYS[4], lane) == 1 and 'R' or 'N'
-    if out[i] == 'R' and call('EXISTS', lock) == 0 and call('EXISTS', P .. 'wait:' .. lane) == 1 then hint(lane, now + handoff) end
+    if out[i] == 'R' and call('EXISTS', lock) == 0
+            and call('EXISTS', P .. 'wait:' .. lane) == 1 then
+        hint(lane, now + handoff)
+    end
 end
 return table.concat(out)

@@ -15,5 +15,6 @@ take_fences(1)
 local fence, lane = text(fence_base), lane_of(lock)
 call('DEL', lock)
 if call('ZSCORE', lanes, lane) and not is_paused(lock) then hint(lane, now + tonumber(ARGV[1])) end
-pcall_('XADD', audit, 'MAXLEN', '~', AUDIT_MAX, '*', 'did', 'lock break', 'key', lane, 'by', ARGV[2], 'was', was, 'fence', fence)
+pcall_('XADD', audit, 'MAXLEN', '~', AUDIT_MAX, '*', 'did', 'lock break', 'key', lane, 'by',
+    ARGV[2], 'was', was, 'fence', fence)
 return {fence, was}

@@ -20,8 +20,9 @@
 -- If the call reaches a limit (parts/heads.lua) before it finds a head of a lane, that lane gets
 -- another hint.
 -- @fences @locks @heads @grants @hints
-local id, expected, slack, ttl, handoff, skip, taken, token, reserve, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]),
-    ARGV[6] == 'skip', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
+local id, expected, slack, ttl, handoff, skip, taken, token, reserve, want = ARGV[1], ARGV[2],
+    ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == 'skip', tonumber(ARGV[7]), ARGV[8],
+    tonumber(ARGV[9]), tonumber(ARGV[10])
 local why = refuse(id, expected, slack)
 if why then return why end
 take_bounds(ARGV[11])
@@ -61,4 +62,5 @@ for i = 1, #KEYS - first_key do
     heads_each[i] = given
 end
 save_states()
-return {fence_base and text(fence_base) or '0', table.concat(out), duplicates, tries_out, heads_out, string.char(unpack(heads_each))}
+return {fence_base and text(fence_base) or '0', table.concat(out), duplicates, tries_out, heads_out,
+    string.char(unpack(heads_each))}

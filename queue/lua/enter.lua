@@ -24,9 +24,10 @@
 -- and offset:HOST) are overwritten only after the new epoch is written. So if a call fails between
 -- these writes, the next call recognizes the end of the same epoch.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
-local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
-    tonumber(ARGV[7]), tonumber(ARGV[8])
-local history, old_ms, from, from_history, patient = ARGV[9], tonumber(ARGV[10]), ARGV[11], ARGV[12], ARGV[13] == '1'
+local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2],
+    tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local history, old_ms, from, from_history, patient = ARGV[9], tonumber(ARGV[10]), ARGV[11],
+    ARGV[12], ARGV[13] == '1'
 local time = redis.call('TIME')
 local now = math.floor((tonumber(time[1]) * 1000000 + tonumber(time[2])) / 1000)
 local function text(n) return string.format('%.0f', n) end
@@ -39,9 +40,11 @@ end
 
 -- A new replication id does not mean a new life if a replica was merely attached to this server or
 -- detached from it, and this server itself has not been a replica since its life was recorded.
-local known_life, known_history = redis.call('HGET', epoch_key, 'life'), redis.call('HGET', epoch_key, 'history')
+local known_life, known_history = redis.call('HGET', epoch_key, 'life'),
+    redis.call('HGET', epoch_key, 'history')
 local same = known_life == life or (history ~= '' and known_history == history)
-local moved_whole = not same and from ~= '' and (known_life == from or (from_history ~= '' and known_history == from_history))
+local moved_whole = not same and from ~= ''
+    and (known_life == from or (from_history ~= '' and known_history == from_history))
 if id and jumped ~= id and not same and not moved_whole and patient then return 'UNVOUCHED' end
 for i = 14, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
 local used = tonumber(redis.call('HGET', epoch_key, 'ttl_ms') or 0)
@@ -80,7 +83,9 @@ end
 -- is forgotten.
 local not_before = tonumber(redis.call('HGET', epoch_key, 'not_before') or 0)
 local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)
-if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fence_key, text(fence)) end
+if fence > tonumber(redis.call('GET', fence_key) or 0) then
+    redis.call('SET', fence_key, text(fence))
+end
 if not id then redis.call('HSET', epoch_key, 'first', '1') end
 if not id or not (same or moved_whole) or jumped == id or moved then
     id = candidate
@@ -88,32 +93,41 @@ if not id or not (same or moved_whole) or jumped == id or moved then
     -- quarantine, because then the clock has gone back
     local left = not_before - now
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
-    redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
+    redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms',
+        text(length))
     -- The score of a lane in `lanes` is the time at which tend examines the lane. A score that lies
     -- more than the largest TTL ahead was set by another clock, so it is lowered to the largest TTL
     -- from now. One call does this for a limited number of lanes, and tend finds the other lanes.
-    for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
+    for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf',
+            'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end
 elseif moved_whole and not_before > now - slack then
     -- extend the quarantine, because the old node's clock may have been behind this node's
     not_before = math.min(not_before, now + length) + slack
-    redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms', text(math.max(length, not_before - now)))
+    redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms',
+        text(math.max(length, not_before - now)))
 elseif not_before > now + length then
     redis.call('HSET', epoch_key, 'not_before', text(now + length))
 elseif not_before > now and old_ms + grace > length then
     -- extend the quarantine, because the worker that began it knew only of shorter leases
     not_before = not_before + old_ms + grace - length
-    redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms', text(old_ms + grace))
+    redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms',
+        text(old_ms + grace))
 end
-if known_life ~= life or known_history ~= history then redis.call('HSET', epoch_key, 'life', life, 'history', history) end
+if known_life ~= life or known_history ~= history then
+    redis.call('HSET', epoch_key, 'life', life, 'history', history)
+end
 -- After a jump of Redis' clock, the recorded differences from the clocks of other hosts
 -- ("offset:HOST") are wrong. They are deleted only after the new epoch has begun. So if this call
 -- fails earlier and is sent again, the second call notices the same jump.
 if moved and mine then
     for _, f in ipairs(redis.call('HKEYS', epoch_key)) do
-        if string.sub(f, 1, 7) == 'offset:' and f ~= 'offset:' .. host then redis.call('HDEL', epoch_key, f) end
+        if string.sub(f, 1, 7) == 'offset:' and f ~= 'offset:' .. host then
+            redis.call('HDEL', epoch_key, f)
+        end
     end
 end
 if moved or not mine then redis.call('HSET', epoch_key, 'offset:' .. host, text(offset)) end
-return {'OK', id, text(now), redis.call('HGET', epoch_key, 'not_before'), text(used), redis.call('HGET', epoch_key, 'first') or ''}
+return {'OK', id, text(now), redis.call('HGET', epoch_key, 'not_before'), text(used),
+    redis.call('HGET', epoch_key, 'first') or ''}

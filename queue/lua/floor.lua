@@ -11,6 +11,8 @@
 -- @floors
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 for at = 2, #ARGV, 3 do
-    if not raise_floor(ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])) then return (at - 2) / 3 end
+    if not raise_floor(ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])) then
+        return (at - 2) / 3
+    end
 end
 return 'OK'

@@ -25,15 +25,17 @@
 -- A lane is added to `lanes` before its waiting list exists. States of waiting messages are written
 -- after their list.
 -- @fences @locks @groups @envelopes @lanes @grants
-local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5],
-    ARGV[6], ARGV[7] == '1', tonumber(ARGV[8]), ARGV[9], ARGV[10], tonumber(ARGV[11])
+local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups =
+    ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1', tonumber(ARGV[8]),
+    ARGV[9], ARGV[10], tonumber(ARGV[11])
 local why = refuse(id, expected, slack)
 if why then return why end
 local lanes, first_key = KEYS[2], 4 + 2 * n_groups
 take_groups(n_groups, 5, 12)
 local n_lanes = #KEYS - first_key
 local waiting = who_waits(lanes, first_key, n_lanes)
-local place, size, arg = bytes_of(places), counts ~= '' and bytes_of(counts) or nil, 12 + 4 * n_groups
+local place, size, arg = bytes_of(places), counts ~= '' and bytes_of(counts) or nil,
+    12 + 4 * n_groups
 take_fences(reserve)
 local value, fence = token .. ':' .. text(fence_base), fence_base
 local some_paused = call('EXISTS', P .. 'paused') == 1
@@ -111,7 +113,8 @@ end
 
 for i = 1, n_lanes do
     local key = KEYS[first_key + i]
-    local whose, parked, stop, count, with_envelope, behind, told = nil, nil, false, size and size[i] or 1, false, false, false
+    local whose, parked, stop, count, with_envelope, behind, told = nil, nil, false,
+        size and size[i] or 1, false, false, false
     if count >= LW_GATE_ENVELOPES then count, with_envelope = count - LW_GATE_ENVELOPES, true end
     if drop and count >= LW_GATE_BEHIND then count, behind = count - LW_GATE_BEHIND, true end
     for _ = 1, count do
@@ -154,7 +157,8 @@ for i = 1, n_lanes do
             if not whose then
                 local held
                 if behind then
-                    whose = ((waiting and waiting[i]) or call('EXISTS', key) == 1) and 'taken' or 'gone'
+                    whose = ((waiting and waiting[i]) or call('EXISTS', key) == 1)
+                        and 'taken' or 'gone'
                 elseif paused or (waiting and waiting[i]) then
                     held = pcall_('GET', key)
                     whose = held and whose_is(key, held) or 'taken'
@@ -171,7 +175,8 @@ for i = 1, n_lanes do
             elseif whose == 'bad' then
                 out[m] = 'LW_GATED_BAD'
                 stop = true
-            elseif drop and state == LW_STATE_UNSEEN and whose == 'taken' and not paused and is_new(s, index) then
+            elseif drop and state == LW_STATE_UNSEEN and whose == 'taken' and not paused
+                    and is_new(s, index) then
                 put_state(s, index, LW_STATE_DONE)
                 out[m] = 'LW_GATED_DROPPED'
             elseif behind then

@@ -10,7 +10,8 @@
 --         another holder has locked the lane, {'Q', ms left} in a quarantine, {'P', 0} if the lane
 --         is paused
 -- @fences @locks @lanes
-local id, expected, slack, ttl, token, paused_too = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
+local id, expected, slack, ttl, token, paused_too = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5],
+    ARGV[6] == '1'
 local why = refuse(id, expected, slack, true)
 if why == 'QUARANTINE' then return {'Q', tonumber(epoch[2]) - now} end
 if why then return why end

@@ -30,8 +30,10 @@
 -- Except in the most frequent case, each item is handled twice: by record(), and, when its states
 -- are in Redis, by go_on().
 -- @fences @locks @groups @heads @grants @hints
-local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip',
-    ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[8], ARGV[9], tonumber(ARGV[10])
+local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups =
+    ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip', ARGV[5] ~= '',
+    tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[8], ARGV[9],
+    tonumber(ARGV[10])
 local why = refuse(id, '', 0)
 if why then return why end
 local lanes, ready, dead, first_key = KEYS[2], KEYS[5], KEYS[6], 6 + 2 * n_groups
@@ -91,7 +93,8 @@ local function put_back(r)
     end
     if r.outcome == LW_RETRY then
         local tried, first = tries_of(tp, offset)
-        tried_again[#tried_again + 1] = {tp, offset, tried + 1, first > 0 and first or now, rotate and backoff or 0}
+        tried_again[#tried_again + 1] =
+            {tp, offset, tried + 1, first > 0 and first or now, rotate and backoff or 0}
         s.has_tries = true
     end
     if bad then
@@ -112,8 +115,8 @@ local function die(s, index, reason, envelope)
     local offset = s.base + index
     local tried, first = tries_of(s.tp, offset)
     if envelope then
-        call('XADD', dead, '*', 'envelope', envelope, 'reason', reason, 'attempts', text(tried + 1), 'first_ms', text(first > 0 and first or now),
-            'last_ms', text(now))
+        call('XADD', dead, '*', 'envelope', envelope, 'reason', reason, 'attempts', text(tried + 1),
+            'first_ms', text(first > 0 and first or now), 'last_ms', text(now))
     end
     put_state(s, index, LW_STATE_DEAD)
     forget_later(s, index)
@@ -144,7 +147,8 @@ end
 -- Records the outcomes of an item. The writes for its lane are left to go_on(), which runs when all
 -- states are in Redis.
 local function record(i, o)
-    local mine, count, outcome, named = ARGV[first_value + item[o]], item[o + 1], item[o + 2], item[o + 4]
+    local mine, count, outcome, named = ARGV[first_value + item[o]], item[o + 1], item[o + 2],
+        item[o + 4]
     local is_held, first_place, s, index = holds(held[i], mine), at, nil, nil
     for k = 1, count do
         s, index = take_place()
@@ -166,20 +170,29 @@ local function record(i, o)
     if with_dedup then
         for k = 0, count - 1 do
             local dedup = take_arg()
-            if dedup ~= '' and window > 0 and (k < count - 1 or outcome == LW_DONE) and (is_held or k == 0) then
+            if dedup ~= '' and window > 0 and (k < count - 1 or outcome == LW_DONE)
+                    and (is_held or k == 0) then
                 local p = first_place + 3 * k
                 local g = groups[place[p]]
-                call('SET', P .. 'dedup:' .. dedup, g.tp .. ':' .. text(g.base + place[p + 1] * 256 + place[p + 2]), 'EX', window, 'NX')
+                call('SET', P .. 'dedup:' .. dedup,
+                    g.tp .. ':' .. text(g.base + place[p + 1] * 256 + place[p + 2]),
+                    'EX', window, 'NX')
             end
         end
         ids = {}
         for k = 1, named do ids[k] = take_arg() end
     end
     -- a message that was finished before this call stays finished
-    if is_held and outcome ~= LW_DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then outcome = LW_DONE end
-    if is_held and (outcome == LW_DEAD or outcome == LW_DEAD_SENT) then die(s, index, reason, envelope) end
-    return {lock = KEYS[first_key + i], is_held = is_held, at = at, count = count, s = s, index = index, outcome = outcome, backoff = backoff,
-        envelope = envelope, mode = item[o + 3], named = named, ids = ids, want = item[o + 5], before = item[o + 6]}
+    if is_held and outcome ~= LW_DONE and count > 0
+            and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then
+        outcome = LW_DONE
+    end
+    if is_held and (outcome == LW_DEAD or outcome == LW_DEAD_SENT) then
+        die(s, index, reason, envelope)
+    end
+    return {lock = KEYS[first_key + i], is_held = is_held, at = at, count = count, s = s,
+        index = index, outcome = outcome, backoff = backoff, envelope = envelope,
+        mode = item[o + 3], named = named, ids = ids, want = item[o + 5], before = item[o + 6]}
 end
 
 -- There is one function for each way in which the lane of an item may continue. Each returns a
@@ -251,7 +264,8 @@ local function go_heads(r, lane, stop)
         last, last_index = take_place()
         named_out[#named_out + 1] = 'LW_NAMED_UNDECIDED'
     end
-    local heads = take_heads(lane, r.want, r.before, last and last.tp, last and last.base + last_index)
+    local heads =
+        take_heads(lane, r.want, r.before, last and last.tp, last and last.base + last_index)
     keep(r, lane, heads)
     return 'LW_SETTLED_KEPT', type(heads) == 'table' and not stop and grant_heads(heads) or 0
 end
@@ -301,7 +315,8 @@ local lanes_left = {}
 for i = 1, n do
     local o = 7 * i - 6
     local mode = item[o + 3]
-    if item[o + 1] == 1 and item[o + 2] == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP) and item[o + 4] == 0 and not (waiting and waiting[i]) and
+    if item[o + 1] == 1 and item[o + 2] == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP)
+            and item[o + 4] == 0 and not (waiting and waiting[i]) and
         -- the most frequent case: one message is done, and no other message waits
         not with_dedup and held[i] == ARGV[first_value + item[o]] then
         local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
@@ -328,5 +343,5 @@ for _, b in ipairs(backoffs) do set_backoff(b[1], b[2]) end
 if #free > 0 then call('DEL', unpack(free)) end
 for _, m in ipairs(tried_again) do set_tries(unpack(m)) end
 if n_grants > 0 then take_fences(reserve) end
-return {fence_base and text(fence_base) or '0', table.concat(out), table.concat(named_out), duplicates, tries_out, heads_out,
-    string.char(unpack(heads_each))}
+return {fence_base and text(fence_base) or '0', table.concat(out), table.concat(named_out),
+    duplicates, tries_out, heads_out, string.char(unpack(heads_each))}

@@ -17,7 +17,10 @@ local lanes, ready = KEYS[2], KEYS[3]
 local due = call('ZRANGEBYSCORE', lanes, '-inf', text(now), 'LIMIT', 0, most)
 -- also examine lanes whose score is too far ahead, which was set before Redis' clock went back
 if #due < most then
-    for _, lane in ipairs(call('ZRANGEBYSCORE', lanes, '(' .. text(now + 3 * ttl), '+inf', 'LIMIT', 0, most - #due)) do due[#due + 1] = lane end
+    for _, lane in ipairs(call('ZRANGEBYSCORE', lanes, '(' .. text(now + 3 * ttl), '+inf',
+            'LIMIT', 0, most - #due)) do
+        due[#due + 1] = lane
+    end
 end
 local room, vanished = READY_MAX - call('LLEN', ready), 0
 for _, lane in ipairs(due) do
@@ -31,7 +34,8 @@ for _, lane in ipairs(due) do
         -- time
         call('ZADD', lanes, text(now + math.max(floor(ttl / 4), 1)), lane)
     elseif left ~= -2 then
-        call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))), lane)
+        call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))),
+            lane)
     elseif is_paused(P .. 'lock:' .. lane) then
         call('ZADD', lanes, text(now + ttl), lane)
     else

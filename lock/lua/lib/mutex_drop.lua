@@ -15,5 +15,7 @@ if KEYS[2] ~= KEYS[1] then
         if not tell(first[1], KEYS[2]) then wake(KEYS[2]) end
     end
 end
-if KEYS[3] and redis.pcall('ZSCORE', KEYS[3], ARGV[2]) then redis.pcall('LPUSH', KEYS[4], ARGV[2]) end
+if KEYS[3] and redis.pcall('ZSCORE', KEYS[3], ARGV[2]) then
+    redis.pcall('LPUSH', KEYS[4], ARGV[2])
+end
 return 1

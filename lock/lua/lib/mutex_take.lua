@@ -14,10 +14,11 @@
 -- of the parts costs each call a microsecond.)
 local call = redis.call
 local lock, fence_key, wait = KEYS[1], KEYS[2], KEYS[3]
-local token, ttl, seen, keep_ms, plain, client, more, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6], ARGV[7] == '1',
-    ARGV[8]
+local token, ttl, seen, keep_ms, plain, client, more, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4],
+    ARGV[5] == '1', ARGV[6], ARGV[7] == '1', ARGV[8]
 local time = call('TIME')
-local fence = string.format('%.0f', math.max((tonumber(call('GET', fence_key)) or 0) + 1, time[1] * 1000000 + time[2], seen + 1))
+local fence = string.format('%.0f',
+    math.max((tonumber(call('GET', fence_key)) or 0) + 1, time[1] * 1000000 + time[2], seen + 1))
 local taken = call('SET', lock, plain and token or token .. ':' .. fence, 'NX', 'PX', ttl)
 if taken and client == '' and keep_ms ~= '0' then
     call('SET', fence_key, fence, 'PX', keep_ms)

@@ -12,8 +12,8 @@
 -- @waiting
 -- @shares
 local leases, fence_key, wait = KEYS[1], KEYS[2], KEYS[3]
-local token, ttl, seen, keep_ms, n, client, more, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1',
-    ARGV[8] == '1'
+local token, ttl, seen, keep_ms, n, client, more, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4],
+    tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1', ARGV[8] == '1'
 call('ZREMRANGEBYSCORE', leases, '-inf', text(now_ms()))
 if again then
     local value, fence = fence_of_share(leases, token)

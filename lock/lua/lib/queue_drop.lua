@@ -11,7 +11,9 @@
 local lock, writers, alive, readers, waiting_readers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 if ARGV[2] == 'r' then
     local live = share_is_live(readers, ARGV[1])
-    if call('ZREM', readers, ARGV[1]) == 1 and call('EXISTS', lock) == 0 then tell_queues(writers, alive, readers, waiting_readers) end
+    if call('ZREM', readers, ARGV[1]) == 1 and call('EXISTS', lock) == 0 then
+        tell_queues(writers, alive, readers, waiting_readers)
+    end
     return live and 1 or 0
 end
 if call('GET', lock) ~= ARGV[1] then return 0 end

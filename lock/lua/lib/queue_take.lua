@@ -14,9 +14,10 @@
 -- @waiting
 -- @queues
 -- @shares
-local lock, fence_key, writers, alive, readers, waiting_readers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local token, ttl, seen, keep_ms, reading, waiter, ticket, live_ms, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == 'r', ARGV[6],
-    tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1'
+local lock, fence_key, writers, alive, readers, waiting_readers = KEYS[1], KEYS[2], KEYS[3],
+    KEYS[4], KEYS[5], KEYS[6]
+local token, ttl, seen, keep_ms, reading, waiter, ticket, live_ms, again = ARGV[1], ARGV[2],
+    ARGV[3], ARGV[4], ARGV[5] == 'r', ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1'
 local queue = reading and waiting_readers or writers
 
 local function enqueue(left)

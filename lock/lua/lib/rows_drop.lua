@@ -6,7 +6,8 @@
 local token, plain, n, waiting = ARGV[1], ARGV[2] == '1', 0, {}
 for i = 1, #KEYS, 2 do
     local held = redis.call('GET', KEYS[i])
-    if held and (plain and held == token or not plain and string.sub(held, 1, #token + 1) == token .. ':') then
+    if held and (plain and held == token
+            or not plain and string.sub(held, 1, #token + 1) == token .. ':') then
         redis.call('DEL', KEYS[i])
         n = n + 1
         local first = redis.call('ZPOPMIN', KEYS[i + 1])

@@ -7,7 +7,10 @@
 -- Result: 1, or 0 if a row does not have the token; in that case nothing is changed
 local token, plain = ARGV[1], ARGV[3] == '1'
 for _, held in ipairs(redis.call('MGET', unpack(KEYS))) do
-    if not held or not (plain and held == token or not plain and string.sub(held, 1, #token + 1) == token .. ':') then return 0 end
+    if not held or not (plain and held == token
+            or not plain and string.sub(held, 1, #token + 1) == token .. ':') then
+        return 0
+    end
 end
 for i = 1, ARGV[2] == '0' and 0 or #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
 return 1

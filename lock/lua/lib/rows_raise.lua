@@ -10,7 +10,10 @@
 local token, ttl, fence, keep_ms, plain = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 for i = 1, #KEYS, 2 do
     local held = call('GET', KEYS[i])
-    if not (held and (plain and held == token or not plain and sub(held, 1, #token + 1) == token .. ':')) then return 0 end
+    if not (held and (plain and held == token
+            or not plain and sub(held, 1, #token + 1) == token .. ':')) then
+        return 0
+    end
 end
 for i = 1, #KEYS, 2 do
     call('SET', KEYS[i], plain and token or token .. ':' .. fence, 'PX', ttl)

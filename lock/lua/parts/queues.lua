@@ -30,7 +30,8 @@ local function tell_queues(writers, alive, readers, waiting_readers)
     if not readers then return tell_first(writers) end
     local _, writer = first_of(writers, alive)
     local told = {}
-    for _, reader in ipairs(call('ZRANGEBYSCORE', waiting_readers, '-inf', writer and '(' .. text(writer) or '+inf')) do
+    for _, reader in ipairs(call('ZRANGEBYSCORE', waiting_readers, '-inf',
+            writer and '(' .. text(writer) or '+inf')) do
         local client = client_of(reader)
         if told[client] == nil then told[client] = tell(client, waiting_readers) end
         if not told[client] then call('ZREM', waiting_readers, reader) end

@@ -9,7 +9,8 @@ local function tell(client, what)
     local heard
     if sub(client, 1, 1) == 's' then
         local tag = string.match(what, '{([^}]*)}') or ''
-        heard = redis.pcall('SPUBLISH', 'lwl:wake:{' .. (tag ~= '' and tag or what) .. '}:' .. client, what)
+        heard = redis.pcall('SPUBLISH',
+            'lwl:wake:{' .. (tag ~= '' and tag or what) .. '}:' .. client, what)
     else
         heard = redis.pcall('PUBLISH', 'lwl:wake:' .. client, what)
     end

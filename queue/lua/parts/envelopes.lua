@@ -2,7 +2,8 @@
 -- @epoch
 -- Reads envelopes, whose form is described in queue/envelope.h.
 local function identity_of(envelope)
-    local topic, partition, offset, replay, n_dedup = string.match(envelope, '^1 (%S+) (%d+) (%d+) (%d+) %-?%d+ %-?%d+ %-?%d+ (%d+) ')
+    local topic, partition, offset, replay, n_dedup =
+        string.match(envelope, '^1 (%S+) (%d+) (%d+) (%d+) %-?%d+ %-?%d+ %-?%d+ (%d+) ')
     if not topic then return nil end
     if replay ~= '0' then partition = partition .. '#' .. replay end
     return topic .. ':' .. partition, tonumber(offset), n_dedup

@@ -8,13 +8,16 @@
 -- writes so that the state is safe after each of them, whether or not the call is sent again (see
 -- "A script that fails in the middle" in doc/explanation/protocol.md).
 local P = string.sub(KEYS[1], 1, -6)
-local floor, fmt, sub, find, byte, call, try = math.floor, string.format, string.sub, string.find, string.byte, redis.call, redis.pcall
+local floor, fmt, sub, find, byte, call, try = math.floor, string.format, string.sub, string.find,
+    string.byte, redis.call, redis.pcall
 -- Calls a Redis command. Returns the error only if the key has another type, which the callers
 -- handle. Any other error ends the script, because a missing right or a full disk must not look
 -- like a key of another type or a missing message.
 local function pcall_(command, ...)
     local r = try(command, ...)
-    if type(r) == 'table' and r.err and not find(r.err, 'WRONGTYPE', 1, true) then error({err = r.err .. ' in ' .. command}) end
+    if type(r) == 'table' and r.err and not find(r.err, 'WRONGTYPE', 1, true) then
+        error({err = r.err .. ' in ' .. command})
+    end
     return r
 end
 local KEYS, ARGV = KEYS, ARGV
@@ -30,8 +33,12 @@ local epoch = call('HMGET', KEYS[1], 'id', 'not_before', 'ttl_ms', 'first')
 -- messages until it has one (lift.lua).
 local function refuse(id, expected_ms, slack_ms, is_command)
     if epoch[1] ~= id then return 'LOST' end
-    if expected_ms ~= '' and math.abs(now - tonumber(expected_ms)) > tonumber(slack_ms) then return 'JUMP' end
-    if epoch[2] and now < tonumber(epoch[2]) or epoch[4] and not is_command then return 'QUARANTINE' end
+    if expected_ms ~= '' and math.abs(now - tonumber(expected_ms)) > tonumber(slack_ms) then
+        return 'JUMP'
+    end
+    if epoch[2] and now < tonumber(epoch[2]) or epoch[4] and not is_command then
+        return 'QUARANTINE'
+    end
     return nil
 end
 

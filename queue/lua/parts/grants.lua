@@ -7,7 +7,10 @@ local n_grants, tries_out, heads_out = 0, {}, {}
 local function grant(tp, offset, s) -- s is the message's segment, or nil
     n_grants = n_grants + 1
     s = s or segment_of(tp, offset)
-    if s.has_tries == nil then s.has_tries = call('EXISTS', P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT))) == 1 end
+    if s.has_tries == nil then
+        s.has_tries =
+            call('EXISTS', P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT))) == 1
+    end
     if not s.has_tries then return end
     local tried = tries_of(tp, offset)
     if tried > 0 then

@@ -17,7 +17,8 @@ local function take_groups(n, first_key, at)
         local first, last = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
         at = at + 4
         local s = segment_at(tp, number, KEYS[first_key + 2 * g - 2])
-        s.tp, s.base, s.has_tries = tp, number * LW_SEGMENT, any_tries and call('EXISTS', tries[g]) == 1
+        s.tp, s.base, s.has_tries = tp, number * LW_SEGMENT,
+            any_tries and call('EXISTS', tries[g]) == 1
         if first <= last then read_pages(s, floor(first / PAGE), floor(last / PAGE)) end
         groups[g], names[g] = s, tp
     end

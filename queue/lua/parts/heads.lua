@@ -62,7 +62,8 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             local mine = any and tp and seen[tp]
             -- a message is in the list twice if one owner put it back and the next owner parked it
             local again = mine and mine[offset]
-            if tp and not over and n_dedup ~= '0' and is_duplicate(dedup_of(envelope), tp, offset) then
+            if tp and not over and n_dedup ~= '0'
+                    and is_duplicate(dedup_of(envelope), tp, offset) then
                 set_state(tp, offset, LW_STATE_DONE)
                 finish_unsaved = true
                 duplicates = duplicates + 1
@@ -71,7 +72,8 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             -- an element that is no envelope, or only a part of an envelope, is moved to the dead
             -- letters, where operators find it
             if not tp and not any then
-                pcall_('XADD', P .. 'dead', '*', 'envelope', envelope, 'reason', 'not an envelope of this version', 'attempts', '0')
+                pcall_('XADD', P .. 'dead', '*', 'envelope', envelope, 'reason',
+                    'not an envelope of this version', 'attempts', '0')
                 over = true
             end
             if over then

@@ -11,7 +11,9 @@ end
 -- back and would end too late. Then lock_left() sets the remaining time to that maximum. The value
 -- "backoff" without MS comes from an older version and does not contain its length, so lock_left()
 -- does not change such a lock.
-local function is_backoff(value) return value == 'backoff' or find(value, '^backoff:%d+$') ~= nil end
+local function is_backoff(value)
+    return value == 'backoff' or find(value, '^backoff:%d+$') ~= nil
+end
 local function lock_left(lock)
     local left, most = call('PTTL', lock), tonumber(epoch[3] or 0)
     if left <= most or most == 0 then return left end
@@ -22,4 +24,6 @@ local function lock_left(lock)
     call('PEXPIRE', lock, text(most))
     return most
 end
-local function set_backoff(lock, wait_ms) call('SET', lock, 'backoff:' .. text(wait_ms), 'PX', text(wait_ms)) end
+local function set_backoff(lock, wait_ms)
+    call('SET', lock, 'backoff:' .. text(wait_ms), 'PX', text(wait_ms))
+end

@@ -34,12 +34,15 @@ local function segment_at(tp, number, key)
     end
     local s = mine[number]
     if not s then
-        s = {key = key or P .. 'state:' .. segment_name(tp, number), number = number, first = 0, page = {}}
+        s = {key = key or P .. 'state:' .. segment_name(tp, number), number = number, first = 0,
+            page = {}}
         mine[number] = s
     end
     return s
 end
-local function segment_of(tp, offset) return segment_at(tp, (offset - offset % LW_SEGMENT) / LW_SEGMENT) end
+local function segment_of(tp, offset)
+    return segment_at(tp, (offset - offset % LW_SEGMENT) / LW_SEGMENT)
+end
 -- s.page is the page used last, and begins at byte s.first of the segment. s[n] is page number n.
 -- Pages that were read together share one table.
 local function read_pages(s, first, last)
@@ -82,8 +85,12 @@ local function put_state(s, index, state)
         page.hi = i
     end
 end
-local function state_of(tp, offset) return get_state(segment_of(tp, offset), offset % LW_SEGMENT) end
-local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp, offset) >= LW_STATE_DONE end
+local function state_of(tp, offset)
+    return get_state(segment_of(tp, offset), offset % LW_SEGMENT)
+end
+local function finished(tp, offset)
+    return offset < floor_of(tp) or state_of(tp, offset) >= LW_STATE_DONE
+end
 local function set_state(tp, offset, state) -- changes no state below the floor
     if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % LW_SEGMENT, state) end
 end
@@ -96,7 +103,8 @@ end
 local function save_states()
     if #dirty > 1 then table.sort(dirty, is_older) end
     for _, page in ipairs(dirty) do
-        call('SETRANGE', page.key, page.first + page.lo - 1, string.char(unpack(page, page.lo, page.hi)))
+        call('SETRANGE', page.key, page.first + page.lo - 1,
+            string.char(unpack(page, page.lo, page.hi)))
         if find(page.key, '#%d+:%d+$') then call('EXPIRE', page.key, REPLAY_MARK_S) end
         page.lo = nil
     end

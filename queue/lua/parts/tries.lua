@@ -18,9 +18,11 @@ local function tries_of(tp, offset)
 end
 local function set_tries(tp, offset, n, first, wait_ms)
     local key = P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT))
-    call('HSET', key, text(offset), fmt('%.0f %.0f %.0f', n, first, wait_ms > 0 and now + wait_ms or 0))
+    call('HSET', key, text(offset),
+        fmt('%.0f %.0f %.0f', n, first, wait_ms > 0 and now + wait_ms or 0))
     if wait_ms > 0 then call('HSET', key, text(offset) .. '+', text(wait_ms)) end
 end
 local function forget_tries(tp, offset)
-    call('HDEL', P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT)), text(offset), text(offset) .. '+')
+    call('HDEL', P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT)), text(offset),
+        text(offset) .. '+')
 end
