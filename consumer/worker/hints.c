@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hints: the part of the worker that keeps the hints, which name lanes that may be runnable. The
  * first hint comes from a blocking pop (BRPOPLPUSH into claimed:<worker>) on a connection of its
- * own. After that, the turn's pipeline fetches more hints. If a hint is lost, tend makes it again. */
+ * own. After that, the turn's pipeline fetches more hints. If a hint is lost, tend makes it
+ * again. */
 #include "consumer/worker/hints.h"
 
 #include "base/redis/reply.h"

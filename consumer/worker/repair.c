@@ -67,7 +67,8 @@ void repairs_restart(struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);
 }
 
-/* Begins a call of repair with this number of floors, which the caller appends before the ranges. */
+/* Begins a call of repair with this number of floors, which the caller appends before the
+ * ranges. */
 static void call_begin(struct shard *sh, int floors) {
     pipe_script(sh, CALL_REPAIR, &lw_script_repair, 2);
     pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, epoch_id(sh));

@@ -452,7 +452,8 @@ static void error_replies_have_a_meaning(void **state) {
 }
 
 /* Takes a lock on a server from which the test tries to unload Lua. Lua can be unloaded only in
- * Valkey 9.1 and later, because it is a module there; on any other server the lock is taken as usual. */
+ * Valkey 9.1 and later, because it is a module there; on any other server the lock is taken as
+ * usual. */
 static void a_server_without_lua(void **state) {
     (void)state;
     struct lw_test_redis *own =
