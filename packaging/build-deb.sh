@@ -18,14 +18,22 @@ profiles=${RDKAFKA:+pkg.latchwork.rdkafka}
 export DEBIAN_FRONTEND=noninteractive DEB_BUILD_PROFILES="$profiles"
 
 quiet() { # COMMAND…: runs a command, and prints the end of its output only if it fails
-    "$@" >/tmp/quiet.log 2>&1 || { tail -n 40 /tmp/quiet.log >&2; echo "build-deb.sh: failed: $*" >&2; exit 1; }
+    "$@" >/tmp/quiet.log 2>&1 || {
+        tail -n 40 /tmp/quiet.log >&2
+        echo "build-deb.sh: failed: $*" >&2
+        exit 1
+    }
 }
 
 # FILE: prints a licence as a paragraph of debian/copyright; for the Apache licence, prints only
 # where Debian keeps it
 licence() {
     printf ' .\n %s:\n .\n' "$(basename "$1")"
-    if grep -q 'Apache License' "$1"; then echo ' Apache-2.0, see /usr/share/common-licenses/Apache-2.0'; else sed 's/[[:space:]]*$//; s/^$/./; s/^/ /' "$1"; fi
+    if grep -q 'Apache License' "$1"; then
+        echo ' Apache-2.0, see /usr/share/common-licenses/Apache-2.0'
+    else
+        sed 's/[[:space:]]*$//; s/^$/./; s/^/ /' "$1"
+    fi
 }
 
 copy() { # copies the sources, with debian/ at the top
@@ -52,7 +60,12 @@ quiet apt-get update -qq
 quiet apt-get install -y -qq --no-install-recommends dpkg-dev build-essential lintian
 copy
 quiet apt-get build-dep -y -qq --no-install-recommends ${profiles:+-P "$profiles"} ./
-dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -n 60 ../build.log >&2; echo "build-deb.sh: the packages do not build" >&2; exit 1; }
-lintian --allow-root --fail-on error,warning --suppress-tags-from-file debian/lintian-not-released ../latchwork_*.changes
+dpkg-buildpackage -b -us -uc >../build.log 2>&1 || {
+    tail -n 60 ../build.log >&2
+    echo "build-deb.sh: the packages do not build" >&2
+    exit 1
+}
+lintian --allow-root --fail-on error,warning --suppress-tags-from-file debian/lintian-not-released \
+    ../latchwork_*.changes
 mkdir -p "$out"
 cp ../*.deb ../*.changes ../*.buildinfo "$out/"

@@ -18,11 +18,19 @@ export DEBIAN_FRONTEND=noninteractive TZ=UTC LC_ALL=C.UTF-8
 static="libjansson-dev libsqlite3-dev libxxhash-dev libncurses-dev"
 
 quiet() { # COMMAND…: runs a command, and prints the end of its output only if it fails
-    "$@" >/tmp/quiet.log 2>&1 || { tail -n 40 /tmp/quiet.log >&2; echo "build-tarball.sh: failed: $*" >&2; exit 1; }
+    "$@" >/tmp/quiet.log 2>&1 || {
+        tail -n 40 /tmp/quiet.log >&2
+        echo "build-tarball.sh: failed: $*" >&2
+        exit 1
+    }
 }
 
 from_system() { # LIBRARY: succeeds if the library is a part of the C library
-    case $1 in linux-vdso.so* | ld-linux* | libc.so* | libm.so* | libpthread.so* | libdl.so* | librt.so* | libresolv.so* | libutil.so*) true ;; *) false ;; esac
+    case $1 in
+    linux-vdso.so* | ld-linux* | libc.so* | libm.so* | libpthread.so* | libdl.so*) true ;;
+    librt.so* | libresolv.so* | libutil.so*) true ;;
+    *) false ;;
+    esac
 }
 
 compile() {
@@ -33,7 +41,8 @@ compile() {
     cd "$work"
     # Kerberos (GSSAPI) is left out, because SASL would need plugins for it that the system may not
     # have.
-    CFLAGS="-O2 -g -ffile-prefix-map=$work=." quiet packaging/rdkafka-static.sh rdkafka "$work/rdkafka/prefix" --disable-gssapi --disable-lz4-ext
+    CFLAGS="-O2 -g -ffile-prefix-map=$work=." quiet packaging/rdkafka-static.sh rdkafka \
+        "$work/rdkafka/prefix" --disable-gssapi --disable-lz4-ext
     export PKG_CONFIG_PATH=$work/rdkafka/prefix/lib/pkgconfig
     # shellcheck disable=SC2016 # $ORIGIN is for the loader
     quiet make -j"$(nproc)" PREFIX=$prefix DESTDIR=$root CFLAGS="-O2 -g -ffile-prefix-map=$work=." \
@@ -50,7 +59,8 @@ bundle() { # copies the shared libraries and all licences, and prints the list o
     while read -r library path; do
         if from_system "$library"; then continue; fi
         cp -L "$path" "lib/latchwork/$library"
-        package=$(dpkg -S "$(realpath "$path")" 2>/dev/null || dpkg -S "*/$(basename "$(realpath "$path")")")
+        package=$(dpkg -S "$(realpath "$path")" 2>/dev/null \
+            || dpkg -S "*/$(basename "$(realpath "$path")")")
         echo "shared:${package%%:*}:lib/latchwork/$library"
     done </tmp/libraries
     for package in $static; do echo "static:$package"; done
@@ -65,7 +75,8 @@ licences() { # copies the licence of each package in the list of parts
 }
 
 pack() {
-    least=$(objdump -T bin/latchwork lib/liblatchwork.so.* lib/latchwork/* | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)
+    least=$(objdump -T bin/latchwork lib/liblatchwork.so.* lib/latchwork/* | grep \
+        -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)
     echo "Needs Linux on $(uname -m) and glibc ${least#GLIBC_} or later. How to install: share/doc/latchwork/how-to/install.md" >README
     # shellcheck disable=SC2046 # one part a word
     "$work/packaging/sbom.py" . "$name" "$version" $(cat /tmp/parts) >"$out/$name.spdx.json"

@@ -25,7 +25,13 @@ usage() {
 [ $# -eq 2 ] || usage
 what=$1 distribution=$2
 case $what in build | twice | test | secured | systemd) ;; *) usage ;; esac
-case $distribution in bookworm | trixie) ;; *) echo "deb.sh: packages can be built for bookworm and trixie, not for \"$distribution\"" >&2; exit 2 ;; esac
+case $distribution in
+bookworm | trixie) ;;
+*)
+    echo "deb.sh: packages can be built for bookworm and trixie, not for \"$distribution\"" >&2
+    exit 2
+    ;;
+esac
 out=$(realpath -m "${LW_DEBS:-build/deb/$distribution}")
 again=$PWD/build/deb/again-$distribution
 source=$PWD/build/packaging/rdkafka-2.15.1
@@ -45,7 +51,8 @@ in_chroot() { # FOLDER COMMAND…: runs a command in a clean chroot that shares 
     local shared=$1
     shift
     mkdir -p "$shared"
-    LW_CHROOTS=${LW_CLEAN_CHROOTS:-$PWD/build/clean} LW_CHROOT_CLEAN=1 LW_CHROOT_TREE=deb LW_CHROOT_SHARED="$shared $rdkafka" \
+    LW_CHROOTS=${LW_CLEAN_CHROOTS:-$PWD/build/clean} LW_CHROOT_CLEAN=1 LW_CHROOT_TREE=deb \
+        LW_CHROOT_SHARED="$shared $rdkafka" \
         tests/matrix/debian.sh "$distribution" "$@"
 }
 
@@ -54,7 +61,8 @@ build() { # OUT FOLDER [NAME=VALUE…]: builds the packages in FOLDER and writes
     shift
     fetch_rdkafka
     rm -rf "$to"
-    in_chroot "$to" env DISTRIBUTION="$distribution" SOURCE_DATE_EPOCH="$epoch" MAINTAINER="$maintainer" RDKAFKA="$rdkafka" "${@:2}" \
+    in_chroot "$to" env DISTRIBUTION="$distribution" SOURCE_DATE_EPOCH="$epoch" \
+        MAINTAINER="$maintainer" RDKAFKA="$rdkafka" "${@:2}" \
         packaging/build-deb.sh "$to" "$1"
 }
 
@@ -64,7 +72,10 @@ compare() {
         count=$((count + 1))
         cmp "$file" "$again/${file##*/}" || different=1
     done
-    [ $different -eq 0 ] || { echo "deb.sh: the second build of $distribution has other bytes; both are kept: $out, $again" >&2; exit 1; }
+    [ $different -eq 0 ] || {
+        echo "deb.sh: the second build of $distribution has other bytes; both are kept: $out, $again" >&2
+        exit 1
+    }
     rm -rf "$again"
     echo "$distribution: $count packages, built twice, are the same"
 }

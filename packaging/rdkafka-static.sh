@@ -15,6 +15,7 @@ rm -f "$prefix"/lib/librdkafka.so*
 # librdkafka's pkg-config file for static linking omits libraries that configure found by
 # pkg-config, so add them to it.
 requires=$(sed -n 's/^Requires.private: *//p' "$prefix/lib/pkgconfig/rdkafka.pc")
-sed "/^Libs:/i Requires: $requires" "$prefix/lib/pkgconfig/rdkafka-static.pc" >"$prefix/lib/pkgconfig/rdkafka.pc"
+sed "/^Libs:/i Requires: $requires" "$prefix/lib/pkgconfig/rdkafka-static.pc" \
+    >"$prefix/lib/pkgconfig/rdkafka.pc"
 rm "$prefix/lib/pkgconfig/rdkafka-static.pc"
 cat "$prefix/lib/pkgconfig/rdkafka.pc"

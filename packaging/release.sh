@@ -48,33 +48,46 @@ check_places() {
     local file pattern found
     while read -r file pattern; do
         found=$(sed -nE "s/.*$pattern.*/\\1/p" "$file" | sort -u | tr '\n' ' ')
-        [ "$found" = "$version " ] || say "$file has version \"${found% }\", include/latchwork/lock.h has \"$version\"; write the same into both"
+        [ "$found" = "$version " ] ||
+            say "$file has version \"${found% }\", include/latchwork/lock.h has \"$version\"; write the same into both"
     done < <(places)
-    found=$(sed -nE 's/^#define LATCHWORK_VERSION_(MAJOR|MINOR|PATCH) ([0-9]+)/\2/p' include/latchwork/lock.h | tr '\n' .)
-    [ "$found" = "$version." ] || say "include/latchwork/lock.h has the numbers \"${found%.}\" and the text \"$version\"; write the same into both"
+    found=$(sed -nE 's/^#define LATCHWORK_VERSION_(MAJOR|MINOR|PATCH) ([0-9]+)/\2/p' \
+        include/latchwork/lock.h | tr '\n' .)
+    [ "$found" = "$version." ] ||
+        say "include/latchwork/lock.h has the numbers \"${found%.}\" and the text \"$version\"; write the same into both"
 }
 
 set_version() { # VERSION
     local file pattern major minor patch
-    [[ $1 =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || { echo "release: the version \"$1\" is not MAJOR.MINOR.PATCH" >&2; exit 2; }
+    [[ $1 =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || {
+        echo "release: the version \"$1\" is not MAJOR.MINOR.PATCH" >&2
+        exit 2
+    }
     IFS=. read -r major minor patch <<<"$1"
-    while read -r file pattern; do sed -E -i "/$pattern/s/${version//./\\.}/$1/g" "$file"; done < <(places)
+    while read -r file pattern; do
+        sed -E -i "/$pattern/s/${version//./\\.}/$1/g" "$file"
+    done < <(places)
     sed -E -i "s/^(#define LATCHWORK_VERSION_MAJOR) .*/\1 $major/; s/^(#define LATCHWORK_VERSION_MINOR) .*/\1 $minor/; s/^(#define LATCHWORK_VERSION_PATCH) .*/\1 $patch/" \
         include/latchwork/lock.h
     echo "Every file has version $1 now. Next: a part \"## [$1] - YYYY-MM-DD\" in CHANGELOG.md, then: make reference && git commit -a"
 }
 
 check() {
-    [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || say "the version \"$version\" in include/latchwork/lock.h is not MAJOR.MINOR.PATCH"
+    [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] ||
+        say "the version \"$version\" in include/latchwork/lock.h is not MAJOR.MINOR.PATCH"
     if [[ $heading == "## [$version] - unreleased" ]]; then
         say "CHANGELOG.md says that $version is unreleased; write the day of the release, as in \"## [$version] - $(date -u +%Y-%m-%d)\""
     elif ! [[ $heading =~ ^"## [$version] - "[0-9]{4}-[0-9]{2}-[0-9]{2}$ ]]; then
         say "the newest part of CHANGELOG.md is \"$heading\", expected \"## [$version] - YYYY-MM-DD\""
     fi
     check_places
-    while read -r line; do say "$line: still says that there is no release; mend the sentence"; done < <(grep -nEo 'There is no release yet|is not released yet' SECURITY.md README.md doc/how-to/install.md doc/explanation/compared.md)
-    [ -z "$(git status --porcelain)" ] || say "the tree has changes that are not committed: $(git status --porcelain | head -n 3 | tr '\n' ' ')"
-    if git rev-parse -q --verify "refs/tags/v$version" >/dev/null && [ "$(git rev-parse "v$version^{commit}")" != "$(git rev-parse HEAD)" ]; then
+    while read -r line; do
+        say "$line: still says that there is no release; mend the sentence"
+    done < <(grep -nEo 'There is no release yet|is not released yet' SECURITY.md README.md doc/how-to/install.md doc/explanation/compared.md)
+    [ -z "$(git status --porcelain)" ] ||
+        say "the tree has changes that are not committed: $(git status --porcelain | head -n 3 | tr '\n' ' ')"
+    if git rev-parse -q --verify "refs/tags/v$version" >/dev/null &&
+        [ "$(git rev-parse "v$version^{commit}")" != "$(git rev-parse HEAD)" ]; then
         say "the tag v$version exists at another commit; raise the version"
     fi
     return $wrong

@@ -21,13 +21,15 @@ in_chroot() { # SUITE FOLDER COMMAND…: runs a command in a clean chroot that s
     local suite=$1 shared=$2
     shift 2
     mkdir -p "$shared" "$source"
-    LW_CHROOTS=${LW_CLEAN_CHROOTS:-$PWD/build/clean} LW_CHROOT_CLEAN=1 LW_CHROOT_TREE=tarball LW_CHROOT_SHARED="$shared $source" tests/matrix/debian.sh "$suite" "$@"
+    LW_CHROOTS=${LW_CLEAN_CHROOTS:-$PWD/build/clean} LW_CHROOT_CLEAN=1 LW_CHROOT_TREE=tarball \
+        LW_CHROOT_SHARED="$shared $source" tests/matrix/debian.sh "$suite" "$@"
 }
 
 build() { # OUT: builds the tarball and writes it to OUT
     rm -rf "$1"
     packaging/rdkafka-source.sh "$source"
-    in_chroot bookworm "$1" env SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" RDKAFKA="$source" packaging/build-tarball.sh "$1"
+    in_chroot bookworm "$1" env SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" RDKAFKA="$source" \
+        packaging/build-tarball.sh "$1"
     (cd "$1" && sha256sum ./*.tar.gz ./*.spdx.json >SHA256SUMS)
 }
 
@@ -50,7 +52,10 @@ build)
 twice)
     first
     build "$again"
-    cmp "$out/SHA256SUMS" "$again/SHA256SUMS" || { echo "tarball.sh: the second build has other bytes; both are kept: $out, $again" >&2; exit 1; }
+    cmp "$out/SHA256SUMS" "$again/SHA256SUMS" || {
+        echo "tarball.sh: the second build has other bytes; both are kept: $out, $again" >&2
+        exit 1
+    }
     rm -rf "$again"
     echo "the tarball, built twice, is the same"
     ;;

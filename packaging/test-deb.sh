@@ -11,9 +11,16 @@ export DEBIAN_FRONTEND=noninteractive
 printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d # keeps packages from starting their servers
 chmod 755 /usr/sbin/policy-rc.d
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends "$packages"/latchwork_*.deb >/tmp/install.log 2>&1 || { tail -n 40 /tmp/install.log >&2; exit 1; }
+apt-get install -y -qq --no-install-recommends "$packages"/latchwork_*.deb >/tmp/install.log 2>&1 ||
+    {
+        tail -n 40 /tmp/install.log >&2
+        exit 1
+    }
 latchwork --version
-apt-get install -y -qq --no-install-recommends autopkgtest dpkg-dev >/tmp/install.log 2>&1 || { tail -n 40 /tmp/install.log >&2; exit 1; }
+apt-get install -y -qq --no-install-recommends autopkgtest dpkg-dev >/tmp/install.log 2>&1 || {
+    tail -n 40 /tmp/install.log >&2
+    exit 1
+}
 rm -rf /tmp/tree
 mkdir -p /tmp/tree
 tar -cf - --exclude=./build . | tar -xf - -C /tmp/tree
@@ -25,4 +32,7 @@ autopkgtest --no-built-binaries "$packages"/*.deb /tmp/tree -- null || status=$?
 # autopkgtest returns 8 if it has run no test, which counts as a failure here
 [ $status -eq 0 ] || { echo "test-deb.sh: autopkgtest ended with status $status" >&2; exit 1; }
 apt-get purge -y -qq 'latchwork*' 'liblatchwork*' >/dev/null
-[ ! -e /usr/bin/latchwork ] || { echo "test-deb.sh: the program is still there after the package was removed" >&2; exit 1; }
+[ ! -e /usr/bin/latchwork ] || {
+    echo "test-deb.sh: the program is still there after the package was removed" >&2
+    exit 1
+}

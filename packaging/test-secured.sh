@@ -31,7 +31,10 @@ until_there() { # FILE: waits at most two minutes for packaging/secured.py to cr
     die "no ${1##*/} within two minutes"
 }
 as_service() { setpriv --reuid latchwork --regid latchwork --init-groups "$@"; }
-redis_admin() { REDISCLI_AUTH=$(cat "$shared/redis-admin-password") redis-cli -h redis.example.com -p "$REDIS_PORT" --tls --cacert /etc/latchwork/redis-ca.pem --user admin; }
+redis_admin() {
+    REDISCLI_AUTH=$(cat "$shared/redis-admin-password") redis-cli -h redis.example.com \
+        -p "$REDIS_PORT" --tls --cacert /etc/latchwork/redis-ca.pem --user admin
+}
 
 install_package() {
     step 'install.md, step 1: install the package'
@@ -81,7 +84,9 @@ give_rights() {
 # its output must match PATTERN
 mistake() {
     sed "$3" $config | install -m 640 -g latchwork /dev/stdin /etc/latchwork/mistake.json
-    if as_service latchwork check -c /etc/latchwork/mistake.json --connect >/tmp/said 2>&1; then die "check accepts $1"; fi
+    if as_service latchwork check -c /etc/latchwork/mistake.json --connect >/tmp/said 2>&1; then
+        die "check accepts $1"
+    fi
     cat /tmp/said
     grep -Eq "$2" /tmp/said || die "check does not name $1"
 }
@@ -91,19 +96,24 @@ check_configuration() {
     as_service latchwork check -c $config --connect
     step 'the same with mistakes'
     install -m 644 "$shared/strange-ca.pem" /etc/latchwork/
-    mistake 'another CA for Kafka' 'certificate is not accepted: its CA is not in ssl.ca.location' 's/kafka-ca.pem/strange-ca.pem/'
+    mistake 'another CA for Kafka' 'certificate is not accepted: its CA is not in ssl.ca.location' \
+        's/kafka-ca.pem/strange-ca.pem/'
     mistake 'another CA for Redis' 'redis.tls.ca_file' 's/redis-ca.pem/strange-ca.pem/'
     # shellcheck disable=SC2016 # the configuration expands it
-    mistake 'another password for Kafka' '[Aa]uthentication (error|failed)' 's/${file:.etc.latchwork.kafka-password}/wrong/'
+    mistake 'another password for Kafka' '[Aa]uthentication (error|failed)' \
+        's/${file:.etc.latchwork.kafka-password}/wrong/'
     # shellcheck disable=SC2016
-    mistake 'another password for Redis' 'refuses the user or password; correct redis.username and redis.password' 's/${file:.etc.latchwork.redis-password}/wrong/'
+    mistake 'another password for Redis' \
+        'refuses the user or password; correct redis.username and redis.password' \
+        's/${file:.etc.latchwork.redis-password}/wrong/'
 }
 
 run_until_done() {
     step 'install.md, step 3: run'
     # `as_service` is not used here: in the background, $! would be the pid of a subshell, and
     # SIGTERM would end only the subshell
-    setpriv --reuid latchwork --regid latchwork --init-groups latchwork run -c $config >"$shared/run.log" 2>&1 &
+    setpriv --reuid latchwork --regid latchwork --init-groups latchwork run -c $config \
+        >"$shared/run.log" 2>&1 &
     pid=$!
     touch "$shared/runs"
     for _ in $(seq 3000); do
@@ -111,12 +121,18 @@ run_until_done() {
         kill -0 $pid 2>/dev/null || { cat "$shared/run.log" >&2; die 'the run has ended'; }
         sleep 0.1
     done
-    [ -e "$shared/all-done" ] || { tail -n 40 "$shared/run.log" >&2; die 'not all messages were handled within five minutes'; }
+    [ -e "$shared/all-done" ] || {
+        tail -n 40 "$shared/run.log" >&2
+        die 'not all messages were handled within five minutes'
+    }
     as_service latchwork ledger -c $config
     status=0
     kill -TERM $pid
     wait $pid || status=$?
-    [ $status -eq 0 ] || { tail -n 40 "$shared/run.log" >&2; die "after SIGTERM it ended with status $status"; }
+    [ $status -eq 0 ] || {
+        tail -n 40 "$shared/run.log" >&2
+        die "after SIGTERM it ended with status $status"
+    }
     echo 'ok: after SIGTERM it ended with status 0'
 }
 

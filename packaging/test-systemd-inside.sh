@@ -28,7 +28,8 @@ done_some() { property "$1" StatusText | grep -Eq 'done [1-9]'; }
 mkdir -p /srv/handlers /etc/latchwork/secrets
 printf 'hunter2' >/etc/latchwork/secrets/redis
 chmod 600 /etc/latchwork/secrets/redis
-redis-server --port 6379 --save '' --requirepass hunter2 --daemonize yes >/dev/null || fail 'redis-server'
+redis-server --port 6379 --save '' --requirepass hunter2 --daemonize yes >/dev/null ||
+    fail 'redis-server'
 latchwork dev --rate 50 </dev/null >/test/dev 2>&1 &
 until_true 'the broker is there' grep -q 'bootstrap.servers' /test/dev
 broker=$(sed -n 's/.*"bootstrap.servers": "\([^"]*\)".*/\1/p' /test/dev)
@@ -77,7 +78,8 @@ END
     chown root:latchwork "/etc/latchwork/$1.json"
     chmod 640 "/etc/latchwork/$1.json"
     mkdir -p "/etc/systemd/system/latchwork@$1.service.d"
-    printf '[Service]\nLoadCredential=redis:/etc/latchwork/secrets/redis\n' >"/etc/systemd/system/latchwork@$1.service.d/secret.conf"
+    printf '[Service]\nLoadCredential=redis:/etc/latchwork/secrets/redis\n' \
+        >"/etc/systemd/system/latchwork@$1.service.d/secret.conf"
 }
 configure python '"python3", "/srv/handlers/handler.py"'
 configure node '"node", "/srv/handlers/handler.js"'
@@ -86,12 +88,14 @@ systemctl daemon-reload
 
 for name in python node java; do
     systemctl start "latchwork@$name" || fail "start of $name"
-    property $name StatusText | grep -q '^2 of 2 workers are ready' || fail "$name: active, but not ready: $(property $name StatusText)"
+    property $name StatusText | grep -q '^2 of 2 workers are ready' ||
+        fail "$name: active, but not ready: $(property $name StatusText)"
     ok "$name: active once its workers were ready"
     until_true "$name: messages flow" done_some $name
 done
 [ "$(cat /var/lib/latchwork/python/seen)" = none ] || fail 'a handler sees the socket of systemd'
-[ "$(stat -c %U "/proc/$(property python MainPID)")" = latchwork ] || fail 'the service does not run as latchwork'
+[ "$(stat -c %U "/proc/$(property python MainPID)")" = latchwork ] ||
+    fail 'the service does not run as latchwork'
 ok 'handlers run as latchwork, and write only into the state directory'
 
 before=$(pgrep -P "$(property python MainPID)" | sort)
@@ -108,8 +112,10 @@ done
 ok 'systemctl reload returns when each worker was replaced'
 echo '{' >/etc/latchwork/python.json
 systemctl reload latchwork@python || fail 'reload of a bad configuration'
-until_true 'a reload with errors keeps the run, and the status says so' sh -c "systemctl show -P StatusText latchwork@python | grep -q 'ready\|errors'"
-journalctl -u latchwork@python | grep -q 'the configuration has errors' || fail 'no error in the journal'
+until_true 'a reload with errors keeps the run, and the status says so' \
+    sh -c "systemctl show -P StatusText latchwork@python | grep -q 'ready\|errors'"
+journalctl -u latchwork@python | grep -q 'the configuration has errors' ||
+    fail 'no error in the journal'
 
 for name in python node java; do
     systemctl stop "latchwork@$name" || fail "stop of $name"
@@ -117,6 +123,7 @@ for name in python node java; do
 done
 ok 'stopped in order'
 systemctl start latchwork@python && fail 'a bad configuration started'
-[ "$(property python ExecMainStatus) $(property python NRestarts)" = '2 0' ] || fail 'a bad configuration is started again'
+[ "$(property python ExecMainStatus) $(property python NRestarts)" = '2 0' ] ||
+    fail 'a bad configuration is started again'
 ok 'a bad configuration is not started again'
 echo 'systemd: everything passed'

@@ -15,12 +15,19 @@ tar -xzf latchwork-*.tar.gz -C /opt
 ln -s "$(basename /opt/latchwork-*)" /opt/latchwork
 ln -s /opt/latchwork/bin/latchwork /usr/local/bin/latchwork
 # every library must come from the tarball or be a part of the C library
-ldd /opt/latchwork/bin/latchwork | awk '$2 == "=>" && $3 !~ /^\/opt\// {print $1}' | grep -Ev '^(linux-vdso|libc|libm|libpthread|libdl|librt|libresolv|libutil)\.so' && exit 1
+ldd /opt/latchwork/bin/latchwork | awk '$2 == "=>" && $3 !~ /^\/opt\// {print $1}' |
+    grep -Ev '^(linux-vdso|libc|libm|libpthread|libdl|librt|libresolv|libutil)\.so' && exit 1
 latchwork version --verbose
-latchwork version --verbose | grep -q SCRAM || { echo "test-tarball.sh: its librdkafka has no SCRAM" >&2; exit 1; }
+latchwork version --verbose | grep -q SCRAM || {
+    echo "test-tarball.sh: its librdkafka has no SCRAM" >&2
+    exit 1
+}
 # test a handler in another language, then the demo, which needs a redis-server
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends python3 redis-server >/tmp/install.log 2>&1 || { tail -n 40 /tmp/install.log >&2; exit 1; }
+apt-get install -y -qq --no-install-recommends python3 redis-server >/tmp/install.log 2>&1 || {
+    tail -n 40 /tmp/install.log >&2
+    exit 1
+}
 cd /tmp
 latchwork handler new orders --lang python
 (cd orders && latchwork handler test -c orders.json)

@@ -42,7 +42,8 @@ missing_here() { # prints the missing packages on a system without dpkg and apt-
 missing_packages() {
     wanted | while read -r package how; do
         case $how in any:*) if found "$how"; then continue; fi ;; esac
-        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || printf ' %s' "$package"
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+            printf ' %s' "$package"
     done
 }
 
@@ -57,13 +58,17 @@ missing=$(missing_packages)
 
 as_root=
 if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null 2>&1 || { echo "deps: run as root, or install:$missing" >&2; exit 1; }
+    command -v sudo >/dev/null 2>&1 || {
+        echo "deps: run as root, or install:$missing" >&2
+        exit 1
+    }
     as_root=sudo
 fi
 
 # The package redis-server would start a server on port 6379. Latchwork uses only private servers,
 # so the file $guard prevents apt from starting one.
-guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d} # tests/cli/test_deps.sh sets LW_POLICY_RC to another path
+# tests/cli/test_deps.sh sets LW_POLICY_RC to another path
+guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d}
 guarded=
 if [ ! -e "$guard" ]; then
     printf '#!/bin/sh\nexit 101\n' | $as_root tee "$guard" >/dev/null
@@ -76,4 +81,5 @@ trap 'exit 130' INT TERM
 echo "deps: installing$missing"
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
 # shellcheck disable=SC2086 # a list of names
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install \
+    -y -qq --no-install-recommends $missing >/dev/null

@@ -67,6 +67,7 @@ for f in "$@"; do
     printf '    , "%s"};\n' "$(sha1sum < "$text" | cut -d ' ' -f 1)"
 done
 list=${prefix%_}s
-printf 'const struct lw_script *const %s[%s] = {' "$list" "$(echo "$list" | tr '[:lower:]' '[:upper:]')"
+printf 'const struct lw_script *const %s[%s] = {' "$list" \
+    "$(echo "$list" | tr '[:lower:]' '[:upper:]')"
 for f in "$@"; do printf '&%s%s, ' "$prefix" "$(basename "$f" .lua)"; done
 echo '};'

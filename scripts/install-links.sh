@@ -89,7 +89,8 @@ function exists(path) { return system("test -e \"" root "/" path "\"") == 0 }
 
 find "$root/$doc" "$root/$sdk" -name '*.md' | while read -r file; do
     installed=${file#"$root"/}
-    awk -v root="$root" -v page="$(source_of "$installed")" -v installed="$installed" "$rewrite" "$file" >"$file.new"
+    awk -v root="$root" -v page="$(source_of "$installed")" -v installed="$installed" "$rewrite" \
+        "$file" >"$file.new"
     cat "$file.new" >"$file"
     rm "$file.new"
 done

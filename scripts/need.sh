@@ -30,5 +30,6 @@ for need in $2; do
         say "the library $1 is $(pkg-config --modversion "$1"); $3 or later is needed"
     fi
 done
-[ $status -eq 0 ] || echo "latchwork: on Debian and its relatives, make deps installs what is missing" >&2
+[ $status -eq 0 ] ||
+    echo "latchwork: on Debian and its relatives, make deps installs what is missing" >&2
 exit $status

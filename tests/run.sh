@@ -30,7 +30,8 @@ again=() # names of the tests that failed and will run again
 jobs=${LW_JOBS:-$(nproc)}
 # The test scripts that take longest. They are started first, so that none of them is still running
 # when all others have ended.
-slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
+slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source"
+slow="$slow test_kafka_secure test_rights"
 declare -A name_of=() start_of=() # name and start time of each running program, by process id
 declare -A command_of=()          # the command of each name
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
@@ -47,7 +48,8 @@ limit_s() {
 
 # usage: report_failure NAME LOG WHY. Reports a failed test, or lets it run again.
 report_failure() {
-    if [[ $1 =~ ^(unit|server|lock|cli|live|browser)- && $what =~ ^(all|pure|plain)$ && ! -e $logs/$1.first.log ]]; then
+    if [[ $1 =~ ^(unit|server|lock|cli|live|browser)- && $what =~ ^(all|pure|plain)$ &&
+        ! -e $logs/$1.first.log ]]; then
         again+=("$1")
         mv "$2" "$logs/$1.first.log"
         printf 'again   %-28s %s\n' "$1" "$3"
@@ -135,7 +137,9 @@ run_guard() { run guard "$build/tests/guard/guard"; }
 scripts_of() { # usage: scripts_of FOLDER
     local script name
     for name in $slow; do
-        for script in tests/"$1/$name".sh tests/"$1/$name".py; do [ ! -e "$script" ] || echo "$script"; done
+        for script in tests/"$1/$name".sh tests/"$1/$name".py; do
+            [ ! -e "$script" ] || echo "$script"
+        done
     done
     for script in tests/"$1"/test_*.sh tests/"$1"/test_*.py; do
         name=$(basename "${script%.*}")
@@ -154,7 +158,8 @@ run_scripts() { # usage: run_scripts FOLDER. Runs each test script in the folder
 
 # The tests that run under ThreadSanitizer, because they have threads or share memory with other
 # processes.
-threaded="test_http test_pool test_pool_chain test_board test_outcomes test_exec test_plugin test_insert"
+threaded="test_http test_pool test_pool_chain test_board test_outcomes test_exec test_plugin"
+threaded="$threaded test_insert"
 
 seeds=${LW_SEEDS:-300}
 begin=$(date +%s)

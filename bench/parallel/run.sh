@@ -37,10 +37,12 @@ build() {
     flock 9
     if ! built; then
         command -v mvn > /dev/null || die "no mvn; install Maven: scripts/deps.sh test"
-        command -v javac > /dev/null || die "no javac; install a JDK, 17 or later: scripts/deps.sh bench"
+        command -v javac > /dev/null ||
+            die "no javac; install a JDK, 17 or later: scripts/deps.sh bench"
         echo "parallel: building with Maven (once)" >&2
         rm -rf "$out/libs"
-        mvn -q -B -DskipTests -Dout="$out" -f "$here/pom.xml" package >&2 || die "Maven could not build it"
+        mvn -q -B -DskipTests -Dout="$out" -f "$here/pom.xml" package >&2 ||
+            die "Maven could not build it"
         touch "$out/.complete"
     fi
     exec 9>&-
@@ -49,4 +51,5 @@ build() {
 build
 if [ "${1:-}" = build ]; then exit 0; fi
 # shellcheck disable=SC2086
-exec java -Xms512m -Xmx512m -XX:+UseParallelGC ${LW_PARALLEL_JAVA:-} -cp "$out/libs/*" latchwork.bench.Parallel "$@"
+exec java -Xms512m -Xmx512m -XX:+UseParallelGC ${LW_PARALLEL_JAVA:-} -cp "$out/libs/*" \
+    latchwork.bench.Parallel "$@"

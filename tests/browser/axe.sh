@@ -9,6 +9,7 @@ folder=$1/axe-$version
 file=$folder/node_modules/axe-core/axe.min.js
 if [ ! -s "$file" ]; then
     mkdir -p "$folder"
-    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$folder" "axe-core@$version" >&2
+    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$folder" \
+        "axe-core@$version" >&2
 fi
 echo "$file"

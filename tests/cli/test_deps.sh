@@ -26,7 +26,8 @@ deps() {
     group=$1
     shift
     rm -f "$dir/asked"
-    env PATH="$dir/bin:$PATH" DIR="$dir" LW_POLICY_RC="$dir/policy-rc.d" "$@" scripts/deps.sh "$group" >"$dir/out" 2>&1
+    env PATH="$dir/bin:$PATH" DIR="$dir" LW_POLICY_RC="$dir/policy-rc.d" "$@" scripts/deps.sh \
+        "$group" >"$dir/out" 2>&1
 }
 
 mkdir -p "$dir/bin"
@@ -59,7 +60,8 @@ check 'the policy is taken away again' [ ! -e "$dir/policy-rc.d" ]
 
 double node </dev/null
 deps test MISSING=nodejs
-check 'a program that may come from anywhere is not installed again' [ $? -eq 0 -a ! -e "$dir/asked" ]
+check 'a program that may come from anywhere is not installed again' [ $? -eq 0 -a ! \
+    -e "$dir/asked" ]
 rm "$dir/bin/node"
 
 deps build MISSING=valgrind
@@ -111,7 +113,8 @@ scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis' >"$dir/out" 2>&1
 check 'recent enough' [ $? -eq 0 -a ! -s "$dir/out" ]
 scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis >= 99, nosuchlibrary >= 3' >"$dir/out" 2>&1
 check 'too old' [ $? -eq 1 ]
-check 'says which, with both versions' said "the library hiredis is $(pkg-config --modversion hiredis); 99 or later is needed"
+check 'says which, with both versions' said \
+    "the library hiredis is $(pkg-config --modversion hiredis); 99 or later is needed"
 check 'says what is missing' said 'the library nosuchlibrary is missing (3 or later is needed)'
 check 'says what to do' said 'make deps'
 scripts/need.sh nosuchcompiler 'rdkafka' >"$dir/out" 2>&1

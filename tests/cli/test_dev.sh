@@ -35,7 +35,9 @@ figure() { sed -n "s/^  $1  *\([0-9,]*\) .*/\1/p" "$dir/out" | tr -d ,; }
 folders() { find "$dir" -mindepth 1 -maxdepth 1 -name 'latchwork-dev-*'; }
 left_behind() { # usage: left_behind PID…. Prints the ids of the given processes that still run.
     for pid in "$@"; do
-        if [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; then echo "$pid"; fi
+        if [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; then
+            echo "$pid"
+        fi
     done
 }
 # usage: wait_for SECONDS PATTERN. Waits at most SECONDS until a line of the output matches PATTERN.
@@ -68,7 +70,8 @@ descendants() {
 # --- usage ----------------------------------------------------------------------------------------
 "$program" dev --help >"$dir/out" 2>"$dir/err"
 equal "dev --help" $? 0
-for wrong in "--workers 0" "--workers x" "--rate 0" "--demo --workers 2" "--demo --faults" "--nonsense" "word" "--rate"; do
+for wrong in "--workers 0" "--workers x" "--rate 0" "--demo --workers 2" "--demo --faults" \
+    "--nonsense" "word" "--rate"; do
     # shellcheck disable=SC2086
     "$program" dev $wrong >"$dir/out" 2>"$dir/err"
     equal "dev $wrong" $? 2
@@ -97,8 +100,10 @@ equal "drained is what was parked" "$(($(figure drained) >= $(figure parked)))" 
 grep -q 'was killed with -9' "$dir/out" && grep -q 'was replaced by process' "$dir/out"
 ok "a worker was killed and replaced" $?
 equal "rows, by SQLite" "$(sqlite3 "$home/orders.db" 'select count(*), count(distinct id) from orders')" "2000|2000"
-equal "messages done, by the journal" "$(awk '$1 == "end" && $8 == "done" {print $4}' "$home/journal" | sort -u | wc -l)" 20000
-equal "processes that ran handlers, by the journal" "$(awk '{print $3}' "$home/journal" | sort -u | wc -l)" 5
+equal "messages done, by the journal" \
+    "$(awk '$1 == "end" && $8 == "done" {print $4}' "$home/journal" | sort -u | wc -l)" 20000
+equal "processes that ran handlers, by the journal" \
+    "$(awk '{print $3}' "$home/journal" | sort -u | wc -l)" 5
 # shellcheck disable=SC2046
 equal "processes left behind" "$(left_behind $(awk '{print $3}' "$home/journal" | sort -u))" ""
 rm -rf "$home"
@@ -119,7 +124,10 @@ echo "$everyone" | grep -qx "$worker"
 ok "the pids that are shown are ours" $?
 kill -9 "$worker"
 i=0
-while [ "$(descendants $running | grep -cvxF "$everyone")" -eq 0 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+while [ "$(descendants $running | grep -cvxF "$everyone")" -eq 0 ] && [ $i -lt 100 ]; do
+    sleep 0.1
+    i=$((i + 1))
+done
 everyone="$everyone $(descendants $running)"
 # shellcheck disable=SC2086
 [ "$(left_behind $everyone | sort -u | wc -l)" -eq 7 ]
@@ -139,7 +147,8 @@ start --workers 2
 wait_for 40 '^  workers '
 ok "dev has started" $?
 everyone=$(descendants $running)
-equal "redis, broker, traffic, supervisor, metrics, two workers, once more" "$(echo "$everyone" | wc -l)" 7
+equal "redis, broker, traffic, supervisor, metrics, two workers, once more" \
+    "$(echo "$everyone" | wc -l)" 7
 kill -9 $running
 wait $running 2>/dev/null
 running=

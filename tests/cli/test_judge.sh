@@ -55,8 +55,10 @@ cat >"$dir/j/b" <<'END'
 300 400 k 1 1
 300 400 l 0 2
 END
-t "clean: touching ends, two keys at once, partitions of a key in any order" '"handled":5,' '"keys":3,' '"overlaps":0,' '"misordered":0' \
-    '"duplicates":0' '"first_us":100,' '"last_us":400,' '"busiest":{"key":"k","count":3,"mean_us":100.0}' '"mean_us":140.0'
+t "clean: touching ends, two keys at once, partitions of a key in any order" '"handled":5,' \
+    '"keys":3,' '"overlaps":0,' '"misordered":0' \
+    '"duplicates":0' '"first_us":100,' '"last_us":400,' \
+    '"busiest":{"key":"k","count":3,"mean_us":100.0}' '"mean_us":140.0'
 
 cat >"$dir/j/b" <<'END'
 150 160 k 1 1
@@ -71,19 +73,22 @@ printf '100 900 k 0 0\n200 300 k 0 1\n400 500 k 0 2\n' >"$dir/j/a.journal"
 t "overlaps: of a long one with all behind it" '"overlaps":2,'
 
 printf '100 110 k 0 5\n120 130 k 0 4\n140 150 k 0 6\n160 170 k 0 3\n180 190 j 0 1\n200 210 k 1 1\n' >"$dir/j/a.journal"
-t "misordered: offsets 4 and 3 after larger ones; not another key's, nor another partition's" '"misordered":2' '"overlaps":0,'
+t "misordered: offsets 4 and 3 after larger ones; not another key's, nor another partition's" \
+    '"misordered":2' '"overlaps":0,'
 
 printf '100 110 k 0 9\n120 130 k 1 3\n' >"$dir/j/a.journal"
 t "not misordered: a smaller offset of the key's other partition" '"misordered":0'
 
 printf '100 110 k 0 1\n120 130 k 0 2\n' >"$dir/j/a.journal"
 printf '140 150 k 0 1\n' >"$dir/j/b"
-t "a repetition is a duplicate and not misordered" '"handled":3,' '"distinct":2,' '"duplicates":1' '"misordered":0'
+t "a repetition is a duplicate and not misordered" '"handled":3,' '"distinct":2,' '"duplicates":1' \
+    '"misordered":0'
 
 printf '1100 1200 k 0 1\n5000 5100 k 0 2\n1300 1400 j 1 1\n' >"$dir/j/a.journal"
 printf '9000 9100 k 0 1\n' >"$dir/j/b"
 printf '0 1 1000\n0 2 2000\n1 1 1250\n1 7 1300\n' >"$dir/produced"
-t "latency: of first handlings; one message was never handled" '"missing":1' '"n":3' '"start":{"p50":100,' '"max":3000}' '"end":{"p50":200,'
+t "latency: of first handlings; one message was never handled" '"missing":1' '"n":3' \
+    '"start":{"p50":100,' '"max":3000}' '"end":{"p50":200,'
 : >"$dir/produced"
 
 printf '100 110 k 0 1\n120 13' >"$dir/j/a.journal"

@@ -28,7 +28,8 @@ passed=0 failed=0
 url=unix://$dir/redis.sock
 cli() { redis-cli -s "$dir/redis.sock" "$@"; }
 start_redis() {
-    "${LW_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir" --logfile "$dir/redis.log" &
+    "${LW_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$dir/redis.sock" --save '' \
+        --dir "$dir" --logfile "$dir/redis.log" &
     server=$!
     until_true "redis answers" "[ \"\$(cli ping 2>/dev/null)\" = PONG ]"
 }
@@ -80,7 +81,8 @@ t() {
 background() {
     name=$1
     shift
-    (cd "$dir" && exec env --default-signal=INT,QUIT "$program" lock "$@") >"$dir/$name.out" 2>"$dir/$name.err" </dev/null &
+    (cd "$dir" && exec env --default-signal=INT,QUIT "$program" lock "$@") >"$dir/$name.out" \
+        2>"$dir/$name.err" </dev/null &
     held=$!
     echo $held >"$dir/$name.pid"
 }
@@ -108,20 +110,24 @@ echo '{ "kafka": { "topics": [] } }' >"$dir/wrong.json"
 t "no verb"               2 "" "exec, ls, show or break" -c app.json
 t "unknown verb"          2 "" "unknown verb list" list
 t "help"                  0 "^usage: latchwork lock exec" "" exec --help
-t "no KEY"                2 "" "KEY is missing; usage: latchwork lock exec KEY" exec --redis "$url" -- true
+t "no KEY"                2 "" "KEY is missing; usage: latchwork lock exec KEY" \
+    exec --redis "$url" -- true
 t "no command"            2 "" "the command is missing; put it after --" exec k --redis "$url"
 t "nothing behind --"     2 "" "the command is missing; put it after --" exec k --redis "$url" --
 t "command without --"    2 "" "put the command after --" exec k true --redis "$url"
 t "neither -c nor --redis" 2 "" "either -c FILE or --redis" ls
 t "both"                  2 "" "either -c FILE or --redis" ls -c app.json --redis "$url"
 t "another verb's option" 2 "" "unknown option --ttl" show k --redis "$url" --ttl 50
-t "bad number"            2 "" "soon: expected a number from" exec k --redis "$url" --ttl soon -- true
+t "bad number"            2 "" "soon: expected a number from" \
+    exec k --redis "$url" --ttl soon -- true
 t "bad url"               2 "" "rediss:// or unix://" ls --redis http://x
 t "bad configuration"     2 "" "kafka.topics" ls -c wrong.json
 t "--plain with -c"       2 "" "--plain needs --redis" show k -c app.json --plain
 t "--plain without --match" 2 "" "--match GLOB" ls --redis "$url" --plain
-t "--set"                 2 "" "at most lock.ttl_ms, 1500 ms" exec k -c app.json --set lock.ttl_ms=1500 --ttl 1600 -- true
-t "--set before the verb" 2 "" "at most lock.ttl_ms, 1500 ms" --set lock.ttl_ms=1500 exec k -c app.json --ttl 1600 -- true
+t "--set"                 2 "" "at most lock.ttl_ms, 1500 ms" \
+    exec k -c app.json --set lock.ttl_ms=1500 --ttl 1600 -- true
+t "--set before the verb" 2 "" "at most lock.ttl_ms, 1500 ms" \
+    --set lock.ttl_ms=1500 exec k -c app.json --ttl 1600 -- true
 t "--set, wrong"          2 "" "nosuch" show k -c app.json --set nosuch.key=1
 t "--set with --redis"    2 "" "--set needs -c" show k --redis "$url" --set lock.ttl_ms=1500
 t "lease above the lanes'" 2 "" "at most lock.ttl_ms, 2000 ms" exec k -c app.json --ttl 2001 -- true
@@ -146,7 +152,8 @@ equal "released at the end" "$(cli exists 'lwl:{k}:lock')" 0
 ok "a group of its own" 'lock exec k --redis "$url" -- sh -c "ps -o pgid= -p \$\$; echo \$\$" && [ "$(sed -n 1p "$dir/out" | tr -d " ")" = "$(sed -n 2p "$dir/out")" ]'
 
 # --- exec: another program holds the lock ---------------------------------------------------------
-background holder exec k --redis "$url" --ttl 3000 -- sh -c 'echo on >on; while [ ! -e go ]; do sleep 0.05; done'
+background holder exec k --redis "$url" --ttl 3000 \
+    -- sh -c 'echo on >on; while [ ! -e go ]; do sleep 0.05; done'
 until_true "the holder runs" '[ -e "$dir/on" ]'
 t "busy"                  75 "" "could not be locked within 0 ms" exec k --redis "$url" -- touch ran
 ok "busy: who holds it is told" 'grep -q "held by .*\.$held, [0-9]* ms" "$dir/err"'
@@ -177,7 +184,8 @@ t "renewed"               0 "" "" exec k --redis "$url" --ttl 300 -- sleep 1.2
 
 # --- exec: signals --------------------------------------------------------------------------------
 for sig in INT TERM HUP QUIT USR1 USR2; do
-    background "on $sig" exec k --redis "$url" -- sh -c "trap 'echo got $sig; exit 9' $sig; echo on; while :; do sleep 0.05; done"
+    background "on $sig" exec k --redis "$url" \
+        -- sh -c "trap 'echo got $sig; exit 9' $sig; echo on; while :; do sleep 0.05; done"
     until_true "$sig: it runs" 'grep -qs on "$dir/on $sig.out"'
     kill -$sig $held
     ended "on $sig" 9
@@ -188,7 +196,8 @@ until_true "it runs" '[ -s "$dir/group" ]'
 kill -TERM $held
 ended "killed" 143
 equal "released after a signal" "$(cli exists 'lwl:{k}:lock')" 0
-background "stopped" exec k --redis "$url" -- sh -c 'echo on; i=0; while [ ! -e stop.go ]; do sleep 0.05; done; echo end'
+background "stopped" exec k --redis "$url" \
+    -- sh -c 'echo on; i=0; while [ ! -e stop.go ]; do sleep 0.05; done; echo end'
 until_true "it runs" 'grep -qs on "$dir/stopped.out"'
 kill -TSTP $held
 until_true "TSTP stops it too" 'grep -q "^State:.T" /proc/$held/status'
@@ -266,12 +275,14 @@ until_true "it runs" 'grep -qs on "$dir/lost.out"'
 cli del 'lwl:{k}:lock' >/dev/null
 ended "lost" 143
 ok "lost is told" 'grep -q "the lock is lost: it was broken, taken or wiped" "$dir/err"'
-background "lost, deaf" exec k --redis "$url" --ttl 600 --kill-after 100 -- sh -c 'trap "" TERM; echo on; while :; do sleep 0.05; done'
+background "lost, deaf" exec k --redis "$url" --ttl 600 --kill-after 100 \
+    -- sh -c 'trap "" TERM; echo on; while :; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/lost, deaf.out"'
 cli set 'lwl:{k}:lock' thief xx px 60000 >/dev/null
 ended "lost, deaf" 137
 equal "the thief's lock stands" "$(cli getdel 'lwl:{k}:lock')" thief
-background "lost, polite" exec k --redis "$url" --ttl 600 -- sh -c 'trap "exit 0" TERM; echo on; while :; do sleep 0.05; done'
+background "lost, polite" exec k --redis "$url" --ttl 600 \
+    -- sh -c 'trap "exit 0" TERM; echo on; while :; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/lost, polite.out"'
 cli flushall >/dev/null
 ended "lost, polite" 1
@@ -279,11 +290,13 @@ rm -f "$dir/group"
 background "frozen" exec k --redis "$url" --ttl 900 -- sh -c 'echo $$ >group; sleep 1000 & wait'
 until_true "it runs" '[ -s "$dir/group" ]'
 kill -STOP "$server"
-until_true "Redis frozen: the whole group ends" '! pgrep -g "$(cat "$dir/group")" >/dev/null' && good
+until_true "Redis frozen: the whole group ends" '! pgrep -g "$(cat "$dir/group")" >/dev/null' &&
+    good
 kill -CONT "$server"
 ended "frozen" 143
 ok "frozen is told" 'grep -q "could not be renewed in time" "$dir/err"'
-background "vanishes" exec k --redis "$url" --ttl 60000 -- sh -c 'echo on; while [ ! -e gone ]; do sleep 0.05; done'
+background "vanishes" exec k --redis "$url" --ttl 60000 \
+    -- sh -c 'echo on; while [ ! -e gone ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/vanishes.out"'
 cli del 'lwl:{k}:lock' >/dev/null
 touch "$dir/gone"
@@ -292,7 +305,8 @@ ok "lost unnoticed is told at the end" 'grep -q "lost before the command ended" 
 cli flushall >/dev/null
 
 # The command `lock ls` must leave out keys that are not Latchwork's locks.
-background "beside" exec k --redis "$url" -- sh -c 'echo on; while [ ! -e beside.go ]; do sleep 0.05; done'
+background "beside" exec k --redis "$url" \
+    -- sh -c 'echo on; while [ ! -e beside.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/beside.out"'
 for what in lock write read permits; do cli lpush "lwl:{a}:$what" x >/dev/null; done
 t "ls: foreign keys"      0 "^k " "skipped 4 keys of another Redis type" ls --redis "$url"
@@ -306,22 +320,27 @@ ended "beside" 1
 
 # --- break, and locks without a TTL ---------------------------------------------------------------
 t "break: nobody"         0 "nobody holds it" "" break k --redis "$url" --execute
-background "broken" exec k --redis "$url" --ttl 600 -- sh -c 'echo $LATCHWORK_FENCE; exec sleep 1000'
+background "broken" exec k --redis "$url" --ttl 600 \
+    -- sh -c 'echo $LATCHWORK_FENCE; exec sleep 1000'
 until_true "it runs" '[ -s "$dir/broken.out" ]'
-t "break: dry run"        0 "would break k \(mutex\), held by .*use --execute to apply" "" break k --redis "$url"
+t "break: dry run"        0 "would break k \(mutex\), held by .*use --execute to apply" "" \
+    break k --redis "$url"
 equal "dry run: nothing done" "$(cli exists 'lwl:{k}:lock')" 1
 lock break k --redis "$url" --execute --json
 fence=$(json 'o["fence"] if o["broken"] else 0')
 ended "broken" 143
 ok "break raises the fence" '[ "$fence" -gt "$(cat "$dir/out")" ]'
-t "the next fence is larger" 0 "^larger$" "" exec k --redis "$url" -- sh -c "[ \$LATCHWORK_FENCE -gt $fence ] && echo larger"
+t "the next fence is larger" 0 "^larger$" "" \
+    exec k --redis "$url" -- sh -c "[ \$LATCHWORK_FENCE -gt $fence ] && echo larger"
 cli set 'lwl:{old}:lock' left-behind >/dev/null
 t "ls --without-ttl"      0 "^old +mutex +left-behind .* never" "" ls --redis "$url" --without-ttl
 t "exec: without a TTL"   75 "" "without a TTL, which never ends" exec old --redis "$url" -- true
 t "show: without a TTL"   0 "^until +never" "" show old --redis "$url"
-t "set-ttl: dry run"      0 "never" "would give it a TTL of 50 ms" show old --redis "$url" --set-ttl 50
+t "set-ttl: dry run"      0 "never" "would give it a TTL of 50 ms" \
+    show old --redis "$url" --set-ttl 50
 equal "set-ttl: nothing done" "$(cli pttl 'lwl:{old}:lock')" -1
-t "set-ttl"               0 "never" "its TTL is 50 ms now" show old --redis "$url" --set-ttl 50 --execute
+t "set-ttl"               0 "never" "its TTL is 50 ms now" \
+    show old --redis "$url" --set-ttl 50 --execute
 until_true "it has ended" '[ "$(cli exists "lwl:{old}:lock")" = 0 ]' && good
 cli eval 'for i = 1, 700 do redis.call("SET", "lwl:{n" .. i .. "}:lock", "x/y:1", "PX", 60000) end' 0 >/dev/null
 lock ls --redis "$url" --json
@@ -333,12 +352,15 @@ cli flushall >/dev/null
 
 # --- locks of lanes (-c) --------------------------------------------------------------------------
 t "a new Redis is in quarantine" 75 "" "quarantine for another" exec c-17 -c app.json -- true
-t "and not for ever"      0 "^[0-9]{16}$" "" exec c-17 -c app.json --wait 30000 -- sh -c 'echo $LATCHWORK_FENCE'
-background "lane" exec c-17 -c app.json -- sh -c 'echo $LATCHWORK_FENCE; while [ ! -e lane.go ]; do sleep 0.05; done'
+t "and not for ever"      0 "^[0-9]{16}$" "" \
+    exec c-17 -c app.json --wait 30000 -- sh -c 'echo $LATCHWORK_FENCE'
+background "lane" exec c-17 -c app.json \
+    -- sh -c 'echo $LATCHWORK_FENCE; while [ ! -e lane.go ]; do sleep 0.05; done'
 until_true "it runs" '[ -s "$dir/lane.out" ]'
 lane=$(cli --scan --pattern 'lw:{app.*}:lock:c-17')
 tag=${lane%lock:c-17}
-equal "the lane lives where the workers look: low half of XXH3 (d15750ae) mod 3" "$tag" "lw:{app.1}:"
+equal "the lane lives where the workers look: low half of XXH3 (d15750ae) mod 3" "$tag" \
+    "lw:{app.1}:"
 ok "the value is TOKEN:FENCE" '[ "$(cli get "$lane" | sed "s/.*://")" = "$(cat "$dir/lane.out")" ]'
 equal "the fence is the shard's" "$(cli get "${tag}fence")" "$(cat "$dir/lane.out")"
 ok "with an end" '[ "$(cli pttl "$lane")" -gt 0 ]'
@@ -371,35 +393,43 @@ t "ls tells of a backoff" 0 "^c-17 +backoff +\(backoff\) " "" ls -c app.json
 cli set "$lane" host-12-abcd.7:1763671234567890 px 60000 >/dev/null
 cli zadd "${tag}lanes" 99999999999999 c-17 >/dev/null
 t "a worker holds it"     0 "^holder +host-12-abcd$" "" show c-17 -c app.json
-t "break -c: dry run"     0 "would break c-17 \(lane\), held by host-12-abcd" "" break c-17 -c app.json
+t "break -c: dry run"     0 "would break c-17 \(lane\), held by host-12-abcd" "" \
+    break c-17 -c app.json
 equal "dry run: nothing done" "$(cli exists "$lane")" 1
 before=$(cli get "${tag}fence")
-t "break -c"              0 "broke c-17 .*the fence is [0-9]+ now" "" break c-17 -c app.json --execute
+t "break -c"              0 "broke c-17 .*the fence is [0-9]+ now" "" \
+    break c-17 -c app.json --execute
 equal "the lock is gone" "$(cli exists "$lane")" 0
 ok "the fence is raised" '[ "$(cli get "${tag}fence")" -gt "$before" ]'
 equal "the lane is told to go on" "$(cli lrange "${tag}ready" 0 -1)" c-17
 ok "the audit knows" 'cli xrange "${tag}audit" - + | grep -q "host-12-abcd.7:1763671234567890"'
 cli del "${tag}lanes" "${tag}ready" >/dev/null
-background "epoch" exec c-17 -c app.json -- sh -c 'echo on; while [ ! -e epoch.go ]; do sleep 0.05; done'
+background "epoch" exec c-17 -c app.json \
+    -- sh -c 'echo on; while [ ! -e epoch.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/epoch.out"'
 # Start another epoch, as a worker would. The lock stays in Redis, so every client still sees it.
 cli hset "${tag}epoch" id another >/dev/null
 touch "$dir/epoch.go"
 ended "epoch" 0
 cli hset "${tag}epoch" group_id theirs >/dev/null
-t "another schema"        2 "" 'run with group.id=theirs, this configuration has app' exec c-17 -c app.json -- true
+t "another schema"        2 "" 'run with group.id=theirs, this configuration has app' \
+    exec c-17 -c app.json -- true
 cli hdel "${tag}epoch" group_id >/dev/null
 long=$(printf '%0600d' 0)
-background "long" exec "$long" -c app.json --wait 10000 -- sh -c 'echo on; while [ ! -e long.go ]; do sleep 0.05; done'
+background "long" exec "$long" -c app.json --wait 10000 \
+    -- sh -c 'echo on; while [ ! -e long.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/long.out"'
-ok "a long key is hashed as the workers do" 'cli --scan --pattern "lw:{app.*}:lock:*" | grep -q "long:[0-9a-f]\{32\}"'
+ok "a long key is hashed as the workers do" \
+    'cli --scan --pattern "lw:{app.*}:lock:*" | grep -q "long:[0-9a-f]\{32\}"'
 touch "$dir/long.go"
 ended "long" 0
 
 # --- plain locks: shared with redis-py's Lock, both ways ------------------------------------------
-background "plain" exec stock --redis "$url" --plain -- sh -c 'echo on; while [ ! -e plain.go ]; do sleep 0.05; done'
+background "plain" exec stock --redis "$url" \
+    --plain -- sh -c 'echo on; while [ ! -e plain.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/plain.out"'
-ok "plain: 32 hex digits at exactly the key" 'cli get stock | grep -Eq "^[0-9a-f]{32}$" && [ "$(cli pttl stock)" -gt 0 ]'
+ok "plain: 32 hex digits at exactly the key" \
+    'cli get stock | grep -Eq "^[0-9a-f]{32}$" && [ "$(cli pttl stock)" -gt 0 ]'
 t "plain: show"           0 "^kind +plain" "" show stock --redis "$url" --plain
 t "plain: ls"             0 "^stock +plain" "" ls --redis "$url" --plain --match 'st*'
 cat >"$dir/theirs.py" <<'END'
@@ -439,7 +469,8 @@ if [ -n "$py" ]; then
     $py "$dir/theirs.py" "$dir/redis.sock" hold "$dir" >"$dir/py.out" 2>&1 &
     python=$!
     until_true "redis-py holds" '[ -e "$dir/py.on" ]'
-    t "we can't take redis-py's" 75 "" "held by [0-9a-f]{32}" exec stock --redis "$url" --plain -- touch ran
+    t "we can't take redis-py's" 75 "" \
+        "held by [0-9a-f]{32}" exec stock --redis "$url" --plain -- touch ran
     background "after" exec stock --redis "$url" --plain --wait 30000 -- echo mine
     cli set py.go 1 >/dev/null
     ended "after" 0
@@ -453,7 +484,8 @@ if [ -n "$py" ]; then
     python=$!
     until_true "redis-py holds" '[ -e "$dir/py.on" ]'
     t "plain: break" 0 "broke stock \(plain\)" "" break stock --redis "$url" --plain --execute
-    background "taken" exec stock --redis "$url" --plain -- sh -c 'echo on; while [ ! -e taken.go ]; do sleep 0.05; done'
+    background "taken" exec stock --redis "$url" \
+        --plain -- sh -c 'echo on; while [ ! -e taken.go ]; do sleep 0.05; done'
     until_true "it runs" 'grep -qs on "$dir/taken.out"'
     cli set py.go 1 >/dev/null
     wait $python
@@ -471,7 +503,8 @@ cli del stock >/dev/null
 mkdir "$dir/certs"
 tests/support/certs.sh "$dir/certs"
 tls_port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-cli config set tls-cert-file "$dir/certs/server.pem" tls-key-file "$dir/certs/server.key" tls-ca-cert-file "$dir/certs/ca.pem" tls-auth-clients optional tls-port "$tls_port" >/dev/null
+cli config set tls-cert-file "$dir/certs/server.pem" tls-key-file "$dir/certs/server.key" \
+    tls-ca-cert-file "$dir/certs/ca.pem" tls-auth-clients optional tls-port "$tls_port" >/dev/null
 cli acl setuser locker on '>secret' allkeys allchannels +@all >/dev/null
 tls="--redis rediss://localhost:$tls_port"
 export LATCHWORK_REDIS_USER=locker LATCHWORK_REDIS_PASSWORD=secret
@@ -479,8 +512,11 @@ export LATCHWORK_REDIS_USER=locker LATCHWORK_REDIS_PASSWORD=secret
 {
     t "TLS: no CA"        1 "" "redis.tls.ca_file" exec k $tls -- true
     t "TLS: exec"         0 "inside" "" exec k $tls --tls-ca "$dir/certs/ca.pem" -- echo inside
-    t "TLS: client's own" 0 "" "" ls $tls --tls-ca "$dir/certs/ca.pem" --tls-cert "$dir/certs/client.pem" --tls-key "$dir/certs/client.key"
-    t "TLS: name"         1 "" "is not for other.example" ls $tls --tls-ca "$dir/certs/ca.pem" --tls-name other.example
+    t "TLS: client's own" 0 "" \
+        "" ls $tls --tls-ca "$dir/certs/ca.pem" --tls-cert "$dir/certs/client.pem" \
+        --tls-key "$dir/certs/client.key"
+    t "TLS: name"         1 "" \
+        "is not for other.example" ls $tls --tls-ca "$dir/certs/ca.pem" --tls-name other.example
     LATCHWORK_REDIS_PASSWORD=wrong
     t "TLS: password"     1 "" "refuses the user or password" ls $tls --tls-ca "$dir/certs/ca.pem"
 }
@@ -491,7 +527,8 @@ t "TLS: with -c"          2 "" "redis.tls" ls -c app.json --tls-ca "$dir/certs/c
 inventory=$build/examples/inventory/inventory
 "$inventory" "$url" >"$dir/out" 2>"$dir/err"
 equal "inventory: exit status" $? 0
-equal "inventory" "$(cat "$dir/out")" "1000 clients: sold 100 of 100, 900 went away; 0 left, at the lowest 0"
+equal "inventory" "$(cat "$dir/out")" \
+    "1000 clients: sold 100 of 100, 900 went away; 0 left, at the lowest 0"
 "$inventory" --no-lock "$url" >"$dir/out" 2>"$dir/err"
 equal "inventory --no-lock: exit status" $? 1
 ok "inventory --no-lock oversells" 'grep -q "^oversold by [1-9]" "$dir/out"'

@@ -15,10 +15,12 @@ bad() {
     echo "FAILED: $1"
 }
 
-make --no-print-directory -s B="$build" DESTDIR="$dir/root" PREFIX=/usr install >"$dir/log" 2>&1 || bad "make install: $(tail -n 3 "$dir/log")"
+make --no-print-directory -s B="$build" DESTDIR="$dir/root" PREFIX=/usr install >"$dir/log" 2>&1 ||
+    bad "make install: $(tail -n 3 "$dir/log")"
 sed -i "s|^prefix=.*|prefix=$dir/root/usr|" "$dir/root/usr/lib/pkgconfig/latchwork.pc"
 for name in inventory rowlock redlock; do
-    PKG_CONFIG_PATH="$dir/root/usr/lib/pkgconfig" make --no-print-directory -s -C "examples/$name" OUT="$dir" >"$dir/log" 2>&1 ||
+    PKG_CONFIG_PATH="$dir/root/usr/lib/pkgconfig" make --no-print-directory -s -C "examples/$name" \
+        OUT="$dir" >"$dir/log" 2>&1 ||
         bad "examples/$name: $(tail -n 3 "$dir/log")"
 done
 LD_LIBRARY_PATH=$dir/root/usr/lib
@@ -26,7 +28,8 @@ export LD_LIBRARY_PATH
 
 urls=
 for i in 1 2 3 4 5; do
-    "${LW_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$dir/$i.sock" --save "" --dir "$dir" >"$dir/$i.log" 2>&1 &
+    "${LW_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$dir/$i.sock" --save "" --dir "$dir" \
+        >"$dir/$i.log" 2>&1 &
     servers="$servers $!"
     urls="$urls unix://$dir/$i.sock"
 done
@@ -50,8 +53,10 @@ numbers() { od -An -v -tu8 "$1" | tr -s ' \n' ' '; }
 
 # In the example inventory, 1,000 clients buy from a stock of 100.
 said=$("$dir/inventory" "unix://$dir/1.sock" 2>&1)
-[ "$said" = "1000 clients: sold 100 of 100, 900 went away; 0 left, at the lowest 0" ] || bad "inventory: $said"
-"$dir/inventory" --no-lock "unix://$dir/1.sock" >"$dir/log" 2>&1 && bad "inventory --no-lock does not oversell"
+[ "$said" = "1000 clients: sold 100 of 100, 900 went away; 0 left, at the lowest 0" ] ||
+    bad "inventory: $said"
+"$dir/inventory" --no-lock "unix://$dir/1.sock" >"$dir/log" 2>&1 &&
+    bad "inventory --no-lock does not oversell"
 grep -q '^oversold by [1-9]' "$dir/log" || bad "inventory --no-lock: $(tail -n 1 "$dir/log")"
 
 # In the example rowlock, transfers between eight accounts must leave the sum unchanged.
@@ -60,7 +65,8 @@ for _ in 1 2 3 4 5 6 7 8; do printf 'd\000\000\000\000\000\000\000' >>"$dir/acco
 together "$dir/rowlock" "unix://$dir/1.sock" 200 "$dir/accounts"
 sum=$(od -An -v -td8 "$dir/accounts" | tr -s ' ' '\n' | awk '{ n += $1 } END { print n }')
 [ "$sum" = 800 ] || bad "rowlock: the accounts hold $sum, not 800"
-[ "$(numbers "$dir/accounts")" != " 100 100 100 100 100 100 100 100 " ] || bad "rowlock: nothing was transferred"
+[ "$(numbers "$dir/accounts")" != " 100 100 100 100 100 100 100 100 " ] ||
+    bad "rowlock: nothing was transferred"
 "$dir/rowlock" 2>/dev/null && bad "rowlock: usage is an error"
 
 # In the example redlock, two of the five servers are stopped during the run.

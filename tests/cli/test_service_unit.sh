@@ -23,16 +23,20 @@ silent() {
 check 'the unit is valid' silent systemd-analyze verify --man=no --recursive-errors=no "$unit"
 # The threshold is ten times the exposure score, which is a number from 0 to 10. The unit cannot
 # reach 0, because it needs the network, and because Node and Java write code into memory.
-check 'the unit exposes little' systemd-analyze security --offline=true --threshold=20 --no-pager "$unit"
+check 'the unit exposes little' systemd-analyze security \
+    --offline=true --threshold=20 --no-pager "$unit"
 has() { grep -qx "$1" "$unit"; }
 check 'systemd is told when the run is ready' has 'Type=notify'
 check 'systemd watches it' has 'WatchdogSec=[0-9]*'
 check 'handlers cannot speak for it' has 'NotifyAccess=main'
-check 'Node and Java can compile while they run' sh -c "! grep -q '^MemoryDenyWriteExecute=' '$unit'"
+check 'Node and Java can compile while they run' \
+    sh -c "! grep -q '^MemoryDenyWriteExecute=' '$unit'"
 check 'they can read /proc/meminfo' sh -c "! grep -q '^ProcSubset=' '$unit'"
 # The supervisor replaces a hung worker after 90 s plus the default grace period of 30 s
 # (consumer/fleet/table.c). The watchdog of systemd must wait a minute longer.
-check 'a hung worker is replaced before the watchdog ends everything' sh -c "[ \"\$(sed -n 's/^WatchdogSec=//p' '$unit')\" -ge 180 ]"
-check 'a start that waits a minute for ready workers is no timeout' sh -c "[ \"\$(sed -n 's/^TimeoutStartSec=//p' '$unit')\" -gt 60 ]"
+check 'a hung worker is replaced before the watchdog ends everything' \
+    sh -c "[ \"\$(sed -n 's/^WatchdogSec=//p' '$unit')\" -ge 180 ]"
+check 'a start that waits a minute for ready workers is no timeout' \
+    sh -c "[ \"\$(sed -n 's/^TimeoutStartSec=//p' '$unit')\" -gt 60 ]"
 
 summary

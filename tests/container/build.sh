@@ -24,10 +24,16 @@ make_base() {
     rm -rf "$store/base"
     mkdir -p "$store"
     # shellcheck disable=SC2046 # no argument if no mirror is known
-    debootstrap --variant=minbase trixie "$store/base" $(tests/matrix/mirror.sh) >"$store/base.log" 2>&1 || { tail "$store/base.log" >&2; exit 2; }
+    debootstrap --variant=minbase trixie "$store/base" $(tests/matrix/mirror.sh) \
+        >"$store/base.log" 2>&1 || {
+            tail "$store/base.log" >&2
+            exit 2
+        }
     # Add the certificate authority of this network, if there is one, because npm needs it during
     # the build.
-    [ -z "${NODE_EXTRA_CA_CERTS:-}" ] || install -D -m 644 "$NODE_EXTRA_CA_CERTS" "$store/base/usr/local/share/ca-certificates/network.crt"
+    [ -z "${NODE_EXTRA_CA_CERTS:-}" ] ||
+        install -D -m 644 "$NODE_EXTRA_CA_CERTS" \
+            "$store/base/usr/local/share/ca-certificates/network.crt"
     local container
     container=$(tool from scratch)
     tool add -q "$container" "$store/base" / >/dev/null
@@ -39,8 +45,13 @@ make_base() {
 build() { # usage: build TARGET. Builds the image of this target and prints the image's tag.
     local tag=localhost/latchwork:$version
     [ "$1" = plain ] || tag=$tag-$1
-    tool build --isolation chroot --network host --layers --build-arg BASE="$base" --target "$1" -t "$tag" -f deploy/container/Dockerfile . >"$store/$1.log" 2>&1 ||
-        { tail -n 40 "$store/$1.log" >&2; echo "build.sh: the image $1 does not build; the whole log: $store/$1.log" >&2; exit 1; }
+    tool build --isolation chroot --network host --layers --build-arg BASE="$base" --target "$1" \
+        -t "$tag" -f deploy/container/Dockerfile . >"$store/$1.log" 2>&1 ||
+        {
+            tail -n 40 "$store/$1.log" >&2
+            echo "build.sh: the image $1 does not build; the whole log: $store/$1.log" >&2
+            exit 1
+        }
     echo "$tag"
 }
 
@@ -59,18 +70,31 @@ in_image() { # usage: in_image TAG COMMAND…
 expect() {
     local tag=$1 text=$2 out
     shift 2
-    out=$(in_image "$tag" "$@" 2>&1) || { echo "$out" >&2; echo "build.sh: $tag: $* failed" >&2; exit 1; }
-    grep -qF -e "$text" <<<"$out" || { echo "$out" >&2; echo "build.sh: $tag: $* did not print \"$text\"" >&2; exit 1; }
+    out=$(in_image "$tag" "$@" 2>&1) || {
+        echo "$out" >&2
+        echo "build.sh: $tag: $* failed" >&2
+        exit 1
+    }
+    grep -qF -e "$text" <<<"$out" || {
+        echo "$out" >&2
+        echo "build.sh: $tag: $* did not print \"$text\"" >&2
+        exit 1
+    }
 }
 
 try() { # usage: try TARGET TAG. Checks that the image of the target works.
     expect "$2" "librdkafka 2.15" latchwork version --verbose
     expect "$2" "uid=65532" id
     case $1 in
-    python) expect "$2" "Handler" python3 -c 'import latchwork; print(sorted(dir(latchwork)), "Handler")' ;;
+    python)
+        expect "$2" "Handler" python3 -c 'import latchwork; print(sorted(dir(latchwork)), "Handler")'
+        ;;
     node) expect "$2" "function" node -e 'console.log(typeof require("latchwork").run)' ;;
     esac
-    if in_image "$2" sh -c 'echo > /usr/bin/x' 2>/dev/null; then echo "build.sh: $2: the user may write to /usr" >&2; exit 1; fi
+    if in_image "$2" sh -c 'echo > /usr/bin/x' 2>/dev/null; then
+        echo "build.sh: $2: the user may write to /usr" >&2
+        exit 1
+    fi
 }
 
 make_base

@@ -14,16 +14,20 @@ mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 [ ! -e "$folder/.complete" ] || exit 0
 
-module_dir() { (cd "$folder" && go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'); }
+module_dir() {
+    (cd "$folder" && go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+}
 
 GOBIN=$folder/bin
 export GOBIN GOFLAGS=-mod=mod
 go install helm.sh/helm/v3/cmd/helm@v3.10.3
 go install github.com/yannh/kubeconform/cmd/kubeconform@v0.6.3
 mkdir -p "$folder/crds"
-cp "$(module_dir github.com/kedacore/keda/v2@v2.13.0)/config/crd/bases/keda.sh_scaledobjects.yaml" "$folder/crds"
+cp "$(module_dir github.com/kedacore/keda/v2@v2.13.0)/config/crd/bases/keda.sh_scaledobjects.yaml" \
+    "$folder/crds"
 operator=$(module_dir github.com/prometheus-operator/prometheus-operator@v0.71.2)/example/prometheus-operator-crd
-cp "$operator/monitoring.coreos.com_servicemonitors.yaml" "$operator/monitoring.coreos.com_prometheusrules.yaml" "$folder/crds"
+cp "$operator/monitoring.coreos.com_servicemonitors.yaml" \
+    "$operator/monitoring.coreos.com_prometheusrules.yaml" "$folder/crds"
 chmod -R u+w "$folder/crds"
 python3 -m pip download --quiet --no-deps --dest "$folder" kubernetes-validate==1.37.0
 (cd "$folder" && python3 -m zipfile -e kubernetes_validate-1.37.0-*.whl wheel)

@@ -26,22 +26,27 @@ cd "$(dirname "$0")/../.."
 [ $# -ge 5 ] || { sed -n '4,5s/^# //p' "$0" >&2; exit 2; }
 distribution=$1 server=$2 library=$3 kafka=$4
 shift 4
-export LW_SERVERS=${LW_SERVERS:-$PWD/build/servers} LW_LIBRDKAFKA=${LW_LIBRDKAFKA:-$PWD/build/librdkafka} LW_KAFKA_LIBS=${LW_KAFKA_LIBS:-$PWD/build/kafka/libs}
+export LW_SERVERS=${LW_SERVERS:-$PWD/build/servers} \
+    LW_LIBRDKAFKA=${LW_LIBRDKAFKA:-$PWD/build/librdkafka} \
+    LW_KAFKA_LIBS=${LW_KAFKA_LIBS:-$PWD/build/kafka/libs}
 
 own_codename() { sed -n 's/^VERSION_CODENAME=//p' /etc/os-release; }
 
 prepare() {
     [ "$server" = own ] || tests/matrix/servers.sh "$server" >/dev/null || exit 2
     [ "$library" = own ] || tests/matrix/librdkafka.sh "$library" >/dev/null || exit 2
-    [ "$kafka" = none ] || LW_KAFKA_VERSION=$kafka tests/live/kafka/kafka.sh fetch >/dev/null || exit 2
+    [ "$kafka" = none ] || LW_KAFKA_VERSION=$kafka tests/live/kafka/kafka.sh fetch >/dev/null ||
+        exit 2
     mkdir -p "$LW_SERVERS" "$LW_LIBRDKAFKA"
 }
 
 versions() {
     local rdkafka
     rdkafka=$(python3 -c 'import ctypes; f = ctypes.CDLL("librdkafka.so.1").rd_kafka_version_str; f.restype = ctypes.c_char_p; print(f().decode())')
-    printf 'versions: system=%s server=%s librdkafka=%s hiredis=%s kafka=%s\n' "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release | tr ' ' '_')" \
-        "$("${LW_REDIS_SERVER:-redis-server}" --version | sed 's/ server v=/_/; s/ .*//')" "$rdkafka" "$(pkg-config --modversion hiredis)" "$kafka"
+    printf 'versions: system=%s server=%s librdkafka=%s hiredis=%s kafka=%s\n' \
+        "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release | tr ' ' '_')" \
+        "$("${LW_REDIS_SERVER:-redis-server}" --version | sed 's/ server v=/_/; s/ .*//')" \
+        "$rdkafka" "$(pkg-config --modversion hiredis)" "$kafka"
 }
 
 run_parts() {
@@ -65,10 +70,15 @@ run_parts() {
 run_here() {
     [ -z "${CELL_INSIDE:-}" ] || make --no-print-directory -s deps-test
     mkdir -p build
-    make --no-print-directory -s tests >build/matrix.log 2>&1 || { tail -n 20 build/matrix.log >&2; echo "cell.sh: the build failed" >&2; exit 2; }
+    make --no-print-directory -s tests >build/matrix.log 2>&1 || {
+        tail -n 20 build/matrix.log >&2
+        echo "cell.sh: the build failed" >&2
+        exit 2
+    }
     export LW_KAFKA_VERSION=$kafka
     if [ "$server" != own ]; then
-        export LW_REDIS_SERVER=$LW_SERVERS/$server/bin/redis-server PATH=$LW_SERVERS/$server/bin:$PATH
+        export LW_REDIS_SERVER=$LW_SERVERS/$server/bin/redis-server \
+            PATH=$LW_SERVERS/$server/bin:$PATH
     fi
     [ "$library" = own ] || export LD_LIBRARY_PATH=$LW_LIBRDKAFKA/$library/lib
     run_parts "$@"
@@ -79,7 +89,9 @@ if [ "$distribution" = here ] || [ "$distribution" = "$(own_codename)" ]; then
     run_here "$@"
 else
     prepare
-    LW_CHROOT_TREE=${LW_CHROOT_TREE:-matrix} LW_CHROOT_SHARED="$LW_SERVERS $LW_LIBRDKAFKA $(dirname "$LW_KAFKA_LIBS")" \
-        tests/matrix/debian.sh "$distribution" env CELL_INSIDE=1 LW_SERVERS="$LW_SERVERS" LW_LIBRDKAFKA="$LW_LIBRDKAFKA" LW_KAFKA_LIBS="$LW_KAFKA_LIBS" \
+    LW_CHROOT_TREE=${LW_CHROOT_TREE:-matrix} \
+        LW_CHROOT_SHARED="$LW_SERVERS $LW_LIBRDKAFKA $(dirname "$LW_KAFKA_LIBS")" \
+        tests/matrix/debian.sh "$distribution" env CELL_INSIDE=1 LW_SERVERS="$LW_SERVERS" \
+        LW_LIBRDKAFKA="$LW_LIBRDKAFKA" LW_KAFKA_LIBS="$LW_KAFKA_LIBS" \
         tests/matrix/cell.sh here "$server" "$library" "$kafka" "$@"
 fi

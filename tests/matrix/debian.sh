@@ -35,7 +35,9 @@ die() {
 ubuntu_keys() {
     local keys=usr/share/keyrings/ubuntu-archive-keyring.gpg
     [ -e "/$keys" ] && echo "/$keys" && return
-    [ -e "$chroots/trixie/$keys" ] || "$0" trixie sh -c 'apt-get update -qq && apt-get install -y -qq ubuntu-keyring' >&2 || die "Ubuntu's keys can't be had"
+    [ -e "$chroots/trixie/$keys" ] ||
+        "$0" trixie sh -c 'apt-get update -qq && apt-get install -y -qq ubuntu-keyring' >&2 ||
+            die "Ubuntu's keys can't be had"
     echo "$chroots/trixie/$keys"
 }
 
@@ -46,7 +48,8 @@ bootstrap() {
         debootstrap --variant=minbase --include=make,git,ca-certificates --components=main,universe --keyring="$keys" noble "$root" "${LW_UBUNTU_MIRROR:-}" gutsy
     else
         # shellcheck disable=SC2046 # no argument where no mirror is known
-        debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" $(tests/matrix/mirror.sh)
+        debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" \
+            $(tests/matrix/mirror.sh)
     fi
 }
 
@@ -57,7 +60,11 @@ make_root() {
     mkdir -p "$chroots"
     echo "debian.sh: making a chroot of $suite"
     bootstrap >"$chroots/$suite.log" 2>&1 ||
-        { tail -n 20 "$chroots/$suite.log" >&2; rm -rf "$root"; die "debootstrap failed; the whole log: $chroots/$suite.log"; }
+        {
+            tail -n 20 "$chroots/$suite.log" >&2
+            rm -rf "$root"
+            die "debootstrap failed; the whole log: $chroots/$suite.log"
+        }
     touch "$root/.complete"
 }
 
@@ -78,12 +85,18 @@ exec unshare --mount --pid --fork --kill-child sh -c '
     root=$1 name=$2 shared=$3 clean=$4; shift 4
     if [ -n "$clean" ]; then
         over=$root.overlay
-        mkdir -p "$over" && mount -t tmpfs tmpfs "$over" && mkdir "$over/upper" "$over/work" "$over/root" &&
-            mount -t overlay -o "lowerdir=$root,upperdir=$over/upper,workdir=$over/work" overlay "$over/root" || exit 2
+        mkdir -p "$over" && mount -t tmpfs tmpfs "$over" &&
+            mkdir "$over/upper" "$over/work" "$over/root" &&
+            mount -t overlay -o "lowerdir=$root,upperdir=$over/upper,workdir=$over/work" \
+                overlay "$over/root" || exit 2
         root=$over/root
     fi
-    mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs tmpfs "$root/tmp" || exit 2
-    for folder in $shared; do mkdir -p "$root$folder" && mount --bind "$folder" "$root$folder" || exit 2; done
-    exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=dumb \
-        CI="${CI:-}" MAKEFLAGS="-j$(nproc)" WERROR="${WERROR:-}" sh -c "cd /src/$name && exec \"\$@\"" sh "$@"
+    mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" &&
+        mount -t tmpfs tmpfs "$root/tmp" || exit 2
+    for folder in $shared; do
+        mkdir -p "$root$folder" && mount --bind "$folder" "$root$folder" || exit 2
+    done
+    exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+        TERM=dumb CI="${CI:-}" MAKEFLAGS="-j$(nproc)" WERROR="${WERROR:-}" \
+        sh -c "cd /src/$name && exec \"\$@\"" sh "$@"
 ' sh "$root" "$name" "${LW_CHROOT_SHARED:-}" "${LW_CHROOT_CLEAN:-}" "$@"

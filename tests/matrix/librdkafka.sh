@@ -31,8 +31,13 @@ die() {
 version=$1
 shift
 case $version in
-2.12.0) package=node-rdkafka@3.6.1 sum=148f7e7b65c510314c70762d8f1be052c8fe1fdf03a128e6c78083a729a57a30 ;;
-2.15.1) package=@confluentinc/kafka-javascript@1.10.1 sum=ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66 ;;
+2.12.0)
+    package=node-rdkafka@3.6.1 sum=148f7e7b65c510314c70762d8f1be052c8fe1fdf03a128e6c78083a729a57a30
+    ;;
+2.15.1)
+    package=@confluentinc/kafka-javascript@1.10.1 \
+        sum=ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66
+    ;;
 *) die "no package is known that carries librdkafka $version; known: 2.12.0, 2.15.1" ;;
 esac
 store=${LW_LIBRDKAFKA:-$top/build/librdkafka}
@@ -41,8 +46,10 @@ log=$store/$version.log
 
 unpack() {
     mkdir -p "$1"
-    (cd "$1" && npm pack --silent "$package" >/dev/null) >>"$log" 2>&1 || die "npm could not fetch $package; see $log"
-    echo "$sum  $(echo "$1"/*.tgz)" | sha256sum --check --quiet >>"$log" 2>&1 || die "$package has another checksum than expected; see $log"
+    (cd "$1" && npm pack --silent "$package" >/dev/null) >>"$log" 2>&1 ||
+        die "npm could not fetch $package; see $log"
+    echo "$sum  $(echo "$1"/*.tgz)" | sha256sum --check --quiet >>"$log" 2>&1 ||
+        die "$package has another checksum than expected; see $log"
     tar -xzf "$1"/*.tgz -C "$1" --strip-components=3 package/deps/librdkafka
     rm "$1"/*.tgz
 }
@@ -71,7 +78,9 @@ build() {
 
 mkdir -p "$store"
 if [ "${1:-}" = --source ]; then
-    if [ $# -ne 2 ] || [ -e "$2" ]; then die "--source needs the name of a folder that does not exist yet"; fi
+    if [ $# -ne 2 ] || [ -e "$2" ]; then
+        die "--source needs the name of a folder that does not exist yet"
+    fi
     unpack "$2"
     exit 0
 fi

@@ -29,8 +29,10 @@ die() {
 suite_apt() { # usage: suite_apt SUITE PROGRAM ARGUMENT…
     local suite=$1 program=$2
     shift 2
-    "$program" -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null -o Dir::State="$apt" \
-        -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User= -o APT::Default-Release="$suite" \
+    "$program" -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+        -o Dir::Etc::preferencesparts=/dev/null -o Dir::State="$apt" \
+        -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User= \
+        -o APT::Default-Release="$suite" \
         -o Acquire::Languages=none -qq "$@"
 }
 
@@ -59,9 +61,11 @@ fetch_debian() {
     # Select the server, the package that contains its program, and every library that they need.
     local wanted
     wanted=$(suite_apt "$suite" apt-get -s --no-install-recommends install "$package" |
-        awk -v p="$package" -v t="${package%-server}-tools" '$1 == "Inst" && ($2 == p || $2 == t || $2 ~ /^lib/) {gsub(/[()]/, "", $3); print $2 "=" $3}')
+        awk -v p="$package" -v t="${package%-server}-tools" \
+            '$1 == "Inst" && ($2 == p || $2 == t || $2 ~ /^lib/) {gsub(/[()]/, "", $3); print $2 "=" $3}')
     # shellcheck disable=SC2086 # a list of packages
-    (cd "$work/packages" && suite_apt "$suite" apt-get download $wanted >&2) || die "apt can't fetch $package of $suite"
+    (cd "$work/packages" && suite_apt "$suite" apt-get download $wanted >&2) ||
+        die "apt can't fetch $package of $suite"
     for name in "$work"/packages/*.deb; do dpkg-deb -x "$name" "$work/root"; done
     gather "$package"
 }
@@ -87,13 +91,20 @@ EOF
 
 build_source() { # usage: build_source TAG. Builds the server from the git tag TAG.
     local tag=$1
-    [ -n "${LW_REDIS_SOURCE:-}" ] || die "$name is in no release of Debian; set LW_REDIS_SOURCE to a clone of Redis's git repository"
+    [ -n "${LW_REDIS_SOURCE:-}" ] ||
+        die "$name is in no release of Debian; set LW_REDIS_SOURCE to a clone of Redis's git repository"
     mkdir -p "$work/source" "$work/bin"
-    git -C "$LW_REDIS_SOURCE" archive "$tag" | tar -xf - -C "$work/source" || die "$LW_REDIS_SOURCE has no tag $tag"
+    git -C "$LW_REDIS_SOURCE" archive "$tag" | tar -xf - -C "$work/source" ||
+        die "$LW_REDIS_SOURCE has no tag $tag"
     echo "servers.sh: building Redis $tag" >&2
-    MAKEFLAGS='' make -C "$work/source" -j"$(nproc)" BUILD_TLS=yes USE_SYSTEMD=no redis-server >"$work/build.log" 2>&1 ||
-        MAKEFLAGS='' make -C "$work/source/src" -j"$(nproc)" BUILD_TLS=yes USE_SYSTEMD=no redis-server >"$work/build.log" 2>&1 ||
-        { cp "$work/build.log" "$servers/$name.log"; die "the build failed; its log: $servers/$name.log"; }
+    MAKEFLAGS='' make -C "$work/source" -j"$(nproc)" BUILD_TLS=yes USE_SYSTEMD=no redis-server \
+        >"$work/build.log" 2>&1 ||
+        MAKEFLAGS='' make -C "$work/source/src" -j"$(nproc)" BUILD_TLS=yes USE_SYSTEMD=no \
+            redis-server >"$work/build.log" 2>&1 ||
+        {
+            cp "$work/build.log" "$servers/$name.log"
+            die "the build failed; its log: $servers/$name.log"
+        }
     cp "$work/source/src/redis-server" "$work/bin/redis-server"
 }
 
@@ -103,7 +114,10 @@ if [ "$1" = --list ]; then
     exit
 fi
 name=$1
-read -r how where package < <(awk -v n="$name" '$1 == n {print $2, $3, $4}' $table) || { echo "servers.sh: no server \"$name\" in $table" >&2; exit 2; }
+read -r how where package < <(awk -v n="$name" '$1 == n {print $2, $3, $4}' $table) || {
+    echo "servers.sh: no server \"$name\" in $table" >&2
+    exit 2
+}
 mkdir -p "$servers"
 exec 9>"$servers/$name.lock"
 flock 9

@@ -14,5 +14,6 @@ mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 [ ! -e "$folder/.complete" ] || exit 0
 (cd "$here/collector" && go build -o "$folder/collector" .)
-python3 -m pip install --quiet --target "$folder/python" opentelemetry-proto==1.45.2 protobuf==7.36.2
+python3 -m pip install --quiet --target "$folder/python" opentelemetry-proto==1.45.2 \
+    protobuf==7.36.2
 touch "$folder/.complete"

@@ -11,16 +11,19 @@ set -eu
 cd "$1"
 
 authority() { # usage: authority NAME. Makes a certificate that can sign others.
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$1.key" -out "$1.pem" -days 30 -subj "/CN=latchwork test $1" 2> /dev/null
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$1.key" \
+        -out "$1.pem" -days 30 -subj "/CN=latchwork test $1" 2> /dev/null
 }
 # usage: signed NAME AUTHORITY SUBJECT-ALT-NAMES [x509 options]
 # Makes a key, and a certificate that AUTHORITY signs.
 signed() {
     name=$1 ca=$2 names=$3
     shift 3
-    openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$name.key" -out "$name.csr" -subj "/CN=$name" 2> /dev/null
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$name.key" \
+        -out "$name.csr" -subj "/CN=$name" 2> /dev/null
     printf 'subjectAltName=%s\n' "$names" > "$name.ext"
-    openssl x509 -req -in "$name.csr" -CA "$ca.pem" -CAkey "$ca.key" -CAcreateserial -extfile "$name.ext" -out "$name.pem" "$@" 2> /dev/null || return 1
+    openssl x509 -req -in "$name.csr" -CA "$ca.pem" -CAkey "$ca.key" \
+        -CAcreateserial -extfile "$name.ext" -out "$name.pem" "$@" 2> /dev/null || return 1
     rm "$name.csr" "$name.ext"
 }
 
@@ -29,6 +32,8 @@ authority other-ca
 signed server ca DNS:localhost,IP:127.0.0.1,IP:::1 -days 30
 signed named ca DNS:redis.internal -days 30
 # openssl 3.0 accepts a negative number of days. Later versions accept only dates.
-signed expired ca DNS:localhost,IP:127.0.0.1 -days -1 || signed expired ca DNS:localhost,IP:127.0.0.1 -not_before 20200101000000Z -not_after 20200201000000Z
+signed expired ca DNS:localhost,IP:127.0.0.1 -days -1 ||
+    signed expired ca DNS:localhost,IP:127.0.0.1 -not_before 20200101000000Z \
+        -not_after 20200201000000Z
 signed client ca DNS:client -days 30
 signed stranger other-ca DNS:stranger -days 30

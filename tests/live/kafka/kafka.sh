@@ -34,7 +34,8 @@ fetch() {
     if [ -e "$libs/.complete" ]; then return; fi
     mkdir -p "$libs"
     echo "kafka.sh: fetching Apache Kafka $version with Maven (once)" >&2
-    mvn -q -B -f "$here/pom.xml" -Dkafka.version="$version" dependency:copy-dependencies -DoutputDirectory="$libs" >&2 || die "Maven could not fetch the jars"
+    mvn -q -B -f "$here/pom.xml" -Dkafka.version="$version" dependency:copy-dependencies \
+        -DoutputDirectory="$libs" >&2 || die "Maven could not fetch the jars"
     touch "$libs/.complete"
 }
 
@@ -87,7 +88,9 @@ controlled.shutdown.max.retries=1
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=$session_ms
 EOF
-    if [ -n "${KAFKA_OPTS_EXTRA:-}" ]; then printf '%s\n' "$KAFKA_OPTS_EXTRA" >> "$dir/server.properties"; fi
+    if [ -n "${KAFKA_OPTS_EXTRA:-}" ]; then
+        printf '%s\n' "$KAFKA_OPTS_EXTRA" >> "$dir/server.properties"
+    fi
 }
 
 format() {
@@ -98,7 +101,8 @@ format() {
     done <<EOF
 ${KAFKA_FORMAT_EXTRA:-}
 EOF
-    (java_run kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$dir/server.properties" --ignore-formatted "$@") > "$dir/format.log" 2>&1 ||
+    (java_run kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$dir/server.properties" \
+        --ignore-formatted "$@") > "$dir/format.log" 2>&1 ||
         die "can't format: $(tail -n 5 "$dir/format.log")"
 }
 
@@ -134,7 +138,8 @@ wait_ready() {
     until answers 2>/dev/null; do
         alive || die "the broker ended: $(tail -n 5 "$dir/server.log")"
         i=$((i + 1))
-        [ $i -lt $((ready_s * 10)) ] || die "the broker is not ready after $ready_s s, see $dir/server.log"
+        [ $i -lt $((ready_s * 10)) ] ||
+            die "the broker is not ready after $ready_s s, see $dir/server.log"
         sleep 0.1
     done
 }
