@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The benchmark: `make bench` takes at most 15 minutes. `make bench-full` measures everything, and
 # continues where an earlier run stopped. BENCH contains more options of bench/run.py.
-BENCHTOOLS := $(if $(shell command -v go),$(B)/bench/go) $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/answer $(B)/bench/web $(B)/bench/bench.so $(B)/bench/batch.so $(B)/tests/tools/kafkatool
+BENCHTOOLS := $(if $(shell command -v go),$(B)/bench/go) $(B)/bench/naive $(B)/bench/judge \
+    $(B)/bench/writer $(B)/bench/answer $(B)/bench/web $(B)/bench/bench.so $(B)/bench/batch.so \
+    $(B)/tests/tools/kafkatool
 
 BENCH_LUA := $(sort $(wildcard bench/lua/*.lua))
 $(B)/bench/scripts.gen.c: $(BENCH_LUA) bench/scripts.h scripts/embed-lua.sh bench/bench.mk
@@ -21,10 +23,12 @@ $(B)/bench/judge $(B)/bench/answer $(B)/bench/web: $(B)/bench/%: $(B)/bench/%.o
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $^
 $(B)/bench/batch.so: BENCH_FLAGS = -DBENCH_BATCH_MAX=64
-$(B)/bench/bench.so $(B)/bench/batch.so: bench/plugin/bench.c bench/journal.c bench/journal.h include/latchwork/handler.h $(B)/flags.mk
+$(B)/bench/bench.so $(B)/bench/batch.so: bench/plugin/bench.c bench/journal.c bench/journal.h \
+    include/latchwork/handler.h $(B)/flags.mk
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(ALLFLAGS) $(BENCH_FLAGS) -shared -fPIC -o $@ bench/plugin/bench.c bench/journal.c -lpthread
+	$(Q)$(CC) $(ALLFLAGS) $(BENCH_FLAGS) -shared -fPIC -o $@ bench/plugin/bench.c bench/journal.c \
+	    -lpthread
 
 $(B)/bench/go: bench/go/main.go bench/go/go.mod sdk/go/latchwork.go
 	$(call say,GO)
@@ -44,7 +48,8 @@ bench: bench-tools
 	@bench/run.py --build $(B) $(BENCH)
 ## bench-full: measure everything, for hours; goes on where it stopped
 bench-full: bench-tools
-	@[ ! -x bench/parallel/run.sh ] || LW_PARALLEL_OUT=$(abspath $(B))/bench/parallel bench/parallel/run.sh build
+	@[ ! -x bench/parallel/run.sh ] || \
+	    LW_PARALLEL_OUT=$(abspath $(B))/bench/parallel bench/parallel/run.sh build
 	@bench/run.py --build $(B) --full $(BENCH)
 ## bench-first: measure 1,000,000 messages against the naive loop, to compare two builds
 bench-first: bench-tools

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages and releases. All of it but release-check makes chroots, which only root may.
 DISTRIBUTION ?= bookworm
-.PHONY: deb deb-twice deb-test deb-secured deb-systemd tarball tarball-twice tarball-test release release-check
+.PHONY: deb deb-twice deb-test deb-secured deb-systemd tarball tarball-twice tarball-test release \
+    release-check
 ##@ Packages
 ## deb: build the Debian packages of DISTRIBUTION (bookworm, trixie) in a clean chroot, into build/deb (as root)
 deb:

@@ -48,8 +48,8 @@ words worker consumer/*.c consumer/*/*.c monitor/*.c ops/lua/heads.lua base/redi
     lock/lua/renew.lua queue/lua/parts/*.lua \
     $(ls queue/lua/*.lua | grep -v -e /hold.lua -e /break.lua)
 # shellcheck disable=SC2046,SC2010
-words operator ops/*.c ops/*/*.c api/*.c $(ls cli/*.c cli/*/*.c | grep -v -e ^cli/dev/ -e ^cli/check/) \
-    base/redis/*.c \
+words operator ops/*.c ops/*/*.c api/*.c \
+    $(ls cli/*.c cli/*/*.c | grep -v -e ^cli/dev/ -e ^cli/check/) base/redis/*.c \
     lock/call.c lock/client.c lock/inspect.c lock/one.c lock/lua/lib/mutex_drop.lua \
     lock/lua/lib/string_keep.lua \
     queue/lua/hold.lua queue/lua/break.lua queue/lua/enter.lua queue/lua/parts/*.lua ops/lua/*.lua

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds and runs the tests. The target check runs all of them. The target check-pure runs those that start no server but
-# redis-server; the sanitizers use it.
+# Builds and runs the tests. The target check runs all of them. The target check-pure runs those
+# that start no server but redis-server; the sanitizers use it.
 TESTLIBS = -lcmocka
 LUA51_CFLAGS = $(shell pkg-config --cflags lua5.1)
 LUA51_LIBS = $(shell pkg-config --libs lua5.1)
@@ -12,7 +12,8 @@ LOCKTEST := $(patsubst %.c,$(B)/%,$(wildcard tests/lock/test_*.c))
 TESTSUP := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/tools/*.c))
 SIMOBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c tests/sim/*/*.c))
-# In tests/sim, each sim_*.c has a main() and becomes a program. The programs share the other sources.
+# In tests/sim, each sim_*.c has a main() and becomes a program. The programs share the other
+# sources.
 SIMMAIN := $(filter $(B)/tests/sim/sim_%.o,$(SIMOBJ))
 SIMLIB := $(filter-out $(SIMMAIN),$(SIMOBJ))
 SIM := $(SIMMAIN:.o=)
@@ -28,23 +29,32 @@ $(B)/tests/preload/%.so: tests/preload/%.c $(B)/flags.mk
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) -std=c17 $(WARN) $(WERROR) -D_GNU_SOURCE -O1 -shared -fPIC -fvisibility=hidden -o $@ $<
-# This program makes allocations fail, also those of hiredis. Therefore hiredis is linked statically.
-$(B)/tests/lock/test_lock_chaos: TESTLIBS = -lcmocka -l:libhiredis.a -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=strdup,--wrap=strndup
-# This program opens a plugin in C++. The sanitizers of clang only know of exceptions if the C++ library is there from the start.
-$(B)/tests/unit/handlers/test_plugin: TESTLIBS = -lcmocka -Wl,--no-as-needed -lstdc++ -Wl,--as-needed
-$(B)/tests/lock/test_redlock $(B)/tests/lock/test_redlock_chaos: | $(B)/tests/preload/jumping_clock.so
+# This program makes allocations fail, also those of hiredis. Therefore hiredis is linked
+# statically.
+$(B)/tests/lock/test_lock_chaos: TESTLIBS = -lcmocka -l:libhiredis.a \
+    -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=strdup,--wrap=strndup
+# This program opens a plugin in C++. The sanitizers of clang only know of exceptions if the C++
+# library is there from the start.
+$(B)/tests/unit/handlers/test_plugin: TESTLIBS = -lcmocka -Wl,--no-as-needed -lstdc++ \
+    -Wl,--as-needed
+$(B)/tests/lock/test_redlock $(B)/tests/lock/test_redlock_chaos: | \
+    $(B)/tests/preload/jumping_clock.so
 $(TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)
-$(SIM): $(B)/%: $(B)/%.o $(SIMLIB) $(B)/tests/support/redis_server.o $(B)/tests/support/server_process.o $(LIB)
+$(SIM): $(B)/%: $(B)/%.o $(SIMLIB) $(B)/tests/support/redis_server.o \
+    $(B)/tests/support/server_process.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
-# The guard is built without debug information, because valgrind 3.19 can't read that of clang. Functions keep their names.
+# The guard is built without debug information, because valgrind 3.19 can't read that of clang.
+# Functions keep their names.
 $(GUARD): $(GUARDOBJ) $(filter $(B)/tests/sim/redis/%,$(SIMLIB)) $(LIB)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(SAN) -Wl,-S,--wrap=malloc,--wrap=calloc,--wrap=realloc -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS) $(SAN) -Wl,-S,--wrap=malloc,--wrap=calloc,--wrap=realloc -o $@ \
+	    $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
 
-.PHONY: check check-pure check-tsan check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live check-browser screenshots tests
+.PHONY: check check-pure check-tsan check-unit check-server check-lua check-lock check-sim \
+    check-guard check-cli check-live check-browser screenshots tests
 ##@ Tests
 ## tests: build the test programs
 tests: all $(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS)
@@ -66,12 +76,14 @@ check-tsan: tests
 ## check-cli: run tests/cli: commands, documents, installation
 ## check-live: run tests/live: the program on Apache Kafka and Redis, with faults
 ## check-browser: run tests/browser: the page in Chromium
-check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live check-browser: check-%: tests
+check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live \
+    check-browser: check-%: tests
 	tests/run.sh $* $(B)
 ## screenshots: make the pictures of the page that the documents show, in six minutes
 screenshots: tests
 	tests/browser/test_walk.py $(B) doc/images
-# Each of the next three targets needs what a distribution or a clone may not have, so none is part of check.
+# Each of the next three targets needs what a distribution or a clone may not have, so none is part
+# of check.
 .PHONY: live-security live-new-protocol upgrade-test
 ## live-security: run the live tests of every kind of secured Kafka (check-live runs some)
 live-security: tests
@@ -93,13 +105,15 @@ scale: all
 	tests/scale/scale.py $(B)
 	tests/scale/api.py $(B)
 
-# In the output of the models, a line without "bad {}" shows a broken promise (tests/model/README.md).
+# In the output of the models, a line without "bad {}" shows a broken promise
+# (tests/model/README.md).
 ## model: run the executable models of the protocol with few seeds
 .PHONY: model
 model:
 	@mkdir -p $(B)
 	$(Q)cd tests/model && export PYTHONDONTWRITEBYTECODE=1 && \
-	    { python3 lanes_sim.py 10 && python3 lanes_full.py 3 && python3 lanes_full.py 3 late,churn,clock,clock2; } > $(abspath $(B))/model.txt
+	    { python3 lanes_sim.py 10 && python3 lanes_full.py 3 && \
+	    python3 lanes_full.py 3 late,churn,clock,clock2; } > $(abspath $(B))/model.txt
 	@cat $(B)/model.txt; ! grep -v 'bad {}' $(B)/model.txt
 
 -include $(wildcard $(B)/tests/*/*.d $(B)/tests/*/*/*.d)
