@@ -20,7 +20,10 @@ server.listen({ host: "127.0.0.1", port: 0, backlog: 1024 }, () => {
   const [command, ...words] = process.argv.slice(2);
   const url = `http://127.0.0.1:${server.address().port}/`;
   const before = process.cpuUsage();
-  const child = spawn(command, words, { env: { ...process.env, LW_WEB_URL: url }, stdio: "inherit" });
+  const child = spawn(command, words, {
+    env: { ...process.env, LW_WEB_URL: url },
+    stdio: "inherit",
+  });
   child.on("error", (error) => {
     console.error(`web.js: ${command}: ${error.message}`);
     process.exit(127);

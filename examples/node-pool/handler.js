@@ -11,11 +11,14 @@ const [host, port] = (process.env.SERVICE ?? "127.0.0.1:8378").split(":");
 
 const put = (path, body, headers, signal) =>
   new Promise((resolve, reject) => {
-    const request = http.request({ agent: pool, host, port, path, method: "PUT", headers, signal }, (response) => {
-      response.resume();
-      response.on("end", () => resolve(response.statusCode));
-      response.on("error", reject);
-    });
+    const request = http.request(
+      { agent: pool, host, port, path, method: "PUT", headers, signal },
+      (response) => {
+        response.resume();
+        response.on("end", () => resolve(response.statusCode));
+        response.on("error", reject);
+      },
+    );
     request.on("error", reject);
     request.end(body);
   });
@@ -26,7 +29,12 @@ latchwork
     if (!order.customer) throw new latchwork.Dead("the order has no customer");
     // The store refuses a fence that is smaller than the customer's last fence, so that a process
     // that was frozen cannot overwrite a newer order.
-    const status = await put(`/customers/${order.customer}`, JSON.stringify(order), { "x-fence": String(m.fence) }, signal);
+    const status = await put(
+      `/customers/${order.customer}`,
+      JSON.stringify(order),
+      { "x-fence": String(m.fence) },
+      signal,
+    );
     if (status === 412) throw new latchwork.Dead("a newer order of the customer was written");
     if (status !== 204) throw new latchwork.Retry(`the store answered ${status}`);
   })

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page of Latchwork: one file, no framework, no build step.
 //
-// Order of this file: text and numbers · elements · requests · the live stream · dialogs · tables · charts · actions · views · start.
-// Values of messages (keys, payloads, headers, reasons) reach the document only as text nodes and as attributes that run nothing:
-// elements come from h() alone, which has no way to take markup.
+// Order of this file: text and numbers · elements · requests · the live stream · dialogs · tables ·
+// charts · actions · views · start. Values of messages (keys, payloads, headers, reasons) reach the
+// document only as text nodes and as attributes that run nothing: elements come from h() alone,
+// which has no way to take markup.
 "use strict";
 
 // ---- text and numbers ----
@@ -32,23 +33,31 @@ function duration(ms) {
   if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
-const micros = (us) => (!known(us) ? "–" : us < 1000 ? `${Math.round(us)} µs` : us < 10000 ? `${(us / 1000).toFixed(1)} ms` : duration(us / 1000));
+const micros = (us) => (!known(us) ? "–" : us < 1000 ? `${Math.round(us)} µs` : us < 10000
+  ? `${(us / 1000).toFixed(1)} ms` : duration(us / 1000));
 const clock = (ms) => (known(ms) && ms > 0 ? new Date(ms).toLocaleTimeString("en-GB") : "–");
-const dateTime = (ms) => (known(ms) && ms > 0 ? new Date(ms).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC") : "–");
-const since = (ms) => (known(ms) && ms > 0 ? `${duration(Math.max(0, serverNow() - ms))} ago` : "–");
+const dateTime = (ms) =>
+  (known(ms) && ms > 0 ? new Date(ms).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC")
+  : "–");
+const since = (ms) => (known(ms) && ms > 0 ? `${duration(Math.max(0, serverNow() - ms))} ago`
+  : "–");
 const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many || `${one}s`}`;
 
 // A path segment as the API wants it: what is not a letter, a digit or one of -._~ stands as %XX.
-const segment = (text) => encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+const segment = (text) =>
+  encodeURIComponent(text).replace(/[!'()*]/g,
+  (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
 const bytesOf = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 
 /** What stands for the bytes `name` of a row: text, or its bytes in base64 if they are no UTF-8. */
 function field(row, name) {
   const text = row[name];
-  if (text !== undefined && text !== null) return { text: String(text), path: segment(String(text)), binary: false };
+  if (text !== undefined && text !== null)
+    return { text: String(text), path: segment(String(text)), binary: false };
   const coded = row[`${name}_base64`];
   if (coded === undefined) return { text: null, path: null, binary: false };
-  const path = Array.from(bytesOf(coded), (b) => `%${b.toString(16).padStart(2, "0").toUpperCase()}`).join("");
+  const path = Array.from(bytesOf(coded),
+    (b) => `%${b.toString(16).padStart(2, "0").toUpperCase()}`).join("");
   return { text: `base64:${coded}`, path, binary: true };
 }
 
@@ -65,12 +74,15 @@ function decoded(path) {
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_NAMES = new Set(["svg", "path", "line"]);
 
-/** Makes an element. Attributes: `on…` takes a function, `data` an object, true and false set and leave out; everything else is text.
- * Children: elements, text, arrays of them; null and false are left out. */
+/** Makes an element. Attributes: `on…` takes a function, `data` an object, true and false set and
+ * leave out; everything else is text. Children: elements, text, arrays of them; null and false are
+ * left out. */
 function h(name, attributes, ...children) {
-  const e = SVG_NAMES.has(name) ? document.createElementNS(SVG, name) : document.createElement(name);
+  const e = SVG_NAMES.has(name) ? document.createElementNS(SVG, name)
+    : document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
-    if (typeof value === "function" && key.startsWith("on")) e.addEventListener(key.slice(2), value);
+    if (typeof value === "function" && key.startsWith("on"))
+      e.addEventListener(key.slice(2), value);
     else if (key === "data") Object.assign(e.dataset, value);
     else if (key === "value") e.value = value;
     else if (value === true) e.setAttribute(key, "");
@@ -87,9 +99,12 @@ function setText(e, text) {
 const state = (text, is) => h("span", { class: "state", data: { is } }, text);
 const keyLink = (row) => {
   const k = field(row, "key");
-  return k.path === null ? "(no key)" : k.path === "" ? "(empty key)" : h("a", { href: `#/key/${k.path}` }, k.text);
+  return k.path === null ? "(no key)" : k.path === "" ? "(empty key)"
+    : h("a", { href: `#/key/${k.path}` }, k.text);
 };
-const time = (ms) => h("time", { datetime: known(ms) && ms > 0 ? new Date(ms).toISOString() : null, title: dateTime(ms) }, since(ms));
+const time = (ms) => h("time",
+  { datetime: known(ms) && ms > 0 ? new Date(ms).toISOString() : null, title: dateTime(ms) },
+  since(ms));
 const button = (text, onclick, more) => h("button", { type: "button", onclick, ...more }, text);
 
 // ---- requests ----
@@ -114,14 +129,16 @@ async function failure(response) {
   try {
     return new ApiError(response.status, JSON.parse(text).error || text);
   } catch {
-    return new ApiError(response.status, text.slice(0, 200) || `the server answered ${response.status}`);
+    return new ApiError(response.status,
+      text.slice(0, 200) || `the server answered ${response.status}`);
   }
 }
 
 async function request(path, options) {
   let response;
   try {
-    response = await fetch(`api/v1/${path}`, { cache: "no-store", credentials: "omit", ...options });
+    response = await fetch(`api/v1/${path}`,
+      { cache: "no-store", credentials: "omit", ...options });
   } catch (e) {
     if (e.name === "AbortError") throw e;
     throw new ApiError(0, "The server does not answer.");
@@ -132,12 +149,14 @@ async function request(path, options) {
 
 const get = async (path, signal) => (await request(path, { headers: headers(), signal })).json();
 const post = async (path, body) =>
-  (await request(path, { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body || {}) })).json();
+  (await request(path, { method: "POST", headers: headers({ "Content-Type": "application/json" }),
+    body: JSON.stringify(body || {}) })).json();
 
 function query(values) {
   const q = new URLSearchParams();
   for (const [name, value] of Object.entries(values))
-    for (const one of [value].flat()) if (one !== "" && one !== null && one !== undefined) q.append(name, one);
+    for (const one of [value].flat()) if (one !== "" && one !== null && one !== undefined)
+      q.append(name, one);
   const text = q.toString();
   return text ? `?${text}` : "";
 }
@@ -146,7 +165,8 @@ async function loadSession() {
   session = await get("session");
   setText($("application"), session.application || "Latchwork");
   setText($("version"), `Latchwork ${session.version || ""}`);
-  setText($("who"), session.write ? `Token: ${session.name || "token"}` : session.name ? `${session.name}: read-only` : "Read-only");
+  setText($("who"), session.write ? `Token: ${session.name || "token"}` : session.name
+    ? `${session.name}: read-only` : "Read-only");
 }
 
 // ---- the live stream ----
@@ -191,7 +211,8 @@ function take(block) {
 }
 
 async function readStream(signal) {
-  const response = await request("events", { headers: headers({ Accept: "text/event-stream" }), signal });
+  const response = await request("events",
+    { headers: headers({ Accept: "text/event-stream" }), signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ; ) {
     const { value, done } = await reader.read();
@@ -204,14 +225,16 @@ async function readStream(signal) {
   }
 }
 
-const backoff = (tries) => Math.min(15000, 500 * 2 ** Math.min(tries, 5)) * (0.75 + Math.random() / 2);
+const backoff = (tries) =>
+  Math.min(15000, 500 * 2 ** Math.min(tries, 5)) * (0.75 + Math.random() / 2);
 const sleep = (ms, signal) =>
   new Promise((done) => {
     const timer = setTimeout(done, ms);
     if (signal) signal.addEventListener("abort", () => (clearTimeout(timer), done()));
   });
 
-/** A stream that is silent for 20 s is given up, because a proxy may keep a dead connection open. */
+/** A stream that is silent for 20 s is given up, because a proxy may keep a dead connection
+ * open. */
 function giveUpSilent(attempt) {
   const begun = Date.now();
   return setInterval(() => Date.now() - Math.max(live.at, begun) > 20000 && attempt.abort(), 2000);
@@ -244,7 +267,8 @@ function startStream() {
   stream(live.stop.signal);
 }
 
-// A page that nobody sees needs no stream. A minute is allowed, so that changing between tabs costs nothing.
+// A page that nobody sees needs no stream. A minute is allowed, so that changing between tabs costs
+// nothing.
 let hiddenTimer = 0;
 function onVisibility() {
   clearTimeout(hiddenTimer);
@@ -256,7 +280,8 @@ function onVisibility() {
   } else if (!live.stop) startStream();
 }
 
-// A browser may keep a page that was left, with its connections, of which it has few per server. So the page gives up its own.
+// A browser may keep a page that was left, with its connections, of which it has few per server. So
+// the page gives up its own.
 function onLeave() {
   if (live.stop) live.stop.abort();
   live.stop = null;
@@ -267,12 +292,14 @@ function onReturn(event) {
   if (event.persisted) startStream(), refresh();
 }
 
-/** The text changes only when the state does or every 5 s, so that a screen reader is not flooded. */
+/** The text changes only when the state does or every 5 s, so that a screen reader is not
+ * flooded. */
 function showConnection(special) {
   const age = Date.now() - live.at;
   const is = special ? "stale" : !live.at ? "connecting" : age < STALE_MS ? "live" : "stale";
   const e = $("connection");
-  const text = special ? "No access" : is === "live" ? "Live" : is === "connecting" ? "Connecting" : `Stale: ${duration(age - (age % 5000))} old`;
+  const text = special ? "No access" : is === "live" ? "Live" : is === "connecting" ? "Connecting"
+    : `Stale: ${duration(age - (age % 5000))} old`;
   if (special) live.at = 0;
   if (e.textContent === "No access" && is === "connecting") return;
   setText(e, text);
@@ -282,7 +309,8 @@ function showConnection(special) {
 
 // ---- dialogs and messages ----
 
-/** Opens a dialog; build(close) returns its children. Resolves with what close() was given, or undefined after Escape. */
+/** Opens a dialog; build(close) returns its children. Resolves with what close() was given, or
+ * undefined after Escape. */
 function dialog(title, build) {
   return new Promise((done) => {
     let answer;
@@ -302,7 +330,8 @@ function dialog(title, build) {
 }
 
 function toast(content, bad) {
-  const e = h("div", { class: bad ? "toast bad" : "toast" }, h("div", null, content), button("Close", () => e.remove()));
+  const e = h("div", { class: bad ? "toast bad" : "toast" }, h("div", null, content),
+    button("Close", () => e.remove()));
   $("toasts").append(e);
   while ($("toasts").children.length > 4) $("toasts").firstChild.remove();
   if (!bad) setTimeout(() => e.remove(), 15000);
@@ -319,7 +348,8 @@ async function tryToken(text) {
   token = text.trim();
   try {
     await loadSession();
-    if (token && !session.name && !session.write) throw new ApiError(401, "This token is not known to the server.");
+    if (token && !session.name && !session.write)
+      throw new ApiError(401, "This token is not known to the server.");
   } catch (e) {
     token = before;
     await loadSession().catch(() => {});
@@ -331,7 +361,8 @@ async function tryToken(text) {
 }
 
 function tokenForm(why, close) {
-  const input = h("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false", required: true });
+  const input = h("input",
+    { type: "password", id: "token", autocomplete: "off", spellcheck: "false", required: true });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const submit = async (event) => {
     event.preventDefault();
@@ -347,9 +378,11 @@ function tokenForm(why, close) {
   const forget = async () => (await tryToken("").catch(() => {}), close(false));
   return h("form", { class: "stack", onsubmit: submit },
     h("p", null, why),
-    h("p", { class: "soft" }, "Tokens are set in the configuration: http.write_tokens and http.read_tokens. This tab keeps yours until it is closed."),
+    h("p", { class: "soft" },
+      "Tokens are set in the configuration: http.write_tokens and http.read_tokens. This tab keeps yours until it is closed."),
     h("label", { for: "token" }, "Token", input), problem,
-    h("div", { class: "bar" }, h("button", { class: "main" }, "Use this token"), token && button("Forget the token", forget),
+    h("div", { class: "bar" }, h("button", { class: "main" }, "Use this token"),
+      token && button("Forget the token", forget),
       button("Cancel", () => close(false))));
 }
 
@@ -361,14 +394,17 @@ async function askToken(why) {
 
 /** Returns whether changes are allowed; asks for a token if they are not yet. */
 async function mayWrite() {
-  return session.write || ((await askToken("Changing something needs a write token.")) && session.write);
+  return session.write || ((await askToken("Changing something needs a write token."))
+    && session.write);
 }
 
-const KEYS = [["/", "find a key"], ["g o", "overview"], ["g l", "lanes"], ["g d", "dead letters"], ["g k", "locks"], ["g j", "jobs"], ["g a", "audit"], ["g w", "workers"],
+const KEYS = [["/", "find a key"], ["g o", "overview"], ["g l", "lanes"], ["g d", "dead letters"],
+  ["g k", "locks"], ["g j", "jobs"], ["g a", "audit"], ["g w", "workers"],
   ["?", "this list"], ["Esc", "close a dialog"]];
 const help = () =>
   dialog("Keys of this page", (close) => [
-    h("dl", { class: "facts" }, KEYS.map(([k, what]) => [h("dt", null, h("kbd", null, k)), h("dd", null, what)])),
+    h("dl", { class: "facts" },
+      KEYS.map(([k, what]) => [h("dt", null, h("kbd", null, k)), h("dd", null, what)])),
     h("div", { class: "bar" }, button("Close", () => close())),
   ]);
 
@@ -376,31 +412,44 @@ const help = () =>
 
 const wayBack = { ascending: "descending", descending: "ascending" };
 
-/** A table whose rows keep their elements from one update to the next, so that focus and selection stay.
- * columns: [{label, cell(row) → text or element, sort(row) → value, num, clip, line}]; id(row) → string. With `select`, rows get check boxes.
- * With `slots`, the row at a place keeps its element whatever stands there, so that nothing moves when a row comes on top. With `fixed`, the
+/** A table whose rows keep their elements from one update to the next, so that focus and selection
+ * stay. columns: [{label, cell(row) → text or element, sort(row) → value, num, clip, line}];
+ * id(row) → string. With `select`, rows get check boxes. With `slots`, the row at a place keeps its
+ * element whatever stands there, so that nothing moves when a row comes on top. With `fixed`, the
  * widths of the columns do not depend on what they hold. */
 class Table {
   constructor({ caption, columns, id, select, empty, slots, fixed, cards = true }) {
-    Object.assign(this, { columns, id, select, slots, rows: [], kept: new Map(), selected: new Set(), by: null, way: "ascending" });
+    Object.assign(this, { columns, id, select, slots, rows: [], kept: new Map(),
+      selected: new Set(), by: null, way: "ascending" });
     this.body = h("tbody", { role: "rowgroup" });
     this.empty = h("p", { class: "empty" }, empty || "Nothing here.");
     this.heads = columns.map((c, i) => this.head(c, i));
-    this.all = select && h("input", { type: "checkbox", "aria-label": `Select all of this page: ${caption}`, onchange: () => this.selectAll(this.all.checked) });
-    this.table = h("table", { role: "table", class: [cards && "cards", fixed && "fixed-columns", slots && "slots"].filter(Boolean).join(" ") || null }, h("caption", null, caption),
-      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, select && h("th", { role: "columnheader", scope: "col" }, this.all), this.heads)), this.body);
-    this.element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, this.table, this.empty);
+    this.all = select && h("input",
+      { type: "checkbox", "aria-label": `Select all of this page: ${caption}`,
+      onchange: () => this.selectAll(this.all.checked) });
+    this.table = h("table",
+      { role: "table", class: [cards && "cards", fixed && "fixed-columns",
+      slots && "slots"].filter(Boolean).join(" ") || null }, h("caption", null, caption),
+      h("thead", { role: "rowgroup" },
+        h("tr", { role: "row" },
+        select && h("th", { role: "columnheader", scope: "col" }, this.all), this.heads)),
+        this.body);
+    this.element = h("div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, this.table,
+      this.empty);
   }
 
   head(column, i) {
     const label = column.sort ? button(column.label, () => this.sortBy(i)) : column.label;
-    return h("th", { role: "columnheader", scope: "col", class: column.num ? "num" : null, "aria-sort": column.sort ? "none" : null }, label);
+    return h("th", { role: "columnheader", scope: "col", class: column.num ? "num" : null,
+      "aria-sort": column.sort ? "none" : null }, label);
   }
 
   sortBy(i) {
     this.way = this.by === i ? wayBack[this.way] : "ascending";
     this.by = i;
-    this.heads.forEach((e, k) => this.columns[k].sort && e.setAttribute("aria-sort", k === i ? this.way : "none"));
+    this.heads.forEach((e, k) => this.columns[k].sort
+      && e.setAttribute("aria-sort", k === i ? this.way : "none"));
     this.set(this.rows);
   }
 
@@ -408,7 +457,9 @@ class Table {
     if (this.by === null) return this.rows;
     const sort = this.columns[this.by].sort;
     const sign = this.way === "ascending" ? 1 : -1;
-    const compare = (x, y) => (typeof x === "number" && typeof y === "number" ? x - y : String(x ?? "").localeCompare(String(y ?? ""), "en", { numeric: true }));
+    const compare = (x, y) =>
+      (typeof x === "number" && typeof y === "number" ? x - y
+      : String(x ?? "").localeCompare(String(y ?? ""), "en", { numeric: true }));
     return [...this.rows].sort((a, b) => sign * compare(sort(a), sort(b)));
   }
 
@@ -425,14 +476,19 @@ class Table {
       const here = this.body.children[at];
       if (here !== e.row) this.body.insertBefore(e.row, here || null);
     });
-    for (const [id, e] of this.kept) if (!present.has(id)) e.row.remove(), this.kept.delete(id), this.selected.delete(id);
+    for (const [id, e] of this.kept) if (!present.has(id))
+      e.row.remove(), this.kept.delete(id), this.selected.delete(id);
     this.showSelected();
   }
 
   make(id) {
-    const box = this.select && h("input", { type: "checkbox", onchange: (event) => this.pick(id, event.target.checked) });
-    const cells = this.columns.map((c) => h("td", { role: "cell", class: ["num", "clip", "line"].find((name) => c[name]) || null, data: { label: c.label } }));
-    const row = h("tr", { role: "row" }, box && h("td", { role: "cell", data: { label: "Select" } }, box), cells);
+    const box = this.select
+      && h("input", { type: "checkbox", onchange: (event) => this.pick(id, event.target.checked) });
+    const cells = this.columns.map((c) =>
+      h("td", { role: "cell", class: ["num", "clip", "line"].find((name) => c[name]) || null,
+      data: { label: c.label } }));
+    const row = h("tr", { role: "row" },
+      box && h("td", { role: "cell", data: { label: "Select" } }, box), cells);
     const kept = { row, box, cells, shown: [] };
     this.kept.set(id, kept);
     return kept;
@@ -442,12 +498,15 @@ class Table {
     if (e.box) e.box.setAttribute("aria-label", `Select ${this.select(row)}`);
     this.columns.forEach((column, i) => {
       const value = column.cell(row);
-      const mark = value instanceof Node ? (value.outerHTML || value.textContent) : String(value ?? "");
+      const mark = value instanceof Node ? (value.outerHTML || value.textContent)
+        : String(value ?? "");
       if (e.shown[i] === mark) return;
       const old = e.cells[i].firstChild;
       e.shown[i] = mark;
-      if (this.slots) e.cells[i].title = value instanceof Node ? value.textContent : mark; // the cell shows one line only
-      if (old && old.tagName === "TIME" && value.tagName === "TIME") setText(old, value.textContent); // only the age has changed
+      if (this.slots) e.cells[i].title = value instanceof Node ? value.textContent
+        : mark; // the cell shows one line only
+      if (old && old.tagName === "TIME" && value.tagName === "TIME")
+        setText(old, value.textContent); // only the age has changed
       else if (value instanceof Node) e.cells[i].replaceChildren(value);
       else setText(e.cells[i], mark);
     });
@@ -477,11 +536,14 @@ class Table {
   }
 }
 
-const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+const facts = (pairs) =>
+  h("dl", { class: "facts" },
+  pairs.filter(Boolean).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
 
 // ---- charts ----
 
-/** The growth of a counter per second at point i, over 5 s at least; null when the counter has started again or nothing is known. */
+/** The growth of a counter per second at point i, over 5 s at least; null when the counter has
+ * started again or nothing is known. */
 function rateAt(points, i, name) {
   let from = i - 1;
   while (from > 0 && points[i].at_ms - points[from].at_ms < 4500) from--;
@@ -493,17 +555,22 @@ const perSecond = (name) => (points, i) => rateAt(points, i, name);
 const gauge = (name) => (points, i) => (known(points[i][name]) ? points[i][name] : null);
 
 const CHARTS = [
-  { title: "Messages per second", format: short, lines: [["in", perSecond("received")], ["done", perSecond("done")]] },
-  { title: "Failures per second", format: short, lines: [["dead", perSecond("dead")], ["retried", perSecond("retried")]] },
+  { title: "Messages per second", format: short,
+    lines: [["in", perSecond("received")], ["done", perSecond("done")]] },
+  { title: "Failures per second", format: short,
+    lines: [["dead", perSecond("dead")], ["retried", perSecond("retried")]] },
   { title: "Lag", format: short, lines: [["messages", gauge("lag")]] },
   { title: "Waiting in lanes", format: short, lines: [["messages", gauge("waiting")]] },
   { title: "In handlers", format: short, lines: [["messages", gauge("in_handler")]] },
   { title: "Dead letters", format: short, lines: [["kept", gauge("dead_letters")]] },
-  { title: "Handler time", format: micros, lines: [["p50", gauge("handler_p50_us")], ["p99", gauge("handler_p99_us")]] },
-  { title: "End to end", format: micros, lines: [["p50", gauge("end_to_end_p50_us")], ["p99", gauge("end_to_end_p99_us")]] },
+  { title: "Handler time", format: micros,
+    lines: [["p50", gauge("handler_p50_us")], ["p99", gauge("handler_p99_us")]] },
+  { title: "End to end", format: micros,
+    lines: [["p50", gauge("end_to_end_p50_us")], ["p99", gauge("end_to_end_p99_us")]] },
 ];
 
-/** The next round number above: 1, 2 or 5 times a power of ten, so that the scale seldom changes. */
+/** The next round number above: 1, 2 or 5 times a power of ten, so that the scale seldom
+ * changes. */
 function roundUp(n) {
   if (!(n > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(n));
@@ -513,22 +580,29 @@ function roundUp(n) {
 class Chart {
   constructor({ title, format, lines }) {
     Object.assign(this, { title, format, lines, at: null });
-    this.values = lines.map(([name], i) => h("span", { class: i ? "key-b" : "key-a" }, `${name} –`));
+    this.values = lines.map(([name], i) =>
+      h("span", { class: i ? "key-b" : "key-a" }, `${name} –`));
     this.paths = lines.map((_, i) => h("path", { class: i ? "line-b" : "line-a" }));
-    this.cursor = h("line", { class: "cursor", y1: 0, y2: 100, visibility: "hidden", "vector-effect": "non-scaling-stroke" });
+    this.cursor = h("line",
+      { class: "cursor", y1: 0, y2: 100, visibility: "hidden",
+      "vector-effect": "non-scaling-stroke" });
     this.top = h("span", { class: "top" });
     this.span = h("span", { class: "span" }, "15 min");
-    this.svg = h("svg", { viewBox: "0 0 900 100", preserveAspectRatio: "none", role: "img", "aria-label": title,
+    this.svg = h("svg", { viewBox: "0 0 900 100", preserveAspectRatio: "none", role: "img",
+      "aria-label": title,
       onpointermove: (e) => this.point(e), onpointerleave: () => this.point(null) },
-      h("line", { class: "grid", x1: 0, x2: 900, y1: 99.5, y2: 99.5 }), h("line", { class: "grid", x1: 0, x2: 900, y1: 0.5, y2: 0.5 }), this.paths, this.cursor);
+      h("line", { class: "grid", x1: 0, x2: 900, y1: 99.5, y2: 99.5 }),
+        h("line", { class: "grid", x1: 0, x2: 900, y1: 0.5, y2: 0.5 }), this.paths, this.cursor);
     this.element = h("figure", { class: "card chart live" },
-      h("figcaption", null, h("span", { class: "title" }, title), this.span, h("span", { class: "values" }, this.values)),
+      h("figcaption", null, h("span", { class: "title" }, title), this.span,
+        h("span", { class: "values" }, this.values)),
       h("div", { class: "plot" }, this.svg, this.top));
   }
 
   point(event) {
     const box = this.svg.getBoundingClientRect();
-    this.at = event && box.width ? Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) : null;
+    this.at = event && box.width ? Math.min(1, Math.max(0, (event.clientX - box.left) / box.width))
+      : null;
     this.draw();
   }
 
@@ -539,7 +613,8 @@ class Chart {
     const series = this.lines.map(([, value]) => points.map((_, i) => value(points, i)));
     const max = roundUp(Math.max(0, ...series.flat().filter(known)));
     const x = (i) => 900 - ((end - points[i].at_ms) * 900) / SPAN_MS;
-    series.forEach((values, k) => this.paths[k].setAttribute("d", trace(values, x, (v) => 99 - (v * 98) / max)));
+    series.forEach((values, k) =>
+      this.paths[k].setAttribute("d", trace(values, x, (v) => 99 - (v * 98) / max)));
     setText(this.top, this.format(max));
     this.label(points, series, this.nearest(points, x));
   }
@@ -548,7 +623,8 @@ class Chart {
   nearest(points, x) {
     const hover = this.at !== null;
     let best = points.length - 1;
-    if (hover) points.forEach((_, i) => (best = Math.abs(x(i) - this.at * 900) < Math.abs(x(best) - this.at * 900) ? i : best));
+    if (hover) points.forEach((_, i) =>
+      (best = Math.abs(x(i) - this.at * 900) < Math.abs(x(best) - this.at * 900) ? i : best));
     this.cursor.setAttribute("visibility", hover ? "visible" : "hidden");
     this.cursor.setAttribute("x1", x(best));
     this.cursor.setAttribute("x2", x(best));
@@ -578,47 +654,60 @@ function trace(values, x, y) {
 
 const DROP_NOTE = "What is dropped never runs. The server first writes it to a file in the folder in which it was started.";
 const WHAT = {
-  "dead/replay": { verb: "Replay", noun: "dead letter", rate: true, done: "put back into their lanes" },
+  "dead/replay": { verb: "Replay", noun: "dead letter", rate: true,
+    done: "put back into their lanes" },
   "dead/drop": { verb: "Drop", noun: "dead letter", grave: DROP_NOTE },
   "lanes/pause": { verb: "Pause", noun: "lane" },
   "lanes/resume": { verb: "Resume", noun: "lane" },
-  "lanes/drop": { verb: "Drop the waiting messages of", noun: "lane", unit: "message", grave: DROP_NOTE },
+  "lanes/drop": { verb: "Drop the waiting messages of", noun: "lane", unit: "message",
+    grave: DROP_NOTE },
   "lanes/replay": { verb: "Run again", noun: "message", rate: true },
 };
 
-const sampleText = (s) => (typeof s === "string" ? s : [s.name, s.result].filter(Boolean).join(": "));
+const sampleText = (s) =>
+  (typeof s === "string" ? s : [s.name, s.result].filter(Boolean).join(": "));
 
 function sampleList(dry) {
   const sample = (dry.sample || []).map((s) => h("li", null, sampleText(s)));
-  return sample.length > 0 && h("details", { open: sample.length <= 5 }, h("summary", null, `The first ${sample.length}`), h("ul", null, sample));
+  return sample.length > 0
+    && h("details", { open: sample.length <= 5 }, h("summary", null, `The first ${sample.length}`),
+    h("ul", null, sample));
 }
 
 function confirmForm(what, dry, close) {
-  const rate = what.rate && h("input", { id: "rate", type: "number", min: "0", max: "100000", step: "any", value: "5" });
+  const rate = what.rate && h("input",
+    { id: "rate", type: "number", min: "0", max: "100000", step: "any", value: "5" });
   const much = `${dry.complete === false ? "at least " : ""}${plural(dry.count, what.unit || what.noun)}`;
   const submit = (event) => {
     event.preventDefault();
     close({ rate_per_s: rate && Number(rate.value) > 0 ? Number(rate.value) : undefined });
   };
   return h("form", { class: "stack", onsubmit: submit },
-    h("p", { id: "dry-run" }, h("strong", null, `The dry run found ${much}.`), dry.complete === false && " It ended before it had looked at everything.",
+    h("p", { id: "dry-run" }, h("strong", null, `The dry run found ${much}.`),
+      dry.complete === false && " It ended before it had looked at everything.",
       dry.left_out > 0 && ` ${count(dry.left_out)} are left out: already as wanted, or finished meanwhile.`),
     sampleList(dry),
     what.grave && h("p", { class: "notice" }, what.grave),
     rate && h("label", { for: "rate" }, "At most how many per second (0: no limit)", rate),
-    h("div", { class: "bar" }, h("button", { class: what.grave ? "grave" : "main", disabled: !dry.count }, `${what.verb} ${much}`),
+    h("div", { class: "bar" },
+      h("button", { class: what.grave ? "grave" : "main", disabled: !dry.count },
+      `${what.verb} ${much}`),
       button("Cancel", () => close(null))));
 }
 
-/** Asks for the dry run of a bulk action, shows it, and starts the job if that is wanted. selection: {ids} or {filter}. */
+/** Asks for the dry run of a bulk action, shows it, and starts the job if that is wanted.
+ * selection: {ids} or {filter}. */
 async function bulk(path, selection) {
   if (!(await mayWrite())) return;
   const what = WHAT[path];
   try {
     const dry = await post(path, { ...selection, execute: false });
-    const answer = await dialog(`${what.verb} ${what.noun}s?`, (close) => confirmForm(what, dry, close));
+    const answer = await dialog(`${what.verb} ${what.noun}s?`,
+      (close) => confirmForm(what, dry, close));
     if (!answer) return;
-    const started = await post(path, { ...selection, execute: true, ...(answer.rate_per_s ? { rate_per_s: answer.rate_per_s } : {}) });
+    const started = await post(path,
+      { ...selection, execute: true,
+      ...(answer.rate_per_s ? { rate_per_s: answer.rate_per_s } : {}) });
     follow(started.job);
   } catch (e) {
     complain(e);
@@ -626,8 +715,10 @@ async function bulk(path, selection) {
 }
 
 function replayForm(close) {
-  const from = h("input", { id: "replay-from", value: "1h", required: true, autocomplete: "off", spellcheck: "false" });
-  const to = h("input", { id: "replay-to", placeholder: "now", autocomplete: "off", spellcheck: "false" });
+  const from = h("input",
+    { id: "replay-from", value: "1h", required: true, autocomplete: "off", spellcheck: "false" });
+  const to = h("input", { id: "replay-to", placeholder: "now", autocomplete: "off",
+    spellcheck: "false" });
   const again = h("input", { type: "checkbox", id: "again", checked: true });
   const submit = (event) => {
     event.preventDefault();
@@ -638,28 +729,36 @@ function replayForm(close) {
     h("label", { for: "replay-from" }, "From (1h is an hour ago; or 2026-11-21T12:00:00Z)", from),
     h("label", { for: "replay-to" }, "To (empty: now)", to),
     h("label", { for: "again", class: "bar" }, again, "Also messages that are done already"),
-    h("div", { class: "bar" }, h("button", { class: "main" }, "Dry run"), button("Cancel", () => close(null))));
+    h("div", { class: "bar" }, h("button", { class: "main" }, "Dry run"),
+      button("Cancel", () => close(null))));
 }
 
-/** Reads messages again from Kafka and runs them. The dry run is a job, too, because it may take long. selection: {ids} or {filter}. */
+/** Reads messages again from Kafka and runs them. The dry run is a job, too, because it may take
+ * long. selection: {ids} or {filter}. */
 async function replayLanes(selection) {
   if (!(await mayWrite())) return;
   try {
     const { older_than, attempts, ...filter } = selection.filter || {};
-    if (older_than || attempts) throw new ApiError(400, "Messages in Kafka have no age in a lane and no attempts: clear these filters, or select lanes.");
+    if (older_than || attempts)
+      throw new ApiError(400,
+      "Messages in Kafka have no age in a lane and no attempts: clear these filters, or select lanes.");
     const when = await dialog("Run messages again from Kafka?", replayForm);
     if (!when) return;
-    const body = { ...selection, filter: { ...filter, from: when.from, ...(when.to ? { to: when.to } : {}) }, again: when.again };
+    const body = { ...selection,
+      filter: { ...filter, from: when.from, ...(when.to ? { to: when.to } : {}) },
+      again: when.again };
     const dry = await follow((await post("lanes/replay", { ...body, execute: false })).job);
     if (!dry || dry.state !== "done") return;
-    const answer = await dialog("Run messages again from Kafka?", (close) => confirmForm(WHAT["lanes/replay"], { ...dry, count: dry.done }, close));
+    const answer = await dialog("Run messages again from Kafka?",
+      (close) => confirmForm(WHAT["lanes/replay"], { ...dry, count: dry.done }, close));
     if (answer) follow((await post("lanes/replay", { ...body, execute: true, ...answer })).job);
   } catch (e) {
     complain(e);
   }
 }
 
-/** Shows a job in a message until it ends, then shows the view anew. Resolves with the job, or undefined if the server no longer tells of it. */
+/** Shows a job in a message until it ends, then shows the view anew. Resolves with the job, or
+ * undefined if the server no longer tells of it. */
 async function follow(id) {
   const text = h("span", null, `Job ${id} has started.`);
   const bar = h("progress", { max: 1, value: 0, "aria-label": `Job ${id}` });
@@ -696,10 +795,14 @@ function breakForm(dry, close) {
   const holder = field(dry, "holder").text;
   return [
     h("p", { id: "dry-run" }, holder
-      ? [h("strong", null, holder), known(dry.since_ms) ? ` has held it for ${duration(serverNow() - dry.since_ms)}` : " holds it", known(dry.fence) ? `, with fence ${dry.fence}.` : "."]
+      ? [h("strong", null, holder),
+        known(dry.since_ms) ? ` has held it for ${duration(serverNow() - dry.since_ms)}`
+        : " holds it", known(dry.fence) ? `, with fence ${dry.fence}.` : "."]
       : "Nobody holds it: there is nothing to break."),
     h("p", null, "Breaking ends the lock and raises the fence. The worker is told to end the handler; the message was not finished, so it runs again."),
-    h("div", { class: "bar" }, button("Break the lock", () => close(true), { class: "grave", disabled: !holder }), button("Cancel", () => close(false))),
+    h("div", { class: "bar" },
+      button("Break the lock", () => close(true), { class: "grave", disabled: !holder }),
+      button("Cancel", () => close(false))),
   ];
 }
 
@@ -707,9 +810,11 @@ async function breakLock(path) {
   if (!(await mayWrite())) return;
   try {
     const dry = await post(`lanes/${path}/break`, { execute: false });
-    if (!(await dialog(`Break the lock of ${decoded(path)}?`, (close) => breakForm(dry, close)))) return;
+    if (!(await dialog(`Break the lock of ${decoded(path)}?`, (close) => breakForm(dry, close))))
+      return;
     const answer = await post(`lanes/${path}/break`, { execute: true });
-    toast(answer.fence ? `The lock of ${decoded(path)} is broken; the fence is ${answer.fence}.` : `${decoded(path)}: ${answer.result}`);
+    toast(answer.fence ? `The lock of ${decoded(path)} is broken; the fence is ${answer.fence}.`
+      : `${decoded(path)}: ${answer.result}`);
     refresh();
   } catch (e) {
     complain(e);
@@ -718,7 +823,8 @@ async function breakLock(path) {
 
 const EXPORT_MAX = 64 << 20; // bytes that the browser has to keep
 
-/** Follows the cursor of an export and offers all lines as a file. The cursor stands in a header, or in the last line. */
+/** Follows the cursor of an export and offers all lines as a file. The cursor stands in a header,
+ * or in the last line. */
 async function exportLines(path, filter) {
   const parts = [];
   let size = 0;
@@ -726,8 +832,10 @@ async function exportLines(path, filter) {
   let lines = 0;
   try {
     do {
-      const response = await request(`${path}/export${query({ ...filter, cursor })}`, { headers: headers() });
-      const { text, next } = withoutCursor(await response.text(), response.headers.get("Latchwork-Next"));
+      const response = await request(`${path}/export${query({ ...filter, cursor })}`,
+        { headers: headers() });
+      const { text, next } = withoutCursor(await response.text(),
+        response.headers.get("Latchwork-Next"));
       parts.push(text);
       size += text.length;
       lines += text.split("\n").length - 1;
@@ -744,7 +852,8 @@ function withoutCursor(text, next) {
   const at = text.trimEnd().lastIndexOf("\n") + 1;
   try {
     const last = JSON.parse(text.slice(at));
-    if (Object.hasOwn(last, "next") && !last.identity && !last.envelope) return { text: text.slice(0, at), next: last.next };
+    if (Object.hasOwn(last, "next") && !last.identity && !last.envelope)
+      return { text: text.slice(0, at), next: last.next };
   } catch {
     // the last line is no JSON, so it has no cursor
   }
@@ -766,20 +875,25 @@ const workersTable = () => new Table({
   columns: [
     { label: "Worker", num: true, sort: (w) => w.worker, cell: (w) => `${w.worker}` },
     { label: "Process", num: true, sort: (w) => w.pid, cell: (w) => (w.pid ? `${w.pid}` : "–") },
-    { label: "State", sort: (w) => w.state, cell: (w) => state([w.state, w.kafka].filter(Boolean).join(", "), WORKER_STATE[w.state]) },
-    { label: "Last turn", num: true, sort: (w) => w.turned_ms_ago, cell: (w) => (known(w.turned_ms_ago) ? turn(w.turned_ms_ago) : "–") },
+    { label: "State", sort: (w) => w.state,
+      cell: (w) => state([w.state, w.kafka].filter(Boolean).join(", "), WORKER_STATE[w.state]) },
+    { label: "Last turn", num: true, sort: (w) => w.turned_ms_ago,
+      cell: (w) => (known(w.turned_ms_ago) ? turn(w.turned_ms_ago) : "–") },
     { label: "Starts", num: true, sort: (w) => w.starts, cell: (w) => count(w.starts) },
     { label: "In handler", num: true, sort: (w) => w.in_handler, cell: (w) => count(w.in_handler) },
     { label: "Waiting", num: true, sort: (w) => w.waiting, cell: (w) => count(w.waiting) },
-    { label: "Done", num: true, sort: (w) => w.counts && w.counts.done, cell: (w) => count(w.counts && w.counts.done) },
+    { label: "Done", num: true, sort: (w) => w.counts && w.counts.done,
+      cell: (w) => count(w.counts && w.counts.done) },
     { label: "Why", clip: true, cell: (w) => w.why || "" },
   ],
 });
-const turn = (ms) => (ms < 5000 ? "now" : state(`${duration(ms)} ago`, ms < 30000 ? "warn" : "bad"));
+const turn = (ms) => (ms < 5000 ? "now"
+  : state(`${duration(ms)} ago`, ms < 30000 ? "warn" : "bad"));
 
 const lagOf = (p) => Math.max(0, p.log_end - p.committed);
 const partitionsTable = () => new Table({
-  caption: "Partitions", fixed: true, id: (p) => `${p.topic}/${p.partition}`, empty: "No partition yet.",
+  caption: "Partitions", fixed: true, id: (p) => `${p.topic}/${p.partition}`,
+    empty: "No partition yet.",
   columns: [
     { label: "Topic", sort: (p) => p.topic, cell: (p) => p.topic },
     { label: "Partition", num: true, sort: (p) => p.partition, cell: (p) => `${p.partition}` },
@@ -790,16 +904,22 @@ const partitionsTable = () => new Table({
     { label: "Lag", num: true, sort: lagOf, cell: (p) => count(lagOf(p)) },
     { label: "Unfinished", num: true, sort: (p) => p.unfinished, cell: (p) => count(p.unfinished) },
     { label: "Waiting", num: true, sort: (p) => p.waiting, cell: (p) => count(p.waiting) },
-    { label: "Blocked for", num: true, sort: (p) => p.blocked_ms, cell: (p) => (p.blocked_ms < 5000 ? "–" : state(duration(p.blocked_ms), p.blocked_ms < 60000 ? "warn" : "bad")) },
+    { label: "Blocked for", num: true, sort: (p) => p.blocked_ms,
+      cell: (p) => (p.blocked_ms < 5000 ? "–"
+      : state(duration(p.blocked_ms), p.blocked_ms < 60000 ? "warn" : "bad")) },
   ],
 });
 
-const OUTCOME = { done: "good", retry: "warn", back: "warn", dead: "bad", dropped: "bad", skipped: "warn" };
+const OUTCOME = { done: "good", retry: "warn", back: "warn", dead: "bad", dropped: "bad",
+  skipped: "warn" };
 const identityOf = (o) => `${o.topic}/${o.partition}/${o.offset}`;
-const messageOf = (o) => (o.outcome === "dead" ? h("a", { href: `#/dead/${segment(identityOf(o))}` }, identityOf(o)) : identityOf(o));
+const messageOf = (o) =>
+  (o.outcome === "dead" ? h("a", { href: `#/dead/${segment(identityOf(o))}` }, identityOf(o))
+  : identityOf(o));
 
 const outcomesTable = (caption, withKey, empty) => new Table({
-  caption, empty, slots: withKey, fixed: withKey, id: (o) => `${o.at_ms} ${o.worker} ${identityOf(o)} ${o.attempt} ${o.outcome}`,
+  caption, empty, slots: withKey, fixed: withKey,
+    id: (o) => `${o.at_ms} ${o.worker} ${identityOf(o)} ${o.attempt} ${o.outcome}`,
   columns: [
     { label: "When", cell: (o) => time(o.at_ms) },
     { label: "Outcome", cell: (o) => state(o.outcome, OUTCOME[o.outcome]) },
@@ -817,15 +937,17 @@ const card = (...children) => h("section", { class: "card" }, ...children);
 const liveCard = (...children) => h("section", { class: "card live" }, ...children);
 
 // ---- views ----
-// A view is {title, build(main, path, query), live(), refresh(), poll_ms}: build fills the page once, live() follows the stream,
-// refresh() asks the server again, each poll_ms while the page is visible.
+// A view is {title, build(main, path, query), live(), refresh(), poll_ms}: build fills the page
+// once, live() follows the stream, refresh() asks the server again, each poll_ms while the page is
+// visible.
 
 function overview() {
   const charts = CHARTS.map((c) => new Chart(c));
   const workers = workersTable();
   const partitions = partitionsTable();
   const hot = new Table({
-    caption: "Hot keys", cards: false, slots: true, fixed: true, id: (k) => field(k, "key").path || "", empty: "No key stands out.",
+    caption: "Hot keys", cards: false, slots: true, fixed: true,
+      id: (k) => field(k, "key").path || "", empty: "No key stands out.",
     columns: [
       { label: "Key", clip: true, cell: keyLink },
       { label: "Last minute", num: true, cell: (k) => count(k.outcomes) },
@@ -840,7 +962,8 @@ function overview() {
     build(main) {
       hot.element.classList.add("fixed");
       failures.element.classList.add("fixed");
-      main.append(h("h1", null, "Overview"), h("div", { class: "charts" }, charts.map((c) => c.element)),
+      main.append(h("h1", null, "Overview"),
+        h("div", { class: "charts" }, charts.map((c) => c.element)),
         liveCard(h("h2", null, "Ledger"), ledger, figures),
         h("div", { class: "pair uneven" }, liveCard(failures.element), liveCard(hot.element)),
         liveCard(workers.element), liveCard(partitions.element));
@@ -860,14 +983,16 @@ function overview() {
 }
 
 function ledgerText(l) {
-  const ends = [["done", l.done], ["dead", l.dead], ["dropped", l.dropped], ["skipped", l.skipped]].map(([name, n]) => `${count(n)} ${name}`);
+  const ends = [["done", l.done], ["dead", l.dead], ["dropped", l.dropped],
+    ["skipped", l.skipped]].map(([name, n]) => `${count(n)} ${name}`);
   return `${count(l.received)} received: ${ends.join(", ")}; ${count(l.unfinished)} unfinished, of them ${count(l.waiting)} waiting and ${count(l.in_handler)} in handlers.`;
 }
 
 function figuresText(s) {
   const shards = s.shards || [];
   const sum = (name) => shards.reduce((n, one) => n + Math.max(0, one[name] || 0), 0);
-  const arrived = shards.map((one) => one.oldest_ms).filter((ms) => ms > 0); // when the oldest message of each shard came
+  const arrived = shards.map((one) => one.oldest_ms).filter((ms) =>
+    ms > 0); // when the oldest message of each shard came
   const down = shards.filter((one) => !one.up).map((one) => one.shard);
   return `${count(s.ready)} of ${plural(s.workers, "worker")} ready, ${plural(s.partitions, "partition")}. Redis: ${plural(sum("lanes"), "lane")} with waiting messages` +
     `${arrived.length ? `, the oldest for ${duration(Math.max(0, serverNow() - Math.min(...arrived)))}` : ""}; ${count(sum("paused"))} paused${down.length ? `; shard ${down.join(", ")} does not answer` : ""}.`;
@@ -878,7 +1003,8 @@ function workersView() {
   const partitions = partitionsTable();
   return {
     title: "Workers",
-    build: (main) => main.append(h("h1", null, "Workers"), liveCard(workers.element), liveCard(partitions.element)),
+    build: (main) => main.append(h("h1", null, "Workers"), liveCard(workers.element),
+      liveCard(partitions.element)),
     live() {
       if (!live.now) return;
       workers.set(live.now.workers || []);
@@ -891,9 +1017,11 @@ function workersView() {
 
 const MESSAGE_COLUMNS = [
   { label: "Message", cell: (m) => m.identity || "(unreadable)" },
-  { label: "Age", num: true, sort: (m) => m.age_ms, cell: (m) => duration(known(m.age_ms) ? m.age_ms : serverNow() - m.first_ms) },
+  { label: "Age", num: true, sort: (m) => m.age_ms,
+    cell: (m) => duration(known(m.age_ms) ? m.age_ms : serverNow() - m.first_ms) },
   { label: "Attempts", num: true, sort: (m) => m.attempts, cell: (m) => count(m.attempts) },
-  { label: "Due", num: true, cell: (m) => (m.due_ms ? `in ${duration(Math.max(0, m.due_ms - serverNow()))}` : "–") },
+  { label: "Due", num: true,
+    cell: (m) => (m.due_ms ? `in ${duration(Math.max(0, m.due_ms - serverNow()))}` : "–") },
   { label: "Payload", clip: true, cell: (m) => h("code", null, payloadText(m)) },
 ];
 
@@ -906,13 +1034,15 @@ function payloadText(m) {
 function holderFacts(k) {
   const lane = k.lane || {};
   const held = k.holder;
-  if (!held) return facts([["Holder", lane.backoff ? `nobody; a failed message waits ${duration((lane.until_ms || 0) - serverNow())} more` : "nobody"], waitingFact(k), pausedFact(k)]);
+  if (!held) return facts([["Holder",
+    lane.backoff ? `nobody; a failed message waits ${duration((lane.until_ms || 0) - serverNow())} more` : "nobody"], waitingFact(k), pausedFact(k)]);
   const begun = held.since_ms ?? lane.since_ms;
   return facts([
     ["Holder", h("strong", null, field(held, "worker").text || "–")],
     ["Host, process", [held.host, held.pid].filter(Boolean).join(", ") || "–"],
     ["Since", known(begun) ? h("span", null, `${dateTime(begun)}, ${since(begun)}`) : "–"],
-    ["Lease", known(held.lease_left_ms) ? `ends in ${duration(Math.max(0, held.lease_left_ms))} unless it is renewed` : "–"],
+    ["Lease", known(held.lease_left_ms)
+      ? `ends in ${duration(Math.max(0, held.lease_left_ms))} unless it is renewed` : "–"],
     ["Fence", `${held.fence}`],
     waitingFact(k),
     pausedFact(k),
@@ -920,24 +1050,29 @@ function holderFacts(k) {
 }
 
 function waitingFact(k) {
-  const oldest = k.waiting && k.lane && known(k.lane.age_ms) ? `, the oldest for ${duration(k.lane.age_ms)}` : "";
+  const oldest = k.waiting && k.lane && known(k.lane.age_ms)
+    ? `, the oldest for ${duration(k.lane.age_ms)}` : "";
   return ["Waiting", `${plural(Math.max(0, k.waiting), "message")}${oldest}`];
 }
 
 function pausedFact(k) {
   const p = k.paused;
   if (!p) return ["Paused", "no"];
-  const by = typeof p === "object" ? [p.by && `by ${p.by}`, p.at_ms && since(p.at_ms)].filter(Boolean).join(", ") : "";
-  return ["Paused", state(`yes${by ? `, ${by}` : ""}: nothing of this key runs until it is resumed`, "warn")];
+  const by = typeof p === "object"
+    ? [p.by && `by ${p.by}`, p.at_ms && since(p.at_ms)].filter(Boolean).join(", ") : "";
+  return ["Paused", state(`yes${by ? `, ${by}` : ""}: nothing of this key runs until it is resumed`,
+    "warn")];
 }
 
 function keyView() {
   const holder = h("div", { id: "holder" });
   const note = h("p", { class: "soft", id: "outcomes-note" });
   const more = h("p", { class: "soft" });
-  const waiting = new Table({ caption: "Waiting messages, the next one first", columns: MESSAGE_COLUMNS, id: (m) => `${m.identity}`, empty: "Nothing waits." });
+  const waiting = new Table({ caption: "Waiting messages, the next one first",
+    columns: MESSAGE_COLUMNS, id: (m) => `${m.identity}`, empty: "Nothing waits." });
   const outcomes = outcomesTable("Last outcomes", false, "No outcome of this key is kept.");
-  const dead = new Table({ caption: "Dead letters of this key", columns: deadColumns(false), id: (m) => m.id, empty: "None." });
+  const dead = new Table({ caption: "Dead letters of this key", columns: deadColumns(false),
+    id: (m) => m.id, empty: "None." });
   let path = "";
   const act = (verb) => () => pause(path, path, verb);
   return {
@@ -947,11 +1082,15 @@ function keyView() {
       path = p || "";
       main.append(h("h1", null, "Key ", h("span", { class: "mono" }, decoded(path))),
         h("div", { class: "bar", role: "group", "aria-label": "Actions on this key" },
-          button("Pause", act("pause")), button("Resume", act("resume")), button("Break the lock…", () => breakLock(path), { class: "grave" }),
-          button("Replay its dead letters…", () => bulk("dead/replay", { filter: { key: [decoded(path)] } })),
-          button("Run messages again…", () => replayLanes({ filter: { key: [decoded(path)] } })), h("span", { class: "space" }),
+          button("Pause", act("pause")), button("Resume", act("resume")),
+            button("Break the lock…", () => breakLock(path), { class: "grave" }),
+          button("Replay its dead letters…",
+            () => bulk("dead/replay", { filter: { key: [decoded(path)] } })),
+          button("Run messages again…", () => replayLanes({ filter: { key: [decoded(path)] } })),
+            h("span", { class: "space" }),
           h("a", { href: `#/audit?find=${path}` }, "Audit of this key")),
-        h("div", { class: "pair" }, card(h("h2", null, "Who holds it"), holder), card(dead.element)),
+        h("div", { class: "pair" }, card(h("h2", null, "Who holds it"), holder),
+          card(dead.element)),
         card(waiting.element, more), card(outcomes.element, note));
     },
     async refresh(signal) {
@@ -959,7 +1098,8 @@ function keyView() {
       holder.replaceChildren(holderFacts(k));
       waiting.set(k.messages || []);
       dead.set(k.dead || []);
-      setText(more, k.waiting > (k.messages || []).length ? `${count(k.waiting)} wait; the first ${count(k.messages.length)} are shown.` : "");
+      setText(more, k.waiting > (k.messages || []).length
+        ? `${count(k.waiting)} wait; the first ${count(k.messages.length)} are shown.` : "");
       const o = await get(`outcomes${query({ key: decoded(path), limit: 50 })}`, signal);
       outcomes.set(o.outcomes);
       setText(note, `${o.since_ms ? `Kept since ${dateTime(o.since_ms)}. ` : ""}${o.complete === false ? "Older ones are gone. " : ""}${o.note || ""}`);
@@ -974,8 +1114,11 @@ function filterForm(fields, values, path) {
   const inputs = fields.map(([name, label, hint, choices]) => {
     const id = `filter-${name}`;
     const input = choices
-      ? h("select", { id, name }, choices.map(([v, text]) => h("option", { value: v, selected: (values.get(name) || "") === v }, text)))
-      : h("input", { id, name, value: values.get(name) || "", placeholder: hint, autocomplete: "off", spellcheck: "false" });
+      ? h("select", { id, name },
+        choices.map(([v, text]) =>
+        h("option", { value: v, selected: (values.get(name) || "") === v }, text)))
+      : h("input", { id, name, value: values.get(name) || "", placeholder: hint,
+        autocomplete: "off", spellcheck: "false" });
     return h("label", { for: id }, label, input);
   });
   const submit = (event) => {
@@ -984,17 +1127,22 @@ function filterForm(fields, values, path) {
     if (location.hash === `#/${path}${q}`) refresh();
     else location.hash = `#/${path}${q}`;
   };
-  return h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: submit }, inputs,
-    h("div", { class: "bar" }, h("button", { class: "main" }, "Filter"), h("a", { href: `#/${path}` }, "Clear")));
+  return h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: submit },
+    inputs,
+    h("div", { class: "bar" }, h("button", { class: "main" }, "Filter"),
+      h("a", { href: `#/${path}` }, "Clear")));
 }
 
-const cleaned = (values, leave) => Object.fromEntries([...values].filter(([name, value]) => value !== "" && !leave.includes(name)));
+const cleaned = (values, leave) =>
+  Object.fromEntries([...values].filter(([name, value]) => value !== "" && !leave.includes(name)));
 
-/** The filter of a query as a request's body wants it. The server wants a word for "all", so that nobody means it by accident. */
+/** The filter of a query as a request's body wants it. The server wants a word for "all", so that
+ * nobody means it by accident. */
 function bodyFilter(values) {
   const f = cleaned(values, ["cursor", "order", "limit"]);
   if (!Object.keys(f).length) return { match: "*" };
-  for (const name of ["partition", "attempts"]) if (f[name] !== undefined) f[name] = Number(f[name]);
+  for (const name of ["partition", "attempts"]) if (f[name] !== undefined) f[name] =
+    Number(f[name]);
   for (const name of ["key", "where"]) if (f[name] !== undefined) f[name] = [f[name]];
   return f;
 }
@@ -1004,14 +1152,19 @@ function listView({ title, path, fields, table, actions, idOf, top, after }) {
   const summary = h("p", { id: "count", role: "status" }, "…");
   const chosen = h("span", { id: "chosen" }, "Nothing selected");
   const scope = h("input", { type: "checkbox", id: "all-that-match" });
-  const bar = h("div", { class: "bar", role: "group", "aria-label": "Actions on what is selected" });
+  const bar = h("div", { class: "bar", role: "group",
+    "aria-label": "Actions on what is selected" });
   const pages = h("div", { class: "bar" });
   let values;
   let total = null;
-  const say = () => setText(chosen, scope.checked ? `All that match${total === null ? "" : `: ${total}`}` : table.selected.size ? `${count(table.selected.size)} selected` : "Nothing selected");
-  const selection = () => (scope.checked ? { filter: bodyFilter(values) } : { ids: table.chosen().map(idOf) });
+  const say = () => setText(chosen,
+    scope.checked ? `All that match${total === null ? "" : `: ${total}`}` : table.selected.size
+    ? `${count(table.selected.size)} selected` : "Nothing selected");
+  const selection = () =>
+    (scope.checked ? { filter: bodyFilter(values) } : { ids: table.chosen().map(idOf) });
   const start = (action) => () => {
-    if (!scope.checked && !table.selected.size) return toast("Select some rows first, or all that match.", true);
+    if (!scope.checked && !table.selected.size)
+      return toast("Select some rows first, or all that match.", true);
     return action === "lanes/replay" ? replayLanes(selection()) : bulk(action, selection());
   };
   table.onselect = say;
@@ -1020,17 +1173,22 @@ function listView({ title, path, fields, table, actions, idOf, top, after }) {
     title,
     build(main, _, q) {
       values = q;
-      bar.append(h("label", { for: "all-that-match", class: "bar" }, scope, "All that match"), chosen, h("span", { class: "space" }),
-        ...actions.map(([text, action, look]) => button(text, start(action), { class: look })), button("Export JSONL", () => exportLines(path, bodyFilterQuery(values))));
-      main.append(h("h1", null, title), filterForm(fields, values, path), summary, top || "", bar, card(table.element, pages));
+      bar.append(h("label", { for: "all-that-match", class: "bar" }, scope, "All that match"),
+        chosen, h("span", { class: "space" }),
+        ...actions.map(([text, action, look]) => button(text, start(action), { class: look })),
+          button("Export JSONL", () => exportLines(path, bodyFilterQuery(values))));
+      main.append(h("h1", null, title), filterForm(fields, values, path), summary, top || "", bar,
+        card(table.element, pages));
     },
     async refresh(signal) {
-      const page = await get(`${path}${query({ ...cleaned(values, []), limit: PAGE_ROWS })}`, signal);
+      const page = await get(`${path}${query({ ...cleaned(values, []), limit: PAGE_ROWS })}`,
+        signal);
       table.set(page[path]);
       if (after) after(page[path], values);
       pages.replaceChildren(...pageLinks(path, values, page.next));
       setText(summary, `${count(page[path].length)} on this page.`);
-      const n = await get(`${path}/count${query(cleaned(values, ["cursor", "order"]))}`, signal).catch(() => null);
+      const n = await get(`${path}/count${query(cleaned(values, ["cursor", "order"]))}`,
+        signal).catch(() => null);
       if (!n) return;
       total = `${n.complete === false ? "at least " : ""}${count(n.count)}`;
       setText(summary, `${total} match; ${count(page[path].length)} on this page.`);
@@ -1042,8 +1200,10 @@ const bodyFilterQuery = (values) => cleaned(values, ["cursor", "order", "limit"]
 
 function pageLinks(path, values, next) {
   const links = [];
-  if (values.get("cursor")) links.push(h("a", { href: `#/${path}${query(cleaned(values, ["cursor"]))}` }, "First page"));
-  if (next) links.push(h("a", { href: `#/${path}${query({ ...cleaned(values, []), cursor: next })}` }, "Next page"));
+  if (values.get("cursor"))
+    links.push(h("a", { href: `#/${path}${query(cleaned(values, ["cursor"]))}` }, "First page"));
+  if (next) links.push(h("a",
+    { href: `#/${path}${query({ ...cleaned(values, []), cursor: next })}` }, "Next page"));
   return links;
 }
 
@@ -1055,10 +1215,14 @@ const laneState = (l) => {
 
 const lanesView = () => listView({
   title: "Lanes", path: "lanes", idOf: (l) => field(l, "key").text,
-  fields: [["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"], ["topic", "Topic"], ["partition", "Partition"], ["older_than", "Oldest waits longer than", "15m"], ["attempts", "Attempts, at least"]],
-  actions: [["Pause…", "lanes/pause"], ["Resume…", "lanes/resume"], ["Run messages again…", "lanes/replay"], ["Drop messages…", "lanes/drop", "grave"]],
+  fields: [["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"], ["topic", "Topic"],
+    ["partition", "Partition"], ["older_than", "Oldest waits longer than", "15m"],
+    ["attempts", "Attempts, at least"]],
+  actions: [["Pause…", "lanes/pause"], ["Resume…", "lanes/resume"],
+    ["Run messages again…", "lanes/replay"], ["Drop messages…", "lanes/drop", "grave"]],
   table: new Table({
-    caption: "Lanes with waiting messages, and paused lanes", id: (l) => field(l, "key").path, select: (l) => field(l, "key").text, empty: "No lane matches. Most keys never wait.",
+    caption: "Lanes with waiting messages, and paused lanes", id: (l) => field(l, "key").path,
+      select: (l) => field(l, "key").text, empty: "No lane matches. Most keys never wait.",
     columns: [
       { label: "Key", clip: true, sort: (l) => field(l, "key").text, cell: keyLink },
       { label: "Waiting", num: true, sort: (l) => l.waiting, cell: (l) => count(l.waiting) },
@@ -1076,13 +1240,15 @@ function deadColumns(withKey) {
     { label: "Died", sort: (m) => m.died_ms, cell: (m) => time(m.died_ms) },
     withKey && { label: "Key", clip: true, sort: (m) => field(m, "key").text || "", cell: keyLink },
     { label: "Message", line: true, sort: (m) => m.identity || m.id, cell: deadLink },
-    { label: "Reason", clip: true, sort: (m) => field(m, "reason").text || "", cell: (m) => h("span", null, field(m, "reason").text || "") },
+    { label: "Reason", clip: true, sort: (m) => field(m, "reason").text || "",
+      cell: (m) => h("span", null, field(m, "reason").text || "") },
     { label: "Attempts", num: true, sort: (m) => m.attempts, cell: (m) => count(m.attempts) },
     withKey && { label: "Payload", clip: true, cell: (m) => h("code", null, payloadText(m)) },
   ].filter(Boolean);
 }
 
-/** Groups the reasons of the page by what stands before the first colon, because handlers begin a reason with a code. */
+/** Groups the reasons of the page by what stands before the first colon, because handlers begin a
+ * reason with a code. */
 function groups(rows) {
   const by = new Map();
   for (const row of rows) {
@@ -1099,12 +1265,19 @@ function deadView() {
   const reasons = h("ul", { class: "reasons", "aria-label": "Reasons on this page" });
   return listView({
     title: "Dead letters", path: "dead", idOf: (m) => m.id, top: reasons,
-    fields: [["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"], ["topic", "Topic"], ["partition", "Partition"], ["reason", "Reason pattern", "NO_RATE*"], ["error", "Text in the reason"],
-      ["from", "Died after", "1h, or a date"], ["to", "Died before", "10m, or a date"], ["where", "Payload field", "/amount>100"], ["order", "Order", "", [["", "oldest first"], ["newest", "newest first"]]]],
+    fields: [["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"],
+      ["topic", "Topic"], ["partition", "Partition"], ["reason", "Reason pattern", "NO_RATE*"],
+      ["error", "Text in the reason"],
+      ["from", "Died after", "1h, or a date"], ["to", "Died before", "10m, or a date"],
+        ["where", "Payload field", "/amount>100"],
+        ["order", "Order", "", [["", "oldest first"], ["newest", "newest first"]]]],
     actions: [["Replay…", "dead/replay", "main"], ["Drop…", "dead/drop", "grave"]],
-    table: new Table({ caption: "Dead letters", columns: deadColumns(true), id: (m) => m.id, select: (m) => m.identity || m.id, empty: "No dead letter matches." }),
+    table: new Table({ caption: "Dead letters", columns: deadColumns(true), id: (m) => m.id,
+      select: (m) => m.identity || m.id, empty: "No dead letter matches." }),
     after: (rows, values) => reasons.replaceChildren(...groups(rows).map(([code, n]) =>
-      h("li", null, h("a", { class: "card", href: `#/dead${query({ ...cleaned(values, ["cursor"]), reason: pattern(code) })}` }, `${count(n)} × ${code || "(no reason)"}`)))),
+      h("li", null, h("a", { class: "card",
+        href: `#/dead${query({ ...cleaned(values, ["cursor"]), reason: pattern(code) })}` },
+        `${count(n)} × ${code || "(no reason)"}`)))),
   });
 }
 
@@ -1124,30 +1297,37 @@ const pretty = (text) => {
 
 const DIFF_LINES = 600;
 
-/** The lines of both texts with what was taken away and what was added, by the longest common subsequence. */
+/** The lines of both texts with what was taken away and what was added, by the longest common
+ * subsequence. */
 function diffLines(a, b) {
   const x = a.split("\n");
   const y = b.split("\n");
-  if (x.length > DIFF_LINES || y.length > DIFF_LINES) return [...x.map((t) => ["del", t]), ...y.map((t) => ["ins", t])];
+  if (x.length > DIFF_LINES || y.length > DIFF_LINES)
+    return [...x.map((t) => ["del", t]), ...y.map((t) => ["ins", t])];
   const best = Array.from({ length: x.length + 1 }, () => new Uint16Array(y.length + 1));
   for (let i = x.length - 1; i >= 0; i--)
-    for (let j = y.length - 1; j >= 0; j--) best[i][j] = x[i] === y[j] ? best[i + 1][j + 1] + 1 : Math.max(best[i + 1][j], best[i][j + 1]);
+    for (let j = y.length - 1; j >= 0; j--) best[i][j] = x[i] === y[j] ? best[i + 1][j + 1] + 1
+      : Math.max(best[i + 1][j], best[i][j + 1]);
   const out = [];
   for (let i = 0, j = 0; i < x.length || j < y.length; ) {
     if (i < x.length && j < y.length && x[i] === y[j]) out.push(["same", x[i++]]), j++;
-    else if (j === y.length || (i < x.length && best[i + 1][j] >= best[i][j + 1])) out.push(["del", x[i++]]);
+    else if (j === y.length
+      || (i < x.length && best[i + 1][j] >= best[i][j + 1])) out.push(["del", x[i++]]);
     else out.push(["ins", y[j++]]);
   }
   return out;
 }
 
-const diffElement = (a, b) => h("pre", { class: "diff", tabindex: "0", role: "group", "aria-label": "What changes" }, diffLines(pretty(a), pretty(b)).map(([kind, text]) =>
+const diffElement = (a, b) =>
+  h("pre", { class: "diff", tabindex: "0", role: "group", "aria-label": "What changes" },
+  diffLines(pretty(a), pretty(b)).map(([kind, text]) =>
   kind === "same" ? `  ${text}\n` : h(kind, null, `${kind === "ins" ? "+" : "-"} ${text}`)));
 
 function headerRows(m) {
   const list = m.headers || m.headers_base64 || [];
   const rows = [];
-  for (let i = 0; i + 1 < list.length; i += 2) rows.push([String(list[i]), list[i + 1] === null ? "(null)" : String(list[i + 1])]);
+  for (let i = 0; i + 1 < list.length; i += 2)
+    rows.push([String(list[i]), list[i + 1] === null ? "(null)" : String(list[i + 1])]);
   return rows;
 }
 
@@ -1161,14 +1341,16 @@ function deadFacts(m) {
     ["First failure", `${dateTime(m.tried_first_ms)}`],
     ["Attempts", count(m.attempts)],
     m.ts > 0 && ["Record's time", dateTime(m.ts)],
-    (m.edited_by || m.edited_by_base64) && ["Edited", `by ${field(m, "edited_by").text}, ${dateTime(m.edited_ms)}`],
+    (m.edited_by || m.edited_by_base64)
+      && ["Edited", `by ${field(m, "edited_by").text}, ${dateTime(m.edited_ms)}`],
     ...headerRows(m).map(([name, value]) => [`Header ${name}`, h("code", null, value)]),
   ]);
 }
 
 /** Why a payload cannot be edited here, or null. */
 function notEditable(m, p) {
-  if (session.payloads && session.payloads !== "show") return `Payloads are not shown in full (http.payloads is "${session.payloads}"), so they cannot be edited here.`;
+  if (session.payloads && session.payloads !== "show")
+    return `Payloads are not shown in full (http.payloads is "${session.payloads}"), so they cannot be edited here.`;
   if (p.text === null) return "There is no payload to edit.";
   if (m.payload_size) return "This payload is longer than what the page shows; use latchwork dead edit.";
   return null;
@@ -1180,15 +1362,18 @@ function editor(m, refreshView) {
   const no = notEditable(m, p);
   if (no) return h("p", { class: "soft" }, no);
   const wasJson = !p.binary && parsed(before).ok;
-  const area = h("textarea", { id: "payload", spellcheck: "false", value: before, rows: 8, "aria-describedby": "valid" });
+  const area = h("textarea",
+    { id: "payload", spellcheck: "false", value: before, rows: 8, "aria-describedby": "valid" });
   const valid = h("p", { id: "valid", role: "status" });
   const diff = h("div", { id: "diff" });
   const body = (more) => ({ [p.binary ? "payload_base64" : "payload"]: area.value, ...more });
-  const saves = [button("Save", () => save(false)), button("Save and replay", () => save(true), { class: "main" })];
+  const saves = [button("Save", () => save(false)),
+    button("Save and replay", () => save(true), { class: "main" })];
   function check() {
     const same = area.value === before;
     const bad = wasJson && !parsed(area.value).ok ? parsed(area.value).why : null;
-    setText(valid, same ? "Not changed." : bad ? `This is no JSON: ${bad}` : wasJson ? "Valid JSON." : "Changed.");
+    setText(valid, same ? "Not changed." : bad ? `This is no JSON: ${bad}` : wasJson ? "Valid JSON."
+      : "Changed.");
     valid.className = bad ? "problem" : "soft";
     diff.replaceChildren(...(same || p.binary ? [] : [diffElement(before, area.value)]));
     saves.forEach((b) => (b.disabled = same || Boolean(bad)));
@@ -1198,9 +1383,12 @@ function editor(m, refreshView) {
     try {
       const dry = await post(`dead/${segment(m.id)}/edit`, body({ execute: false }));
       if (dry.valid === false) throw new ApiError(400, dry.error || "This payload is refused.");
-      const sure = await dialog(replay ? "Save this payload and replay it?" : "Save this payload?", (close) => [
+      const sure = await dialog(replay ? "Save this payload and replay it?" : "Save this payload?",
+        (close) => [
         p.binary ? "" : diffElement(dry.old ?? before, dry.new ?? area.value),
-        h("div", { class: "bar" }, button(replay ? "Save and replay" : "Save", () => close(true), { class: "main" }), button("Cancel", () => close(false)))]);
+        h("div", { class: "bar" },
+          button(replay ? "Save and replay" : "Save", () => close(true), { class: "main" }),
+          button("Cancel", () => close(false)))]);
       if (!sure) return;
       const answer = await post(`dead/${segment(m.id)}/edit`, body({ execute: true, replay }));
       toast(replay ? "Saved, and put back into its lane." : "Saved.");
@@ -1211,8 +1399,10 @@ function editor(m, refreshView) {
   }
   area.addEventListener("input", check);
   check();
-  return h("div", { class: "stack" }, h("label", { for: "payload" }, p.binary ? "Payload in base64" : "Payload", area), valid, diff,
-    h("div", { class: "bar" }, saves, wasJson && button("Format", () => ((area.value = pretty(area.value)), check())),
+  return h("div", { class: "stack" },
+    h("label", { for: "payload" }, p.binary ? "Payload in base64" : "Payload", area), valid, diff,
+    h("div", { class: "bar" }, saves,
+      wasJson && button("Format", () => ((area.value = pretty(area.value)), check())),
       button("Undo", () => ((area.value = before), check()))));
 }
 
@@ -1225,7 +1415,9 @@ function deadOneView() {
   const ids = () => ({ ids: [shown ? shown.id : decoded(id)] });
   const saved = (answer, replayed) => {
     if (replayed) location.hash = "#/dead";
-    else if (answer && answer.id && answer.id !== decoded(id)) location.replace(`#/dead/${segment(answer.id)}`); // an edit gives a new id
+    else if (answer && answer.id
+      && answer.id !== decoded(id))
+      location.replace(`#/dead/${segment(answer.id)}`); // an edit gives a new id
     else refresh();
   };
   return {
@@ -1234,9 +1426,12 @@ function deadOneView() {
       id = p || "";
       main.append(h("h1", null, "Dead letter ", h("span", { class: "mono" }, decoded(id))),
         h("div", { class: "bar", role: "group", "aria-label": "Actions on this dead letter" },
-          button("Replay…", () => bulk("dead/replay", ids()), { class: "main" }), button("Drop…", () => bulk("dead/drop", ids()), { class: "grave" }),
+          button("Replay…", () => bulk("dead/replay", ids()), { class: "main" }),
+            button("Drop…", () => bulk("dead/drop", ids()), { class: "grave" }),
           h("a", { href: "#/dead" }, "All dead letters")),
-        h("div", { class: "pair" }, card(h("h2", null, "Why it died"), about), card(h("h2", null, "Payload"), h("pre", { id: "pretty", tabindex: "0", "aria-label": "Payload" }))),
+        h("div", { class: "pair" }, card(h("h2", null, "Why it died"), about),
+          card(h("h2", null, "Payload"),
+          h("pre", { id: "pretty", tabindex: "0", "aria-label": "Payload" }))),
         card(h("h2", null, "Edit the payload"), edit), was);
     },
     async refresh(signal) {
@@ -1245,7 +1440,8 @@ function deadOneView() {
       setText($("pretty"), pretty(payloadText(shown)));
       edit.replaceChildren(editor(shown, saved));
       const original = field(shown, "original_payload").text;
-      was.replaceChildren(...(original === null ? [] : [card(h("h2", null, "What was changed"), diffElement(original, payloadText(shown)))]));
+      was.replaceChildren(...(original === null ? []
+        : [card(h("h2", null, "What was changed"), diffElement(original, payloadText(shown)))]));
     },
   };
 }
@@ -1256,24 +1452,34 @@ function locksView() {
   const pages = h("div", { class: "bar" });
   let values;
   const table = new Table({
-    caption: "Locks that are held now", id: (l) => field(l, "key").path, empty: "No lock is held among the names that were looked at.",
+    caption: "Locks that are held now", id: (l) => field(l, "key").path,
+      empty: "No lock is held among the names that were looked at.",
     columns: [
       { label: "Key", clip: true, sort: (l) => field(l, "key").text, cell: keyLink },
-      { label: "Holder", clip: true, sort: (l) => field(l.holder, "worker").text || "", cell: (l) => h("span", null, field(l.holder, "worker").text || "–") },
-      { label: "Host, process", sort: (l) => l.holder.host || "", cell: (l) => [l.holder.host, l.holder.pid].filter(Boolean).join(", ") || "–" },
+      { label: "Holder", clip: true, sort: (l) => field(l.holder, "worker").text || "",
+        cell: (l) => h("span", null, field(l.holder, "worker").text || "–") },
+      { label: "Host, process", sort: (l) => l.holder.host || "",
+        cell: (l) => [l.holder.host, l.holder.pid].filter(Boolean).join(", ") || "–" },
       { label: "Held since", sort: (l) => l.holder.since_ms, cell: (l) => time(l.holder.since_ms) },
-      { label: "Lease", num: true, sort: (l) => l.holder.lease_left_ms, cell: (l) => duration(Math.max(0, l.holder.lease_left_ms)) },
+      { label: "Lease", num: true, sort: (l) => l.holder.lease_left_ms,
+        cell: (l) => duration(Math.max(0, l.holder.lease_left_ms)) },
       { label: "Fence", num: true, cell: (l) => `${l.holder.fence}` },
       { label: "Waiting", num: true, sort: (l) => l.waiting, cell: (l) => count(l.waiting) },
-      { label: "Break", cell: (l) => button("Break…", () => breakLock(field(l, "key").path), { class: "grave", "aria-label": `Break the lock of ${field(l, "key").text}` }) },
+      { label: "Break", cell: (l) =>
+        button("Break…", () => breakLock(field(l, "key").path),
+        { class: "grave", "aria-label": `Break the lock of ${field(l, "key").text}` }) },
     ],
   });
   return {
     title: "Locks",
     build(main, _, q) {
       values = q;
-      main.append(h("h1", null, "Locks"), filterForm([["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"]], values, "locks"),
-        h("div", { class: "bar" }, button("Read again", refresh), h("span", { class: "soft" }, "Redis has no list of locks: a page shows what 1.5 seconds of search found.")),
+      main.append(h("h1", null, "Locks"),
+        filterForm([["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"]], values,
+        "locks"),
+        h("div", { class: "bar" }, button("Read again", refresh),
+          h("span", { class: "soft" },
+          "Redis has no list of locks: a page shows what 1.5 seconds of search found.")),
         card(table.element, pages));
     },
     async refresh(signal) {
@@ -1288,7 +1494,8 @@ function locksView() {
 
 async function cancelJob(id) {
   if (!(await mayWrite())) return;
-  await post(`jobs/${segment(String(id))}/cancel`).then(() => toast(`Job ${id} was asked to end.`), complain);
+  await post(`jobs/${segment(String(id))}/cancel`).then(() => toast(`Job ${id} was asked to end.`),
+    complain);
   refresh();
 }
 
@@ -1299,7 +1506,8 @@ function ledgerFacts(l) {
   const rows = l.wrong || [];
   return [
     facts([
-      ["Result", l.ok ? state("Nothing is lost, and nothing is there twice", "good") : state(plural(l.differences, "difference"), "bad")],
+      ["Result", l.ok ? state("Nothing is lost, and nothing is there twice", "good")
+        : state(plural(l.differences, "difference"), "bad")],
       ["When", h("span", null, `${dateTime(l.at_ms)}, ${since(l.at_ms)}`)],
       ["Looked at", `${plural(l.partitions.length, "partition")}, ${plural(l.lanes, "lane")} with ${plural(l.waiting, "waiting message")}, ${plural(l.locks, "lock")}, ${plural(l.dead_letters, "dead letter")}`],
     ]),
@@ -1315,7 +1523,8 @@ const jobFacts = (j) => [
     ["Progress", `${count(j.done)}${known(j.total) ? ` of ${count(j.total)}` : ""}, ${count(j.failed)} failed, ${count(j.left_out)} left out; ${count(j.scanned)}${known(j.to_scan) ? ` of ${count(j.to_scan)}` : ""} looked at`],
     ["By", j.by],
     ["Began", dateTime(j.started_ms)],
-    ["Ended", known(j.ended_ms) ? `${dateTime(j.ended_ms)}, after ${duration(j.ended_ms - j.started_ms)}` : "–"],
+    ["Ended", known(j.ended_ms)
+      ? `${dateTime(j.ended_ms)}, after ${duration(j.ended_ms - j.started_ms)}` : "–"],
     known(j.number) && ["In the audit", `job ${j.number}`],
     j.error && ["Error", h("strong", null, j.error)],
   ]),
@@ -1331,7 +1540,9 @@ function jobView() {
     build(main, [, p]) {
       id = p;
       main.append(h("h1", null, "Job ", h("span", { class: "mono" }, decoded(id))),
-        h("div", { class: "bar" }, button("Cancel the job", () => cancelJob(decoded(id)), { id: "cancel" }), h("a", { href: "#/jobs" }, "All jobs")), card(about));
+        h("div", { class: "bar" },
+          button("Cancel the job", () => cancelJob(decoded(id)), { id: "cancel" }),
+          h("a", { href: "#/jobs" }, "All jobs")), card(about));
     },
     async refresh(signal) {
       const job = await get(`jobs/${id}`, signal);
@@ -1346,18 +1557,27 @@ function jobView() {
 function jobsView() {
   const ledger = h("div", { id: "ledger-result" }, "It has not run since the server started.");
   const table = new Table({
-    caption: "Jobs of this server, newest first", id: (j) => String(j.id), empty: "No job has run since the server started. The audit has those of the commands, too.",
+    caption: "Jobs of this server, newest first", id: (j) => String(j.id),
+      empty: "No job has run since the server started. The audit has those of the commands, too.",
     columns: [
-      { label: "Job", sort: (j) => `${j.id}`, cell: (j) => h("a", { href: `#/jobs/${j.id}` }, `${j.id}`) },
+      { label: "Job", sort: (j) => `${j.id}`,
+        cell: (j) => h("a", { href: `#/jobs/${j.id}` }, `${j.id}`) },
       { label: "In the audit", num: true, cell: (j) => (known(j.number) ? `${j.number}` : "–") },
-      { label: "What", clip: true, cell: (j) => h("span", null, j.what, j.dry_run ? " (dry run)" : "") },
+      { label: "What", clip: true,
+        cell: (j) => h("span", null, j.what, j.dry_run ? " (dry run)" : "") },
       { label: "State", sort: (j) => j.state, cell: (j) => state(j.state, JOB_STATE[j.state]) },
-      { label: "Progress", cell: (j) => h("span", null, j.state === "running" && h("progress", { max: j.total || 1, value: j.done || 0, "aria-label": `Job ${j.id}` }), ` ${count(j.done)}${known(j.total) ? ` of ${count(j.total)}` : ""}`) },
+      { label: "Progress", cell: (j) =>
+        h("span", null, j.state === "running"
+        && h("progress", { max: j.total || 1, value: j.done || 0, "aria-label": `Job ${j.id}` }),
+        ` ${count(j.done)}${known(j.total) ? ` of ${count(j.total)}` : ""}`) },
       { label: "Failed", num: true, cell: (j) => count(j.failed) },
-      { label: "What went wrong", clip: true, cell: (j) => h("span", null, [j.error, ...(j.sample || []).map(sampleText)].filter(Boolean).join("; ")) },
+      { label: "What went wrong", clip: true,
+        cell: (j) => h("span", null,
+        [j.error, ...(j.sample || []).map(sampleText)].filter(Boolean).join("; ")) },
       { label: "Began", sort: (j) => j.started_ms, cell: (j) => time(j.started_ms) },
       { label: "By", clip: true, cell: (j) => j.by || "" },
-      { label: "Cancel", cell: (j) => (j.state === "running" ? button("Cancel", () => cancelJob(j.id)) : "") },
+      { label: "Cancel", cell: (j) =>
+        (j.state === "running" ? button("Cancel", () => cancelJob(j.id)) : "") },
     ],
   });
   return {
@@ -1365,7 +1585,9 @@ function jobsView() {
     poll_ms: 1000,
     build: (main) => main.append(h("h1", null, "Jobs"),
       card(table.element),
-      card(h("h2", null, "Ledger"), h("div", { class: "bar" }, button("Run the ledger", runLedger), h("span", { class: "soft" }, "It compares Kafka and Redis: was anything lost?")), ledger)),
+      card(h("h2", null, "Ledger"),
+        h("div", { class: "bar" }, button("Run the ledger", runLedger),
+        h("span", { class: "soft" }, "It compares Kafka and Redis: was anything lost?")), ledger)),
     async refresh(signal) {
       const { jobs } = await get("jobs", signal);
       table.set([...jobs].sort((a, b) => b.started_ms - a.started_ms || 0));
@@ -1381,9 +1603,14 @@ async function runLedger() {
 }
 
 const auditWhat = (e) => {
-  const words = e.words && typeof e.words === "object" ? Object.entries(e.words).filter(([, v]) => v !== null && v !== "" && v !== -1 && !(Array.isArray(v) && !v.length)) : [];
-  const rest = Object.entries(e).filter(([k]) => !["at_ms", "shard", "event", "who", "words", "job", "key", "id"].includes(k));
-  return [field(e, "key").text, ...[...words, ...rest].map(([k, v]) => `${k}=${typeof v === "object" ? JSON.stringify(v) : v}`)].filter(Boolean).join(" ");
+  const words = e.words && typeof e.words === "object"
+    ? Object.entries(e.words).filter(([, v]) => v !== null && v !== "" && v !== -1
+    && !(Array.isArray(v) && !v.length)) : [];
+  const rest = Object.entries(e).filter(([k]) =>
+    !["at_ms", "shard", "event", "who", "words", "job", "key", "id"].includes(k));
+  return [field(e, "key").text,
+    ...[...words, ...rest].map(([k, v]) =>
+    `${k}=${typeof v === "object" ? JSON.stringify(v) : v}`)].filter(Boolean).join(" ");
 };
 
 function auditView() {
@@ -1392,26 +1619,37 @@ function auditView() {
   let rows = [];
   let values;
   const table = new Table({
-    caption: "What was done, and by whom", id: (e) => e.id || `${e.at_ms} ${e.shard} ${e.event} ${e.job || ""} ${auditWhat(e)}`, empty: "No entry.",
+    caption: "What was done, and by whom",
+      id: (e) => e.id || `${e.at_ms} ${e.shard} ${e.event} ${e.job || ""} ${auditWhat(e)}`,
+      empty: "No entry.",
     columns: [
-      { label: "When", sort: (e) => e.at_ms, cell: (e) => h("time", { datetime: new Date(e.at_ms).toISOString() }, dateTime(e.at_ms)) },
-      { label: "Who", clip: true, sort: (e) => e.who || "", cell: (e) => h("span", null, field(e, "who").text || "") },
+      { label: "When", sort: (e) => e.at_ms,
+        cell: (e) => h("time", { datetime: new Date(e.at_ms).toISOString() }, dateTime(e.at_ms)) },
+      { label: "Who", clip: true, sort: (e) => e.who || "",
+        cell: (e) => h("span", null, field(e, "who").text || "") },
       { label: "What", sort: (e) => e.event, cell: (e) => `${e.event || ""}` },
-      { label: "Job", num: true, sort: (e) => e.job, cell: (e) => (known(e.job) ? `${e.job}` : "–") },
-      { label: "Details", clip: true, cell: (e) => h("span", { title: auditWhat(e) }, auditWhat(e)) },
+      { label: "Job", num: true, sort: (e) => e.job,
+        cell: (e) => (known(e.job) ? `${e.job}` : "–") },
+      { label: "Details", clip: true,
+        cell: (e) => h("span", { title: auditWhat(e) }, auditWhat(e)) },
     ],
   });
-  const show = () => table.set(rows.filter((e) => JSON.stringify(e).toLowerCase().includes(find.value.toLowerCase())));
+  const show = () => table.set(rows.filter((e) =>
+    JSON.stringify(e).toLowerCase().includes(find.value.toLowerCase())));
   return {
     title: "Audit",
     build(main, _, q) {
       values = q;
       find.value = decoded(q.get("find") || "");
       find.addEventListener("input", show);
-      main.append(h("h1", null, "Audit"), h("div", { class: "filters" }, h("label", { for: "find" }, "Find in this page of the audit", find)), card(table.element, pages));
+      main.append(h("h1", null, "Audit"),
+        h("div", { class: "filters" },
+        h("label", { for: "find" }, "Find in this page of the audit", find)),
+        card(table.element, pages));
     },
     async refresh(signal) {
-      const page = await get(`audit${query({ limit: PAGE_ROWS, cursor: values.get("cursor") })}`, signal);
+      const page = await get(`audit${query({ limit: PAGE_ROWS, cursor: values.get("cursor") })}`,
+        signal);
       rows = page.audit || [];
       pages.replaceChildren(...pageLinks("audit", values, page.next));
       show();
@@ -1421,8 +1659,10 @@ function auditView() {
 
 // ---- from the address to a view ----
 
-const VIEWS = { overview, key: keyView, lanes: lanesView, dead: deadView, locks: locksView, jobs: jobsView, audit: auditView, workers: workersView };
-const ONE = { dead: deadOneView, jobs: jobView }; // views of one thing, whose name follows in the address
+const VIEWS = { overview, key: keyView, lanes: lanesView, dead: deadView, locks: locksView,
+  jobs: jobsView, audit: auditView, workers: workersView };
+// views of one thing, whose name follows in the address
+const ONE = { dead: deadOneView, jobs: jobView };
 let current = null;
 let pollTimer = 0;
 
@@ -1437,7 +1677,8 @@ async function refresh() {
     view.problem.hidden = true;
   } catch (e) {
     if (e.name === "AbortError" || pending.signal.aborted) return;
-    if (e.status === 401 && session.needs_token && !document.querySelector("dialog")) askToken("Reading needs a token.");
+    if (e.status === 401 && session.needs_token && !document.querySelector("dialog"))
+      askToken("Reading needs a token.");
     view.problem.hidden = false;
     setText(view.problem, e.message);
   } finally {
@@ -1445,7 +1686,8 @@ async function refresh() {
   }
 }
 
-/** Asks again after poll_ms, counted from the end of the last answer, and not while nobody looks. */
+/** Asks again after poll_ms, counted from the end of the last answer, and not while nobody
+ * looks. */
 async function poll(view) {
   while (current === view) {
     await new Promise((done) => (pollTimer = setTimeout(done, view.poll_ms)));
@@ -1465,7 +1707,8 @@ function markNavigation(name) {
   }
 }
 
-const showTitle = () => (document.title = `${current.name} – ${session.application || "Latchwork"}`);
+const showTitle = () =>
+  (document.title = `${current.name} – ${session.application || "Latchwork"}`);
 
 function route() {
   const { parts, values } = parseHash();
@@ -1491,11 +1734,13 @@ function route() {
 
 // ---- keys of the keyboard, theme, start ----
 
-const GO = { o: "overview", l: "lanes", d: "dead", k: "locks", j: "jobs", a: "audit", w: "workers" };
+const GO = { o: "overview", l: "lanes", d: "dead", k: "locks", j: "jobs", a: "audit",
+  w: "workers" };
 let gone = 0; // when "g" was pressed
 
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]"))
+    return;
   if (event.target.matches("input:not([type=checkbox]), textarea, select")) return;
   if (event.key === "/") event.preventDefault(), $("key").focus(), $("key").select();
   else if (event.key === "?") help();
@@ -1508,12 +1753,14 @@ const THEMES = { auto: "dark", dark: "light", light: "auto" };
 
 function showTheme() {
   const choice = localStorage.getItem("latchwork.theme") || "auto";
-  document.documentElement.dataset.theme = choice === "auto" ? (dark.matches ? "dark" : "light") : choice;
+  document.documentElement.dataset.theme = choice === "auto" ? (dark.matches ? "dark" : "light")
+    : choice;
   setText($("theme"), `Theme: ${choice}`);
 }
 
 function nextTheme() {
-  localStorage.setItem("latchwork.theme", THEMES[localStorage.getItem("latchwork.theme") || "auto"] || "auto");
+  localStorage.setItem("latchwork.theme",
+    THEMES[localStorage.getItem("latchwork.theme") || "auto"] || "auto");
   showTheme();
 }
 
@@ -1523,7 +1770,8 @@ function search(event) {
   if (key) location.hash = `#/key/${segment(key)}`;
 }
 
-/** A link that ends with "?token=…" gives its token to this tab; the address forgets it at once. The part behind # never leaves the browser. */
+/** A link that ends with "?token=…" gives its token to this tab; the address forgets it at once.
+ * The part behind # never leaves the browser. */
 function takeToken() {
   const { parts, values } = parseHash();
   if (!values.has("token")) return;
@@ -1538,7 +1786,9 @@ async function start() {
   dark.addEventListener("change", showTheme);
   takeToken();
   $("theme").addEventListener("click", nextTheme);
-  $("who").addEventListener("click", () => askToken(session.write ? `You may read and write as "${session.name}".` : "Give a token to read or to change something."));
+  $("who").addEventListener("click",
+    () => askToken(session.write ? `You may read and write as "${session.name}".`
+    : "Give a token to read or to change something."));
   $("search").addEventListener("submit", search);
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", onVisibility);

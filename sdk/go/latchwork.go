@@ -273,7 +273,8 @@ type wireRequest struct {
 }
 
 func (w *wireMessage) message() (*Message, error) {
-	m := &Message{ID: w.ID, Fence: w.Fence, Attempt: w.Attempt, Topic: w.Topic, Partition: w.Partition, Offset: w.Offset}
+	m := &Message{ID: w.ID, Fence: w.Fence, Attempt: w.Attempt, Topic: w.Topic,
+		Partition: w.Partition, Offset: w.Offset}
 	var err error
 	if m.Key, err = text(w.Key, w.KeyBase64); err != nil {
 		return nil, err
@@ -417,7 +418,8 @@ func Run(ctx context.Context, handler func(ctx context.Context, m *Message) erro
 // outcome of the next message, and Latchwork sends the messages behind it again later. A nil error
 // means that all messages are done. The context ends as soon as one of the messages is taken
 // back.
-func RunBatch(ctx context.Context, handler func(ctx context.Context, ms []*Message) (done int, err error)) error {
+func RunBatch(ctx context.Context,
+	handler func(ctx context.Context, ms []*Message) (done int, err error)) error {
 	if handler == nil {
 		return errors.New("latchwork: the handler is nil")
 	}
@@ -501,7 +503,8 @@ func (s *server) contexts(ctx context.Context, ms []*Message) ([]*state, []conte
 	return states, contexts
 }
 
-func (s *server) begin(ctx context.Context, ms []*Message, handle func([]*Message, []*state, []context.Context)) {
+func (s *server) begin(ctx context.Context, ms []*Message,
+	handle func([]*Message, []*state, []context.Context)) {
 	states, contexts := s.contexts(ctx, ms)
 	s.wait.Add(1)
 	go func() {
@@ -548,7 +551,8 @@ func readLines(lines chan<- []byte, end chan<- error) {
 	}
 }
 
-func (s *server) run(ctx context.Context, handle func([]*Message, []*state, []context.Context)) error {
+func (s *server) run(ctx context.Context,
+	handle func([]*Message, []*state, []context.Context)) error {
 	if answers == os.Stdout {
 		os.Stdout = os.Stderr // text that the handler prints must not mix with the answers
 	}
@@ -587,7 +591,8 @@ func (s *server) serve(ctx context.Context, lines <-chan []byte, end <-chan erro
 	}
 }
 
-func (s *server) take(ctx context.Context, line []byte, handle func([]*Message, []*state, []context.Context)) error {
+func (s *server) take(ctx context.Context, line []byte,
+	handle func([]*Message, []*state, []context.Context)) error {
 	ms, cancel, err := parse(line)
 	switch {
 	case err != nil:

@@ -96,7 +96,8 @@ func pause(context.Context, *Message) error { time.Sleep(300 * time.Millisecond)
 func environment(context.Context, *Message) error { return Dead(os.Getenv("LATCHWORK_FDS") + "|") }
 
 func TestMain(m *testing.M) {
-	handlers := map[string]func(context.Context, *Message) error{"outcomes": outcomes, "together": waitForAll, "slow": slow,
+	handlers := map[string]func(context.Context, *Message) error{"outcomes": outcomes,
+		"together": waitForAll, "slow": slow,
 		"order": inOrder, "pause": pause, "environment": environment}
 	name := os.Getenv("LATCHWORK_TEST_HANDLER")
 	if name == "" {
@@ -176,7 +177,8 @@ func TestRequests(t *testing.T) {
 			t.Fatalf("%s: %v, %q, %d messages", v.Line, err, cancel, len(got))
 		}
 		for i, want := range v.Messages {
-			m := Message{want.ID, want.Key.bytes, want.Fence, want.Attempt, want.Topic, want.Partition, want.Offset, instant(want.TimestampMs),
+			m := Message{want.ID, want.Key.bytes, want.Fence, want.Attempt, want.Topic, want.Partition,
+				want.Offset, instant(want.TimestampMs),
 				instant(want.DeadlineMs), nil, want.Payload.bytes}
 			for _, h := range want.Headers {
 				m.Headers = append(m.Headers, Header{string(h[0].bytes), h[1].bytes})
@@ -204,7 +206,8 @@ func TestAnswers(t *testing.T) {
 	})
 	for _, err := range []error{nil, Retry("no time"), Dead("no use"), errors.New("é\n")} {
 		var a said
-		if e := json.Unmarshal(answer("t/0/1", err), &a); e != nil || !forms[form(a.Outcome, a.Reason)] || a.ID != "t/0/1" {
+		if e := json.Unmarshal(answer("t/0/1", err), &a); e != nil ||
+			!forms[form(a.Outcome, a.Reason)] || a.ID != "t/0/1" {
 			t.Errorf("%v: %v %v", err, a, e)
 		}
 	}
@@ -306,7 +309,8 @@ type object = map[string]any
 func request(id, key string, more object) object {
 	var offset int64
 	fmt.Sscanf(id, "t/0/%d", &offset)
-	r := object{"id": id, "key": key, "fence": 7, "attempt": 1, "topic": "t", "partition": 0, "offset": offset, "timestamp_ms": 1,
+	r := object{"id": id, "key": key, "fence": 7, "attempt": 1, "topic": "t", "partition": 0,
+		"offset": offset, "timestamp_ms": 1,
 		"headers": [][2]string{}, "payload": "{}"}
 	for name, v := range more {
 		r[name] = v
@@ -324,12 +328,15 @@ func batch(n int, key string) object {
 
 func testOutcomes(t *testing.T, side bool) {
 	p := start(t, "outcomes", side)
-	payloads := []any{`{"do":"go"}`, `{"do":"retry"}`, `{"do":"dead"}`, `{"do":"fail"}`, `{"do":"panic"}`, nil}
+	payloads := []any{`{"do":"go"}`, `{"do":"retry"}`, `{"do":"dead"}`, `{"do":"fail"}`,
+		`{"do":"panic"}`, nil}
 	for i, payload := range payloads {
 		headers := [][2]string{{"traceparent", "00-aa-bb-01"}}
-		p.send(request(fmt.Sprintf("t/0/%d", i), fmt.Sprint("k", i), object{"payload": payload, "headers": headers}))
+		p.send(request(fmt.Sprintf("t/0/%d", i), fmt.Sprint("k", i),
+			object{"payload": payload, "headers": headers}))
 	}
-	same(t, "answers", p.answers(6), map[string]string{"t/0/0": "done", "t/0/1": "retry later", "t/0/2": "dead never", "t/0/3": "retry no luck",
+	same(t, "answers", p.answers(6), map[string]string{"t/0/0": "done", "t/0/1": "retry later",
+		"t/0/2": "dead never", "t/0/3": "retry no luck",
 		"t/0/4": "retry panic: oh", "t/0/5": "dead the payload is null, not JSON"})
 	p.end()
 	log, printed := p.logs.String(), p.stdout.String()
@@ -337,7 +344,8 @@ func testOutcomes(t *testing.T, side bool) {
 		printed = log
 	}
 	same(t, "stray prints", strings.Count(printed, "stray"), 5)
-	for _, want := range []string{"t/0/0: info: two | lines n=7\n", "t/0/3: error: no luck\n", "t/0/4: error: panic: oh | "} {
+	for _, want := range []string{"t/0/0: info: two | lines n=7\n", "t/0/3: error: no luck\n",
+		"t/0/4: error: panic: oh | "} {
 		if !strings.Contains(log, want) {
 			t.Errorf("%q is not in the log: %s", want, log)
 		}
@@ -359,11 +367,13 @@ func TestManyAtOnce(t *testing.T) {
 func TestCancellation(t *testing.T) {
 	p := start(t, "slow", true)
 	soon := time.Now().Add(200 * time.Millisecond).UnixMilli()
-	p.send(request("t/0/0", "slow", nil), request("t/0/1", "fast", nil), request("t/0/2", "slow too", object{"deadline_ms": soon}))
+	p.send(request("t/0/0", "slow", nil), request("t/0/1", "fast", nil),
+		request("t/0/2", "slow too", object{"deadline_ms": soon}))
 	same(t, "the fast one", p.answers(1), map[string]string{"t/0/1": "done"})
 	same(t, "the late one", p.answers(1), map[string]string{"t/0/2": "dead late"})
 	p.send(object{"cancel": "t/0/0"}, object{"cancel": "t/0/99"})
-	same(t, "the cancelled one", p.answers(1), map[string]string{"t/0/0": "retry " + ErrTakenBack.Error()})
+	same(t, "the cancelled one", p.answers(1),
+		map[string]string{"t/0/0": "retry " + ErrTakenBack.Error()})
 	p.end()
 	same(t, "the log", p.logs.String(), "")
 }
@@ -371,7 +381,8 @@ func TestCancellation(t *testing.T) {
 func TestABatchEndsWithTheFirstThatIsNotDone(t *testing.T) {
 	p := start(t, "order", true)
 	p.send(batch(5, "k"))
-	same(t, "answers", p.answers(3), map[string]string{"t/0/0": "done", "t/0/1": "done", "t/0/2": "retry enough"})
+	same(t, "answers", p.answers(3),
+		map[string]string{"t/0/0": "done", "t/0/1": "done", "t/0/2": "retry enough"})
 	p.end()
 }
 
@@ -380,7 +391,8 @@ func TestAHandlerOfBatches(t *testing.T) {
 	p.send(batch(2, "k"))
 	same(t, "two", p.answers(2), map[string]string{"t/0/0": "done", "t/0/1": "done"})
 	p.send(batch(5, "k"))
-	same(t, "five", p.answers(4), map[string]string{"t/0/0": "done", "t/0/1": "done", "t/0/2": "done", "t/0/3": "dead long"})
+	same(t, "five", p.answers(4), map[string]string{"t/0/0": "done", "t/0/1": "done", "t/0/2": "done",
+		"t/0/3": "dead long"})
 	p.send(batch(2, "wait"))
 	time.Sleep(50 * time.Millisecond)
 	p.send(object{"cancel": "t/0/0"})
@@ -398,7 +410,8 @@ func TestTheEndWaitsForWhatIsUnderWay(t *testing.T) {
 
 func TestTheVariableIsNotInherited(t *testing.T) {
 	p := start(t, "environment", true)
-	p.send(request("t/0/0", "k", object{"payload_base64": base64.StdEncoding.EncodeToString(make([]byte, 2<<20))}))
+	payload := base64.StdEncoding.EncodeToString(make([]byte, 2<<20))
+	p.send(request("t/0/0", "k", object{"payload_base64": payload}))
 	same(t, "answer", p.answers(1), map[string]string{"t/0/0": "dead |"})
 	p.end()
 }

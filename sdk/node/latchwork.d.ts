@@ -67,7 +67,9 @@ export interface Context {
 export function run(handler: (message: Message, context: Context) => unknown): Promise<void>;
 /** Like run(), but calls the handler with all messages of a request. If `handler.batch` is above 1,
  * these may be several messages of one key, in order. */
-export function runBatches(handler: (messages: Message[], context: Context) => unknown): Promise<void>;
+export function runBatches(
+  handler: (messages: Message[], context: Context) => unknown,
+): Promise<void>;
 /** Returns the message that the running code handles, or undefined. */
 export function current(): Message | undefined;
 /** Writes lines to Latchwork's log, with the identity of the message that is being handled. The

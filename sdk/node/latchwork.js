@@ -60,7 +60,8 @@ const textOrBytes = (request, name) => {
   const encoded = request[name + "_base64"];
   return encoded === undefined ? request[name] : Buffer.from(encoded, "base64");
 };
-const headerPart = (part) => (part !== null && typeof part === "object" ? Buffer.from(part.base64, "base64") : part);
+const headerPart = (part) =>
+  part !== null && typeof part === "object" ? Buffer.from(part.base64, "base64") : part;
 
 /** One message, and the lease under which it is handled. A value is a string if its bytes are
  * UTF-8, and a Buffer otherwise. */
@@ -108,7 +109,8 @@ class Message {
   /** Returns the value of the last header of this name, or null. */
   header(name) {
     const headers = this.#request.headers;
-    for (let i = headers.length - 1; i >= 0; i--) if (headers[i][0] === name) return headerPart(headers[i][1]);
+    for (let i = headers.length - 1; i >= 0; i--)
+      if (headers[i][0] === name) return headerPart(headers[i][1]);
     return null;
   }
 
@@ -188,7 +190,9 @@ const readLines = (stream, take) =>
     stream.on("data", (chunk) => {
       let start = 0;
       for (let at; (at = chunk.indexOf(NEWLINE, start)) >= 0; start = at + 1) {
-        const line = rest.length ? Buffer.concat([...rest, chunk.subarray(start, at)]) : chunk.subarray(start, at);
+        const line = rest.length
+          ? Buffer.concat([...rest, chunk.subarray(start, at)])
+          : chunk.subarray(start, at);
         rest = [];
         if (line.length) take(line.toString());
       }
@@ -243,9 +247,15 @@ const logAt =
   };
 /** Writes a line to Latchwork's log, with the identity of the message that is being handled. Never
  * log payloads or secrets. */
-const log = { debug: logAt("debug"), info: logAt("info"), warn: logAt("warning"), error: logAt("error") };
+const log = {
+  debug: logAt("debug"),
+  info: logAt("info"),
+  warn: logAt("warning"),
+  error: logAt("error"),
+};
 
-const answer = (m, outcome, reason) => JSON.stringify(reason ? { id: m.id, outcome, reason } : { id: m.id, outcome }) + "\n";
+const answer = (m, outcome, reason) =>
+  JSON.stringify(reason ? { id: m.id, outcome, reason } : { id: m.id, outcome }) + "\n";
 
 /* Returns the answer for a message whose handler threw. */
 const failed = (m, error) => {
@@ -278,7 +288,8 @@ const together = (handler) => async (messages, answers) => {
   let done = messages.length;
   let error;
   const controller = new AbortController();
-  for (const m of messages) m.signal.addEventListener("abort", () => controller.abort(m.signal.reason));
+  for (const m of messages)
+    m.signal.addEventListener("abort", () => controller.abort(m.signal.reason));
   try {
     await current_.run(messages[0], handler, messages, { signal: controller.signal });
   } catch (e) {
@@ -294,7 +305,11 @@ const together = (handler) => async (messages, answers) => {
 const answerStream = () => {
   if (ANSWERS !== 1) return new net.Socket({ fd: ANSWERS, readable: false, writable: true });
   const out = process.stdout;
-  const plain = { write: out.write.bind(out), end: (then) => out.write("", then), on: out.on.bind(out) };
+  const plain = {
+    write: out.write.bind(out),
+    end: (then) => out.write("", then),
+    on: out.on.bind(out),
+  };
   out.write = process.stderr.write.bind(process.stderr);
   return plain;
 };
@@ -303,7 +318,10 @@ const serve = async (handle) => {
   const open = new Map();
   const running = new Set();
   const answers = new Answers(answerStream());
-  const stream = REQUESTS === 0 ? process.stdin : new net.Socket({ fd: REQUESTS, readable: true, writable: false });
+  const stream =
+    REQUESTS === 0
+      ? process.stdin
+      : new net.Socket({ fd: REQUESTS, readable: true, writable: false });
   await readLines(stream, (line) => {
     const { cancel, messages } = parse(line);
     if (cancel !== undefined) {
@@ -322,7 +340,8 @@ const serve = async (handle) => {
 };
 
 const check = (handler) => {
-  if (typeof handler !== "function") throw new TypeError("latchwork: the handler must be a function");
+  if (typeof handler !== "function")
+    throw new TypeError("latchwork: the handler must be a function");
 };
 
 /** Calls `handler(message, { signal })` for each message until Latchwork closes the pipe of

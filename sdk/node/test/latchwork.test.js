@@ -17,7 +17,12 @@ const SDK = path.join(__dirname, "../latchwork.js");
 const VECTORS = path.join(__dirname, "../../../tests/vectors/exec");
 const LIMIT_MS = 30000;
 
-const vectors = (name) => fs.readFileSync(path.join(VECTORS, name), "utf8").trim().split("\n").map((line) => JSON.parse(line));
+const vectors = (name) =>
+  fs
+    .readFileSync(path.join(VECTORS, name), "utf8")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
 /* Returns the value as the files of test vectors contain it: text unchanged, and a Buffer as the
  * object {"base64": …}. */
 const plain = (text) => (Buffer.isBuffer(text) ? { base64: text.toString("base64") } : text);
@@ -41,7 +46,11 @@ test("requests", () => {
       assert.deepEqual(plain(m.payload), want.payload);
       assert.deepEqual(m.headers.map(([n, v]) => [plain(n), plain(v)]), want.headers);
       assert.equal(m.deadline?.getTime(), want.deadline_ms);
-      assert.equal(BigInt(m.id.split("#")[0].split("/").at(-1)), BigInt(m.offset), "an offset above 2^53 is exact");
+      assert.equal(
+        BigInt(m.id.split("#")[0].split("/").at(-1)),
+        BigInt(m.offset),
+        "an offset above 2^53 is exact",
+      );
     });
   }
 });
@@ -54,7 +63,13 @@ test("answers are what the vectors allow", () => {
   const write = process.stderr.write;
   process.stderr.write = () => true;
   try {
-    for (const error of [new latchwork.Retry("no time"), new latchwork.Dead("no use"), new TypeError("\u00e9\n"), "text", undefined])
+    for (const error of [
+      new latchwork.Retry("no time"),
+      new latchwork.Dead("no use"),
+      new TypeError("\u00e9\n"),
+      "text",
+      undefined,
+    ])
       assert.ok(forms.has(form(JSON.parse(latchwork._failed(m, error)))), String(error));
   } finally {
     process.stderr.write = write;
@@ -66,7 +81,19 @@ test("answers are what the vectors allow", () => {
 
 const request = (id, more = {}) => {
   const [topic, partition, offset] = id.split("/");
-  return { id, key: "k", fence: 7, attempt: 1, topic, partition: +partition, offset: +offset, timestamp_ms: 1, headers: [], payload: "{}", ...more };
+  return {
+    id,
+    key: "k",
+    fence: 7,
+    attempt: 1,
+    topic,
+    partition: +partition,
+    offset: +offset,
+    timestamp_ms: 1,
+    headers: [],
+    payload: "{}",
+    ...more,
+  };
 };
 const line = (id, more) => JSON.stringify(request(id, more));
 const done = (id) => ({ id, outcome: "done" });
@@ -83,8 +110,11 @@ class Handler {
     delete env.LATCHWORK_FDS;
     delete env.NODE_TEST_CONTEXT;
     if (side) env.LATCHWORK_FDS = "3,4";
-    this.process = spawn(process.execPath, ["-e", `const latchwork = require(${JSON.stringify(SDK)});\n${code}`],
-      { env, stdio: ["pipe", "pipe", "pipe", "pipe", "pipe"] });
+    this.process = spawn(
+      process.execPath,
+      ["-e", `const latchwork = require(${JSON.stringify(SDK)});\n${code}`],
+      { env, stdio: ["pipe", "pipe", "pipe", "pipe", "pipe"] },
+    );
     started.push(this.process);
     this.input = side ? this.process.stdio[3] : this.process.stdin;
     this.lines = [];
@@ -99,7 +129,9 @@ class Handler {
     if (side) this.process.stdout.on("data", (data) => (this.printed += data));
     this.process.stderr.on("data", (data) => (this.logged += data));
     this.status = new Promise((resolve) => this.process.on("close", resolve));
-    this.ready = side ? this.answer().then((hello) => assert.deepEqual(hello, { hello: 1 })) : Promise.resolve();
+    this.ready = side
+      ? this.answer().then((hello) => assert.deepEqual(hello, { hello: 1 }))
+      : Promise.resolve();
   }
 
   #arrived(answer) {
@@ -115,7 +147,10 @@ class Handler {
   answer() {
     if (this.lines.length) return Promise.resolve(this.lines.shift());
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error("no answer; stderr: " + this.logged)), LIMIT_MS);
+      const timer = setTimeout(
+        () => reject(new Error("no answer; stderr: " + this.logged)),
+        LIMIT_MS,
+      );
       this.waiting.push((answer) => (clearTimeout(timer), resolve(answer)));
     });
   }
@@ -144,16 +179,27 @@ const OUTCOMES = `
     if (what === "dead") throw new latchwork.Dead("never");
     if (what === "fail") throw new RangeError("id");
     await new Promise((resolve) => setTimeout(resolve, 1));
-    if (latchwork.current() !== m || m.traceparent !== "00-aa-bb-01" || signal.aborted) throw new Error("context");
+    if (latchwork.current() !== m || m.traceparent !== "00-aa-bb-01" || signal.aborted)
+      throw new Error("context");
     latchwork.log.info("two\\nlines %d", 7);
   });`;
 
 const outcomes = async (side) => {
   const h = new Handler(OUTCOMES, { side });
   await h.ready;
-  const wanted = { 0: ["done"], 1: ["retry", "later"], 2: ["dead", "never"], 3: ["retry", "RangeError: id"], 5: ["dead", "the payload is null, not JSON"] };
+  const wanted = {
+    0: ["done"],
+    1: ["retry", "later"],
+    2: ["dead", "never"],
+    3: ["retry", "RangeError: id"],
+    5: ["dead", "the payload is null, not JSON"],
+  };
   const payloads = ['{"do":"go"}', '{"do":"retry"}', '{"do":"dead"}', '{"do":"fail"}', "x", null];
-  h.send(...payloads.map((payload, i) => request("t/0/" + i, { key: "k" + i, payload, headers: [["traceparent", "00-aa-bb-01"]] })));
+  h.send(
+    ...payloads.map((payload, i) =>
+      request("t/0/" + i, { key: "k" + i, payload, headers: [["traceparent", "00-aa-bb-01"]] }),
+    ),
+  );
   for (const a of await h.answers(6)) {
     const i = a.id.split("/")[2];
     if (i === "4") assert.match(a.reason, /^the payload is not JSON: /);
@@ -179,7 +225,10 @@ test("many messages at once", async () => {
 test("a cancelled message", async () => {
   const h = new Handler(`latchwork.run(async (m, { signal }) => {
     if (m.key === "fast") return;
-    await require("node:timers/promises").setTimeout(1e6, undefined, { signal }).catch((e) => { if (!m.cancelled) throw e; throw signal.reason; });
+    await require("node:timers/promises").setTimeout(1e6, undefined, { signal }).catch((e) => {
+      if (!m.cancelled) throw e;
+      throw signal.reason;
+    });
   });`);
   await h.ready;
   h.send(request("t/0/0", { key: "slow" }), request("t/0/1", { key: "fast" }));
@@ -204,16 +253,23 @@ test("a batch ends with the first that is not done", async () => {
 
 test("a handler of batches", async () => {
   const h = new Handler(`latchwork.runBatches(async (ms, { signal }) => {
-    if (ms[0].key === "wait") await new Promise((_, no) => signal.addEventListener("abort", () => no(signal.reason)));
+    if (ms[0].key === "wait")
+      await new Promise((_, no) => signal.addEventListener("abort", () => no(signal.reason)));
     if (ms.length > 3) throw new latchwork.Dead("long", { done: 3 });
     if (ms.length === 3) throw new Error("all");
   });`);
   await h.ready;
-  const send = (n, key = "k") => h.send({ batch: Array.from({ length: n }, (_, i) => request("t/0/" + i, { key })) });
+  const send = (n, key = "k") =>
+    h.send({ batch: Array.from({ length: n }, (_, i) => request("t/0/" + i, { key })) });
   send(2);
   assert.deepEqual(await h.answers(2), [done("t/0/0"), done("t/0/1")]);
   send(5);
-  assert.deepEqual(await h.answers(4), [done("t/0/0"), done("t/0/1"), done("t/0/2"), { id: "t/0/3", outcome: "dead", reason: "long" }]);
+  assert.deepEqual(await h.answers(4), [
+    done("t/0/0"),
+    done("t/0/1"),
+    done("t/0/2"),
+    { id: "t/0/3", outcome: "dead", reason: "long" },
+  ]);
   send(3);
   assert.deepEqual(await h.answer(), { id: "t/0/0", outcome: "retry", reason: "Error: all" });
   send(2, "wait");
@@ -224,7 +280,9 @@ test("a handler of batches", async () => {
 });
 
 test("the end waits for what is under way", async () => {
-  const h = new Handler(`latchwork.run(() => new Promise((r) => setTimeout(r, 300))).then(() => process.stderr.write("the end"));`);
+  const h = new Handler(
+    `latchwork.run(() => new Promise((r) => setTimeout(r, 300))).then(() => process.stderr.write("the end"));`,
+  );
   await h.ready;
   h.send(request("t/0/0"));
   const answer = h.answer();
@@ -235,7 +293,9 @@ test("the end waits for what is under way", async () => {
 });
 
 test("large messages and letters cut in two", async () => {
-  const h = new Handler(`latchwork.run((m) => { throw new latchwork.Dead(m.payload.length + m.payload.slice(-3)); });`);
+  const h = new Handler(
+    `latchwork.run((m) => { throw new latchwork.Dead(m.payload.length + m.payload.slice(-3)); });`,
+  );
   await h.ready;
   const text = Buffer.from(line("t/0/0", { payload: "x".repeat(3e6) + "a\u20acb" }) + "\n");
   const cut = text.indexOf(0xe2) + 1;
@@ -247,7 +307,9 @@ test("large messages and letters cut in two", async () => {
 });
 
 test("a program that is started does not inherit the variable, and a bad handler is an error", async () => {
-  const h = new Handler(`process.stderr.write(String(process.env.LATCHWORK_FDS)); latchwork.run(7).catch((e) => { process.stderr.write(e.message); process.exit(3); });`);
+  const h = new Handler(
+    `process.stderr.write(String(process.env.LATCHWORK_FDS)); latchwork.run(7).catch((e) => { process.stderr.write(e.message); process.exit(3); });`,
+  );
   await h.ready;
   assert.equal(await h.status, 3);
   assert.equal(h.logged, "undefinedlatchwork: the handler must be a function");
@@ -258,19 +320,44 @@ test("a program that is started does not inherit the variable, and a bad handler
 test("the package can be packed, installed, required and imported", (t) => {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), "latchwork-npm-"));
   t.after(() => fs.rmSync(dir, { recursive: true }));
-  const env = { ...process.env, npm_config_cache: path.join(dir, "cache"), npm_config_offline: "true", npm_config_update_notifier: "false" };
-  const npm = (...args) => execFileSync("npm", args, { cwd: dir, env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+  const env = {
+    ...process.env,
+    npm_config_cache: path.join(dir, "cache"),
+    npm_config_offline: "true",
+    npm_config_update_notifier: "false",
+  };
+  const npm = (...args) =>
+    execFileSync("npm", args, {
+      cwd: dir,
+      env,
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "pipe"],
+    });
   const [packed] = JSON.parse(npm("pack", "--json", path.dirname(SDK)));
-  assert.deepEqual(packed.files.map((f) => f.path).sort(), ["LICENSE", "README.md", "latchwork.d.ts", "latchwork.js", "package.json"]);
-  fs.writeFileSync(path.join(dir, "package.json"), '{"name":"user","version":"1.0.0","private":true}');
+  assert.deepEqual(packed.files.map((f) => f.path).sort(), [
+    "LICENSE",
+    "README.md",
+    "latchwork.d.ts",
+    "latchwork.js",
+    "package.json",
+  ]);
+  fs.writeFileSync(
+    path.join(dir, "package.json"),
+    '{"name":"user","version":"1.0.0","private":true}',
+  );
   npm("install", "--no-audit", "--no-fund", "./" + packed.filename);
-  const run = (...args) => execFileSync(process.execPath, args, { cwd: dir, encoding: "utf8", input: "" });
+  const run = (...args) =>
+    execFileSync(process.execPath, args, { cwd: dir, encoding: "utf8", input: "" });
   assert.equal(run("-e", 'process.stdout.write(typeof require("latchwork").run)'), "function");
-  fs.writeFileSync(path.join(dir, "a.mjs"), 'import latchwork, { run, Retry } from "latchwork"; process.stdout.write(`${run === latchwork.run} ${new Retry("x").message}`);');
+  fs.writeFileSync(
+    path.join(dir, "a.mjs"),
+    'import latchwork, { run, Retry } from "latchwork"; process.stdout.write(`${run === latchwork.run} ${new Retry("x").message}`);',
+  );
   assert.equal(run("a.mjs"), "true x");
 });
 
 test("the types name everything that is exported", () => {
   const types = fs.readFileSync(path.join(__dirname, "../latchwork.d.ts"), "utf8");
-  for (const name of Object.keys(latchwork).filter((n) => !n.startsWith("_"))) assert.match(types, new RegExp(`export (class|function|const) ${name}\\b`));
+  for (const name of Object.keys(latchwork).filter((n) => !n.startsWith("_")))
+    assert.match(types, new RegExp(`export (class|function|const) ${name}\\b`));
 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A handler made with the Node SDK, for the live tests. It sleeps, and writes its runs to a journal in the form of work.py. A payload {"do": "exit"}
- * ends the process, at the first attempt only. */
+/* A handler made with the Node SDK, for the live tests. It sleeps, and writes its runs to a journal
+ * in the form of work.py. A payload {"do": "exit"} ends the process, at the first attempt only. */
 "use strict";
 
 const latchwork = require("../../../sdk/node/latchwork.js");
@@ -9,12 +9,16 @@ const { setTimeout: sleep } = require("node:timers/promises");
 
 const journal = fs.openSync(process.env.LW_TEST_JOURNAL, "a", 0o644);
 const [low, high] = (process.env.LW_TEST_WORK_MS ?? "0-0").split("-").map(Number);
-const bootOffsetUs = BigInt(process.env.LW_TEST_BOOT_OFFSET_US); // Node reads CLOCK_MONOTONIC, and the journal has CLOCK_BOOTTIME
+// Node reads CLOCK_MONOTONIC, and the journal has CLOCK_BOOTTIME
+const bootOffsetUs = BigInt(process.env.LW_TEST_BOOT_OFFSET_US);
 
 const note = (what, m, extra = "") => {
   const nowUs = process.hrtime.bigint() / 1000n + bootOffsetUs;
   const key = Buffer.from(m.key).toString("hex") || "-";
-  fs.writeSync(journal, `${what} ${nowUs} ${process.ppid} ${m.id} ${key} ${m.fence} ${m.attempt}${extra}\n`);
+  fs.writeSync(
+    journal,
+    `${what} ${nowUs} ${process.ppid} ${m.id} ${key} ${m.fence} ${m.attempt}${extra}\n`,
+  );
 };
 
 latchwork.run(async (m, { signal }) => {

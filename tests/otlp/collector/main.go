@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A collector of OpenTelemetry that consists of its OTLP receiver alone. It listens for OTLP over HTTP on the
-// address in its first argument, and prints each request that it takes as one line of JSON.
+// A collector of OpenTelemetry that consists of its OTLP receiver alone. It listens for OTLP over
+// HTTP on the address in its first argument, and prints each request that it takes as one line of
+// JSON.
 package main
 
 import (

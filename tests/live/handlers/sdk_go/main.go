@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A handler made with the Go SDK, for the live tests. It sleeps, and writes its runs to a journal in the form of work.py. A payload {"do": "exit"} ends
-// the process, at the first attempt only.
+// A handler made with the Go SDK, for the live tests. It sleeps, and writes its runs to a journal
+// in the form of work.py. A payload {"do": "exit"} ends the process, at the first attempt only.
 package main
 
 import (
@@ -34,7 +34,8 @@ func note(what string, m *latchwork.Message, extra string) {
 	if key == "" {
 		key = "-"
 	}
-	fmt.Fprintf(journal, "%s %d %d %s %s %d %d%s\n", what, bootUs(), os.Getppid(), m.ID, key, m.Fence, m.Attempt, extra)
+	fmt.Fprintf(journal, "%s %d %d %s %s %d %d%s\n", what, bootUs(), os.Getppid(), m.ID, key, m.Fence,
+		m.Attempt, extra)
 }
 
 func handle(ctx context.Context, m *latchwork.Message) error {
@@ -59,7 +60,8 @@ func handle(ctx context.Context, m *latchwork.Message) error {
 
 func main() {
 	var err error
-	journal, err = os.OpenFile(os.Getenv("LW_TEST_JOURNAL"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	journal, err = os.OpenFile(os.Getenv("LW_TEST_JOURNAL"), os.O_WRONLY|os.O_APPEND|os.O_CREATE,
+		0o644)
 	if err == nil {
 		fmt.Sscanf(os.Getenv("LW_TEST_WORK_MS"), "%f-%f", &low, &high)
 		err = latchwork.Run(context.Background(), handle)
