@@ -44,10 +44,12 @@ compile() {
     CFLAGS="-O2 -g -ffile-prefix-map=$work=." quiet packaging/rdkafka-static.sh rdkafka \
         "$work/rdkafka/prefix" --disable-gssapi --disable-lz4-ext
     export PKG_CONFIG_PATH=$work/rdkafka/prefix/lib/pkgconfig
+    libs="-lhiredis -lssl -lcrypto -lpq -lcurl -lmicrohttpd"
+    libs="$libs -l:libjansson.a -l:libsqlite3.a -l:libncursesw.a -l:libtinfo.a"
     # shellcheck disable=SC2016 # $ORIGIN is for the loader
     quiet make -j"$(nproc)" PREFIX=$prefix DESTDIR=$root CFLAGS="-O2 -g -ffile-prefix-map=$work=." \
         LDFLAGS='-Wl,--disable-new-dtags -Wl,-rpath,\$$ORIGIN/../lib/latchwork:\$$ORIGIN/latchwork' \
-        LW_LIBS="-l:libxxhash.a $(pkg-config --libs rdkafka) -lhiredis -lssl -lcrypto -lpq -lcurl -lmicrohttpd -l:libjansson.a -l:libsqlite3.a -l:libncursesw.a -l:libtinfo.a" \
+        LW_LIBS="-l:libxxhash.a $(pkg-config --libs rdkafka) $libs" \
         install
     cd "$root$prefix"
     strip --strip-unneeded bin/latchwork lib/liblatchwork.so.*
@@ -81,7 +83,8 @@ pack() {
     # shellcheck disable=SC2046 # one part a word
     "$work/packaging/sbom.py" . "$name" "$version" $(cat /tmp/parts) >"$out/$name.spdx.json"
     mv "$root$prefix" "$root/$name"
-    tar -C "$root" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
+    tar -C "$root" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+        --mode=u+rwX,go+rX,go-w -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
     cat "$root/$name/README"
 }
 

@@ -83,7 +83,8 @@ check() {
     check_places
     while read -r line; do
         say "$line: still says that there is no release; mend the sentence"
-    done < <(grep -nEo 'There is no release yet|is not released yet' SECURITY.md README.md doc/how-to/install.md doc/explanation/compared.md)
+    done < <(grep -nEo 'There is no release yet|is not released yet' \
+        SECURITY.md README.md doc/how-to/install.md doc/explanation/compared.md)
     [ -z "$(git status --porcelain)" ] ||
         say "the tree has changes that are not committed: $(git status --porcelain | head -n 3 | tr '\n' ' ')"
     if git rev-parse -q --verify "refs/tags/v$version" >/dev/null &&

@@ -62,7 +62,8 @@ write_configuration() {
     python3 - "$pages" "$REDIS_PORT" <<'END' | install -m 640 -g latchwork /dev/stdin $config
 import json, sys
 def example(page): # returns the first JSON example of a page
-    with open("%s/%s.md" % (sys.argv[1], page)) as f: return f.read().split("```json\n", 1)[1].split("```", 1)[0]
+    with open("%s/%s.md" % (sys.argv[1], page)) as f:
+        return f.read().split("```json\n", 1)[1].split("```", 1)[0]
 c = json.loads(example("secure-kafka"))
 c["redis"] = json.loads(example("redis-tls"))["redis"]
 c["redis"]["url"] = c["redis"]["url"].replace(":6380", ":" + sys.argv[2])

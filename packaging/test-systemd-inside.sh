@@ -70,8 +70,10 @@ END
 configure() {
     cat >"/etc/latchwork/$1.json" <<END
 { "name": "$1", "workers": 2,
-  "kafka": { "topics": ["orders-web"], "properties": { "bootstrap.servers": "$broker", "session.timeout.ms": "6000" } },
-  "redis": { "url": "redis://127.0.0.1:6379/0", "password": "\${file:\${CREDENTIALS_DIRECTORY}/redis}" },
+  "kafka": { "topics": ["orders-web"],
+    "properties": { "bootstrap.servers": "$broker", "session.timeout.ms": "6000" } },
+  "redis": { "url": "redis://127.0.0.1:6379/0",
+    "password": "\${file:\${CREDENTIALS_DIRECTORY}/redis}" },
   "key": { "from": "json:/id" }, "http": { "listen": "off" }, "lock": { "ttl_ms": 3000 },
   "handler": { "type": "exec", "command": [$2], "processes": 1, "timeout_ms": 60000 } }
 END

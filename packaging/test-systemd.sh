@@ -36,7 +36,8 @@ mkdir -p /etc/systemd/system/multi-user.target.wants
 ln -s ../test.service /etc/systemd/system/multi-user.target.wants/
 systemctl -q set-default multi-user.target
 # shellcheck disable=SC2016 # expanded inside
-timeout -k 10 300 unshare --pid --fork --kill-child --cgroup --uts --ipc --mount --propagation private sh -c '
+timeout -k 10 300 unshare --pid --fork --kill-child --cgroup --uts --ipc --mount \
+    --propagation private sh -c '
     mkdir /tmp/dev && mount -t tmpfs tmpfs /tmp/dev && mkdir /tmp/dev/pts /tmp/dev/shm || exit 2
     for d in null zero full random urandom tty; do
         : >/tmp/dev/$d && mount --bind /dev/$d /tmp/dev/$d || exit 2

@@ -40,7 +40,8 @@ whole() {
                 line = substr(line, RSTART + RLENGTH)
                 quoted = substr(name, 2, length(name) - 2)
                 if (name in number) out = out number[name]
-                else if (name ~ /^'\''.*'\''$/ && quoted in letter) out = out "'\''" letter[quoted] "'\''"
+                else if (name ~ /^'\''.*'\''$/ && quoted in letter)
+                    out = out "'\''" letter[quoted] "'\''"
                 else fail(script ": " name " is not in " codes)
             }
             return out line
@@ -50,7 +51,11 @@ whole() {
                 if (line ~ /^-- SPDX-License-Identifier: /) continue
                 if (line !~ /^-- @[a-z]+( @[a-z]+)*$/) { print coded(line); continue }
                 n = split(substr(line, 5), names, / @/)
-                for (i = 1; i <= n; i++) if (!(names[i] in seen)) { seen[names[i]] = 1; put(parts "/" names[i] ".lua") }
+                for (i = 1; i <= n; i++) {
+                    if (names[i] in seen) continue
+                    seen[names[i]] = 1
+                    put(parts "/" names[i] ".lua")
+                }
             }
             if (any < 0) fail("cannot read " file)
             close(file)

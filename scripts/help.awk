@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Prints what `make help` says, from the makefiles that are its arguments: a line `##@ GROUP` begins a group, a line `## TARGET: TEXT`
-# describes a target. Groups stand in the order in which they first appear, the targets of a group in that of the alphabet.
+# Prints what `make help` says, from the makefiles that are its arguments: a line `##@ GROUP` begins
+# a group, a line `## TARGET: TEXT` describes a target. Groups stand in the order in which they
+# first appear, the targets of a group in that of the alphabet.
 /^##@ / {
     group = substr($0, 5)
     if (!(group in place)) {

@@ -74,7 +74,10 @@ function exists(path) { return system("test -e \"" root "/" path "\"") == 0 }
         link = substr(rest, RSTART + 2, RLENGTH - 3)
         rest = substr(rest, RSTART + RLENGTH)
         anchor = ""
-        if ((hash = index(link, "#"))) { anchor = substr(link, hash); link = substr(link, 1, hash - 1) }
+        if ((hash = index(link, "#"))) {
+            anchor = substr(link, hash)
+            link = substr(link, 1, hash - 1)
+        }
         to = place(plain(folder(page) "/" link))
         if (to != "" && exists(to)) {
             line = line before "](" seen(folder(installed), to) anchor ")"

@@ -8,7 +8,8 @@ BUILD/bench/locks.json.
 
 usage: locks.py [--build DIR] [--rounds N]"""
 
-import argparse, importlib.util, json, multiprocessing, os, random, shutil, statistics, subprocess, sys, tempfile, time
+import argparse, importlib.util, json, multiprocessing, os, random, shutil, statistics, subprocess
+import sys, tempfile, time
 
 REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 PAIRS, OURS, THEIRS, PAUSE_US = 20000, 40, 6, 100000

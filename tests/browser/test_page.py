@@ -32,7 +32,8 @@ SHIFTS = """
 const done = arguments[arguments.length - 1];
 const moved = [];
 const name = (s) => (s.node ? `${s.node.nodeName} ${(s.node.textContent || "").slice(0, 60)}` : "?");
-new PerformanceObserver((list) => list.getEntries().forEach((e) => moved.push(`${e.value.toFixed(4)}: ${e.sources.map(name).join(", ")}`)))
+new PerformanceObserver((list) => list.getEntries().forEach(
+    (e) => moved.push(`${e.value.toFixed(4)}: ${e.sources.map(name).join(", ")}`)))
   .observe({ type: "layout-shift", buffered: false });
 setTimeout(() => done(moved), 4000);
 """
@@ -249,7 +250,7 @@ class Page(unittest.TestCase):
                 for i in range(3)
             )
         )
-        ended = lambda key: self.w.get("api/v1/outcomes?outcome=done&key=" + key)["outcomes"]  # noqa: E731
+        ended = lambda key: self.w.get("api/v1/outcomes?outcome=done&key=" + key)["outcomes"]
         b.until(
             "the end of all six",
             lambda: len(ended("ms-again-1")) == len(ended("ms-again-2")) == 3,

@@ -57,7 +57,7 @@ class Api(ApiCase):
         self.plant("t-a", 1, 2)
         self.plant("t-b", 3, first_ms=old)
         self.plant("t-idle")
-        keys = lambda query: sorted(r["key"] for r in self.ask("/api/v1/lanes" + query)["lanes"])  # noqa: E731
+        keys = lambda query: sorted(r["key"] for r in self.ask("/api/v1/lanes" + query)["lanes"])
         self.assertEqual(keys(""), ["t-a", "t-b", "t-idle"])
         self.assertEqual(keys("?match=t-%5Bab%5D"), ["t-a", "t-b"])
         self.assertEqual(keys("?key=t-a"), ["t-a"])

@@ -68,8 +68,10 @@ cat >"$dir/broken.json" <<'END'
     "topics": ["orders"],, } }
 END
 cat >"$dir/wrong.json" <<'END'
-{ "kafka": { "topics": ["orders"], "properties": { "bootstrap.servers": "127.0.0.1:1", "enable.auto.commit": "true" } },
-  "lock": { "ttl_sm": 5000 }, "retry": { "max_attempts": 0 }, "handler": { "type": "exec", "command": ["cat"] } }
+{ "kafka": { "topics": ["orders"],
+    "properties": { "bootstrap.servers": "127.0.0.1:1", "enable.auto.commit": "true" } },
+  "lock": { "ttl_sm": 5000 }, "retry": { "max_attempts": 0 },
+  "handler": { "type": "exec", "command": ["cat"] } }
 END
 echo '{ "kafka": { "topics": ["orders"] }, "handler": { "type": "http", "url": "ftp://127.0.0.1/" } }' >"$dir/http.json"
 echo '{ "kafka": { "topics": ["orders"] }, "handler": { "type": "exce", "command": ["cat"] } }' \
@@ -142,12 +144,15 @@ also "enable\.auto\.commit"
 # If a restart cannot repair an error, the run must end with EX_CONFIG, because the systemd unit
 # does not restart the program after that status.
 cat >"$dir/contradiction.json" <<'END'
-{"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1", "max.poll.interval.ms": 1000, "session.timeout.ms": 6000}},
- "redis": {"url": "redis://127.0.0.1:1"}, "http": {"listen": "off"}, "handler": {"type": "exec", "command": ["cat"]}}
+{"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1",
+    "max.poll.interval.ms": 1000, "session.timeout.ms": 6000}},
+ "redis": {"url": "redis://127.0.0.1:1"}, "http": {"listen": "off"},
+ "handler": {"type": "exec", "command": ["cat"]}}
 END
 echo "no shared object" >"$dir/odd.so"
 cat >"$dir/plugin.json" <<'END'
-{"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}}, "redis": {"url": "redis://127.0.0.1:1"},
+{"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}},
+ "redis": {"url": "redis://127.0.0.1:1"},
  "http": {"listen": "off"}, "handler": {"type": "plugin", "path": "odd.so"}}
 END
 t "run: properties contradict each other" 78 "" "kafka\.properties: .*max\.poll\.interval\.ms" \

@@ -99,7 +99,8 @@ ok "workers met at keys" $?
 equal "drained is what was parked" "$(($(figure drained) >= $(figure parked)))" 1
 grep -q 'was killed with -9' "$dir/out" && grep -q 'was replaced by process' "$dir/out"
 ok "a worker was killed and replaced" $?
-equal "rows, by SQLite" "$(sqlite3 "$home/orders.db" 'select count(*), count(distinct id) from orders')" "2000|2000"
+equal "rows, by SQLite" \
+    "$(sqlite3 "$home/orders.db" 'select count(*), count(distinct id) from orders')" "2000|2000"
 equal "messages done, by the journal" \
     "$(awk '$1 == "end" && $8 == "done" {print $4}' "$home/journal" | sort -u | wc -l)" 20000
 equal "processes that ran handlers, by the journal" \

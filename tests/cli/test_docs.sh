@@ -13,7 +13,8 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
 # shellcheck disable=SC2012 # the names of the pages are plain
-pages="$(ls ./*.md | sed "s|^\./||") tests/README.md tests/model/README.md bench/README.md bench/NOTES.md $(find doc -name '*.md' | sort)"
+pages="$(ls ./*.md | sed "s|^\./||") tests/README.md tests/model/README.md bench/README.md
+    bench/NOTES.md $(find doc -name '*.md' | sort)"
 
 good() { passed=$((passed + 1)); }
 bad() {
@@ -54,7 +55,9 @@ done
 for command in $("$program" --help | sed -n '/not in this version/d; s/^  \([a-z]*\) .*/\1/p'); do
     "$program" "$command" --help >"$dir/help"
     for verb in $(sed -n '/^Examples/q; s/^  \([a-z]*\)  *[a-z].*/\1/p' "$dir/help"); do
-        case $command in queue | dead | lock | handler) "$program" "$command" "$verb" --help >>"$dir/help" ;; esac
+        case $command in
+        queue | dead | lock | handler) "$program" "$command" "$verb" --help >>"$dir/help" ;;
+        esac
     done
     if [ -z "$(awk 'length($0) > 80' "$dir/help")" ]; then
         good
@@ -103,8 +106,9 @@ done <"$dir/folders"
 
 # Each link [text](path) must lead to a file. The path is relative to the folder of the page.
 # shellcheck disable=SC2046,SC2086 # lists of files
-grep -noE '\]\([^)]+\)' $(printf '%s\n' $pages $(grep 'README\.md$' "$dir/files") | sort \
-    -u) >"$dir/links"
+readmes=$(grep 'README\.md$' "$dir/files")
+# shellcheck disable=SC2046,SC2086
+grep -noE '\]\([^)]+\)' $(printf '%s\n' $pages $readmes | sort -u) >"$dir/links"
 while IFS=: read -r page line link; do
     target=${link#](}
     target=${target%)}
@@ -196,7 +200,8 @@ for page in $pages; do
         [ -e "$block" ] || continue
         # An indented block is only a part of a program. The line `if True:` before it makes it
         # complete.
-        if { head -n 1 "$block" | grep -q '^ ' && echo 'if True:'; cat "$block"; } | python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>"$dir/err"; then
+        if { head -n 1 "$block" | grep -q '^ ' && echo 'if True:'; cat "$block"; } |
+            python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>"$dir/err"; then
             good
         else
             bad "$page: Python: $(tail -n 1 "$dir/err")"

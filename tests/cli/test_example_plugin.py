@@ -29,7 +29,8 @@ static void *work(void *arg) {
         size_t n = 200 + (size_t)(i * 37) %% 2500;
         memset(payload, 'a' + process, n);
         snprintf(identity, sizeof identity, "t/%%d/%%d", process * THREADS + (int)(long)arg, i);
-        struct latchwork_message m = {.identity = identity, .payload = (void *)payload, .payload_len = n};
+        struct latchwork_message m = {
+            .identity = identity, .payload = (void *)payload, .payload_len = n};
         if (latchwork_handler.handle(NULL, &m, NULL, 0) != LATCHWORK_DONE) exit(1);
     }
     return NULL;

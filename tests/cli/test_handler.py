@@ -135,11 +135,13 @@ class Case(unittest.TestCase):
             #include <stdio.h>
             #include <stdlib.h>
             #include <unistd.h>
-            static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {
+            static int handle(void *self, const struct latchwork_message *m, char *reason,
+                              size_t reason_size) {
                 (void)self, (void)m, (void)reason, (void)reason_size;
                 %s
             }
-            LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};
+            LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {
+                LATCHWORK_HANDLER_INIT, .handle = handle};
         """
             % body,
         )
@@ -230,7 +232,8 @@ class Messages(Case):
         import latchwork
         @latchwork.handler
         def handle(m):
-            raise latchwork.Dead(repr((m.key, m.payload, m.headers, m.topic, m.partition, m.offset, m.attempt)))
+            raise latchwork.Dead(repr(
+                (m.key, m.payload, m.headers, m.topic, m.partition, m.offset, m.attempt)))
         latchwork.run()
     """
 
@@ -659,7 +662,8 @@ class InsertPostgres(Insert):
         self.assertEqual({line["outcome"] for line in lines if line["round"] == "stale"}, {"back"})
 
     def test_it_has_the_tables_of_the_real_one(self):
-        self.pg.sql("""CREATE SCHEMA sales; CREATE TABLE sales."Orders"(id bigint PRIMARY KEY, amount integer CHECK(amount > 0));
+        self.pg.sql("""CREATE SCHEMA sales;
+            CREATE TABLE sales."Orders"(id bigint PRIMARY KEY, amount integer CHECK(amount > 0));
                        INSERT INTO sales."Orders" VALUES(1, 1)""")
         self.config(store=self.pg.url, table="sales.Orders")
         status, lines, _ = self.results()

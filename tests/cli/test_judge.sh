@@ -16,7 +16,12 @@ passed=0 failed=0
 t() {
     name=$1
     shift
-    if [ -s "$dir/produced" ]; then set -- "$@" --; "$judge" "$dir/j" --produced "$dir/produced"; else "$judge" "$dir/j"; fi >"$dir/out" 2>"$dir/err" ||
+    if [ -s "$dir/produced" ]; then
+        set -- "$@" --
+        "$judge" "$dir/j" --produced "$dir/produced"
+    else
+        "$judge" "$dir/j"
+    fi >"$dir/out" 2>"$dir/err" ||
         { failed=$((failed + 1)); echo "FAILED: $name: exit status $?"; cat "$dir/err"; return; }
     for figure; do
         [ "$figure" != -- ] || continue

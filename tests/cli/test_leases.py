@@ -41,7 +41,8 @@ static int handle(void *self, const struct latchwork_message *m, char *reason) {
     for (int i = 0; i < 60; i++) sleep(1);
     return LATCHWORK_DONE;
 }
-LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};
+LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {
+    LATCHWORK_HANDLER_INIT, .handle = handle};
 """
 
 

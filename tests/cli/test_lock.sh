@@ -101,7 +101,8 @@ json() { python3 -c 'import json, sys
 for line in sys.stdin: print(eval(sys.argv[1], {"o": json.loads(line)}))' "$1" <"$dir/out"; }
 
 cat >"$dir/app.json" <<END
-{ "name": "app", "kafka": { "topics": ["orders"] }, "redis": { "url": "$url", "shards": 3 }, "lock": { "ttl_ms": 2000 },
+{ "name": "app", "kafka": { "topics": ["orders"] }, "redis": { "url": "$url", "shards": 3 },
+  "lock": { "ttl_ms": 2000 },
   "handler": { "type": "exec", "command": ["cat"] } }
 END
 echo '{ "kafka": { "topics": [] } }' >"$dir/wrong.json"
@@ -165,7 +166,8 @@ t "ls --without-ttl: none" 0 "" "" ls --redis "$url" --without-ttl
 t "show"                  0 "^until .*in [0-9.]+ s" "" show k --redis "$url"
 t "show: free"            0 "^other: nobody holds it" "" show other --redis "$url"
 lock show k --redis "$url" --json
-equal "show --json" "$(json 'o["key"], o["kind"], o["held"], o["fence"] // 1000 == o["since_ms"], 0 < o["left_ms"] <= 3000, o["waiting"]')" "('k', 'mutex', True, True, True, 0)"
+equal "show --json" "$(json '(o["key"], o["kind"], o["held"], o["fence"] // 1000 == o["since_ms"],
+    0 < o["left_ms"] <= 3000, o["waiting"])')" "('k', 'mutex', True, True, True, 0)"
 lock ls --redis "$url" --json
 equal "ls --json" "$(json 'o["key"], o["token"].startswith(o["holder"] + "/")')" "('k', True)"
 background waiter exec k --redis "$url" --wait 30000 -- echo mine

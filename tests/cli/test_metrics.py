@@ -32,7 +32,8 @@ for line in sys.stdin:
     if "cancel" in m: continue
     while os.path.exists(os.environ["GATE"]): time.sleep(0.01)
     bad = m["key"].startswith("bad")
-    print(json.dumps({"id": m["id"], "outcome": "dead" if bad else "done", "reason": "it says so" if bad else ""}), flush=True)
+    outcome, reason = ("dead", "it says so") if bad else ("done", "")
+    print(json.dumps({"id": m["id"], "outcome": outcome, "reason": reason}), flush=True)
 '''
 SAMPLE = re.compile(
     r'^(latchwork_[a-z_]+)(?:\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*)\})? (-?[0-9.e+-]+|\+Inf|NaN)$'

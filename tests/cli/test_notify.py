@@ -24,7 +24,8 @@ BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
 LIMIT_S = 60
 HANDLER = r'''
 import json, os, sys
-with open(os.environ["SEEN"], "w") as f: f.write(" ".join(name for name in os.environ if name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")))
+seen = [name for name in os.environ if name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")]
+with open(os.environ["SEEN"], "w") as f: f.write(" ".join(seen))
 for line in sys.stdin:
     m = json.loads(line)
     if "cancel" not in m: print(json.dumps({"id": m["id"], "outcome": "done"}), flush=True)

@@ -51,8 +51,8 @@ NOUNS = {
 MAKERS = ['lane_get', 'lane_maybe_free', 'hold_new', 'hold_free', 'run_new', 'run_free']
 # For each struct with such functions, the files in which the names above point to other structs.
 OTHERS = {'lane': ['lease', 'vanished'], 'run': [], 'hold': []}
-# These files may read the structs of all steps: dump.c prints them for debugging, and a function for
-# each field would be used only there.
+# These files may read the structs of all steps: dump.c prints them for debugging, and a function
+# for each field would be used only there.
 READERS = ['dump.c']
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 

@@ -27,7 +27,8 @@ import json, sys
 for line in sys.stdin:
     m = json.loads(line)
     if "cancel" in m: continue
-    outcome = "done" if m["attempt"] > 1 else "dead" if m["key"].endswith("7") else "retry" if m["key"].endswith("3") else "done"
+    first = {"7": "dead", "3": "retry"}.get(m["key"][-1:], "done")
+    outcome = "done" if m["attempt"] > 1 else first
     print(json.dumps({"id": m["id"], "outcome": outcome, "reason": "it says so"}), flush=True)
 '''
 

@@ -14,12 +14,14 @@ FILL = """
 local body = '{"pad":"' .. string.rep('x', tonumber(ARGV[3])) .. '"}'
 for lane = 0, tonumber(ARGV[1]) - 1 do
     for k = 0, tonumber(ARGV[2]) - 1 do
-        local line = string.format('1 %s 1 %d 0 1 1 5 0 0 %d\\nbig-%d', KEYS[2], lane * ARGV[2] + k, #body, lane)
+        local line = string.format('1 %s 1 %d 0 1 1 5 0 0 %d\\nbig-%d',
+            KEYS[2], lane * ARGV[2] + k, #body, lane)
         redis.call('LPUSH', KEYS[1] .. 'wait:big-' .. lane, line .. body)
     end
     redis.call('ZADD', KEYS[1] .. 'lanes', 1, 'big-' .. lane)
 end
-redis.call('SET', KEYS[1] .. 'state:' .. KEYS[2] .. ':1:0', string.rep('\\85', ARGV[1] * ARGV[2] / 4))
+redis.call('SET', KEYS[1] .. 'state:' .. KEYS[2] .. ':1:0',
+    string.rep('\\85', ARGV[1] * ARGV[2] / 4))
 """
 
 

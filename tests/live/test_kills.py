@@ -76,8 +76,10 @@ def make_store(path):
         PRAGMA journal_mode = WAL;
         CREATE TABLE orders (id TEXT PRIMARY KEY, seq INTEGER, amount INTEGER);
         CREATE TABLE history (n INTEGER PRIMARY KEY, id TEXT, seq INTEGER);
-        CREATE TRIGGER inserted AFTER INSERT ON orders BEGIN INSERT INTO history (id, seq) VALUES (NEW.id, NEW.seq); END;
-        CREATE TRIGGER updated AFTER UPDATE ON orders BEGIN INSERT INTO history (id, seq) VALUES (NEW.id, NEW.seq); END;
+        CREATE TRIGGER inserted AFTER INSERT ON orders
+            BEGIN INSERT INTO history (id, seq) VALUES (NEW.id, NEW.seq); END;
+        CREATE TRIGGER updated AFTER UPDATE ON orders
+            BEGIN INSERT INTO history (id, seq) VALUES (NEW.id, NEW.seq); END;
     """)
     db.close()
 

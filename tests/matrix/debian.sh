@@ -45,7 +45,8 @@ bootstrap() {
     local keys
     if [ "$suite" = noble ]; then
         keys=$(ubuntu_keys)
-        debootstrap --variant=minbase --include=make,git,ca-certificates --components=main,universe --keyring="$keys" noble "$root" "${LW_UBUNTU_MIRROR:-}" gutsy
+        debootstrap --variant=minbase --include=make,git,ca-certificates \
+            --components=main,universe --keyring="$keys" noble "$root" "${LW_UBUNTU_MIRROR:-}" gutsy
     else
         # shellcheck disable=SC2046 # no argument where no mirror is known
         debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" \

@@ -64,8 +64,8 @@ RULES = dict(
     tries_repair=0,
     late_repair=1,
     # `meta` says how commit metadata is used. 0: it is ignored. 1: it is always believed. 2: a
-    # message is taken as done only if Redis agrees, or if a repair in a quarantine writes it back to
-    # Redis.
+    # message is taken as done only if Redis agrees, or if a repair in a quarantine writes it back
+    # to Redis.
     meta=2,
     assign_read=1,
     repair_quar=1,
@@ -423,8 +423,8 @@ class Hold:  # one acquisition of a lane
         # `redo` holds messages whose done was not counted after the answer STALE. These messages
         # are sent to gate again before all others.
         h.redo = []
-        # `last` is the message settled last, with its outcome. `lost` is true after the answer STALE.
-        # `void` is true if grants of the unanswered settle do not count.
+        # `last` is the message settled last, with its outcome. `lost` is true after the answer
+        # STALE. `void` is true if grants of the unanswered settle do not count.
         h.last = None
         h.lost = h.void = False
 

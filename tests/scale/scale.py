@@ -38,11 +38,13 @@ FILL = """
 local P, first, last, kind, topic = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local payload = '{"total":1,"note":"' .. string.rep('x', 180) .. '"}'
 local function envelope(offset, lane)
-    return string.format('1 %s %d %.0f 0 %.0f 5 %d 0 0 %d\\n', topic, offset % 4, math.floor(offset / 4), 1700000000000 + offset, #lane, #payload) .. lane .. payload
+    return string.format('1 %s %d %.0f 0 %.0f 5 %d 0 0 %d\\n', topic, offset % 4,
+        math.floor(offset / 4), 1700000000000 + offset, #lane, #payload) .. lane .. payload
 end
 for i = first, last do
     if kind == 'dead' then
-        redis.call('XADD', P .. 'dead', '*', 'envelope', envelope(i, 'l' .. i % 1000), 'reason', 'error ' .. i % 7, 'attempts', 5, 'first_ms', 1, 'last_ms', 1700000000000)
+        redis.call('XADD', P .. 'dead', '*', 'envelope', envelope(i, 'l' .. i % 1000),
+            'reason', 'error ' .. i % 7, 'attempts', 5, 'first_ms', 1, 'last_ms', 1700000000000)
     elseif kind == 'long' then
         redis.call('LPUSH', P .. 'wait:long', envelope(i, 'long'))
     else

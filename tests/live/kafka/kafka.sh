@@ -58,7 +58,8 @@ EOF
 }
 
 java_run() {
-    exec java -Xmx512m -Xms256m -XX:+UseSerialGC -Xshare:auto -Djava.awt.headless=true -cp "$libs/*" "$@"
+    exec java -Xmx512m -Xms256m -XX:+UseSerialGC -Xshare:auto -Djava.awt.headless=true \
+        -cp "$libs/*" "$@"
 }
 
 write_properties() {
