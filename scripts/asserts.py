@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts assertions per function in the worker's logic and in queue/. Each folder must have at least
-LEAST assertions per function on average.
+"""Counts assertions per function in the worker's logic and in queue/. Each folder must have at
+least LEAST assertions per function on average.
 
 The script prints two figures: the number of assertions with calls expanded, which is judged, and
 the number of assertions in the text. The invariants of a struct are written once, in a checker:

@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-# make lint finds faults without running the program. It installs its tools first: the packages of the group lint in
-# scripts/packages.txt, and ruff, which Debian 12 does not have, into $(B)/lint (scripts/lint-python.sh).
+# make lint finds faults without running the program. It installs its tools first: the packages of
+# the group lint in scripts/packages.txt, and ruff, which Debian 12 does not have, into $(B)/lint
+# (scripts/lint-python.sh).
 RUFF_VERSION := 0.17.6
 SHELLS = $(shell git ls-files '*.sh' .ci/run)
-CPPCHECK := cppcheck --std=c11 --quiet -j2 --enable=warning,performance,portability --inline-suppr --library=posix --max-configs=1 \
+CPPCHECK := cppcheck --std=c11 --quiet -j2 --enable=warning,performance,portability --inline-suppr \
+    --library=posix --max-configs=1 \
     --suppressions-list=scripts/cppcheck.txt --include=scripts/cppcheck.h --error-exitcode=1 \
-    --template='{file}:{line}: {severity}: {message} [{id}]' -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' -I. -Iinclude
+    --template='{file}:{line}: {severity}: {message} [{id}]' -D_GNU_SOURCE \
+    -DLW_VERSION='"$(VERSION)"' -I. -Iinclude
 
-TIDY = scripts/tidy.py $(B) --flags "-std=c17 -D_GNU_SOURCE '-DLW_VERSION=\"\"' -I. -Iinclude $(shell pkg-config --cflags $(PKGS) lua5.1)"
+TIDY = scripts/tidy.py $(B) --flags "-std=c17 -D_GNU_SOURCE '-DLW_VERSION=\"\"' -I. -Iinclude \
+    $(shell pkg-config --cflags $(PKGS) lua5.1)"
 
-.PHONY: lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy lint-commits asserts
+.PHONY: lint lint-format lint-spdx lint-words lint-columns lint-shell lint-python lint-c \
+    lint-tidy tidy lint-commits asserts
 ##@ Tests
 ## lint: install the linters, then check layout, licence lines, words, shell, Python, C and commits
 lint:
 	@scripts/deps.sh lint
-	@+$(MAKE) --no-print-directory -k lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy lint-commits asserts
+	@+$(MAKE) --no-print-directory -k lint-format lint-spdx lint-words lint-columns \
+	    lint-shell lint-python lint-c lint-tidy lint-commits asserts
 ## lint-format: check the layout of C files (make format mends it)
 lint-format:
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
@@ -24,6 +30,9 @@ lint-spdx:
 ## lint-words: check that no retired phrase is used
 lint-words:
 	@scripts/words.py
+## lint-columns: check that no line of code is longer than 100 columns
+lint-columns:
+	@scripts/columns.py
 ## lint-shell: check shell scripts with shellcheck
 lint-shell:
 	@shellcheck -x $(SHELLS)
