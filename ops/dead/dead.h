@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what `latchwork dead` and the API do with the dead letters kept in Redis. Each verb of the
- * command is a function; related verbs are in one file. */
+/* Declares what `latchwork dead` and the API do with the dead letters kept in Redis. Each verb of
+ * the command is a function; related verbs are in one file. */
 #ifndef LW_OPS_DEAD_DEAD_H
 #define LW_OPS_DEAD_DEAD_H
 

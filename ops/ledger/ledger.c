@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements what `latchwork ledger` and the API do: reports what became of every record, and whether
- * states and waiting lists agree. ops/ledger/private.h explains the method. */
+/* Implements what `latchwork ledger` and the API do: reports what became of every record, and
+ * whether states and waiting lists agree. ops/ledger/private.h explains the method. */
 #include "ops/ledger/ledger.h"
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what `latchwork ledger` and the API do: an audit from the contents of Kafka and Redis. */
+/* Declares what `latchwork ledger` and the API do: an audit from the contents of Kafka and
+ * Redis. */
 #ifndef LW_OPS_LEDGER_LEDGER_H
 #define LW_OPS_LEDGER_LEDGER_H
 
@@ -23,8 +24,8 @@ struct ledger_watch {
  * true. */
 json_t *ledger_result(const struct lw_config *c, struct ledger_watch *watch, struct lw_err *err);
 
-/* Prints the result to stdout, as text or as JSON objects, one per line. Returns 0 if Kafka and Redis
- * agree, 1 if they differ, and -1 with *err if a server does not answer. */
+/* Prints the result to stdout, as text or as JSON objects, one per line. Returns 0 if Kafka and
+ * Redis agree, 1 if they differ, and -1 with *err if a server does not answer. */
 int ledger_print(const struct lw_config *c, bool json, struct lw_err *err);
 
 #endif

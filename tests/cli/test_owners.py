@@ -34,8 +34,8 @@ NOUNS = {
     'hold': (
         ['h', 'hold', 'at', 'next', 'lost', 'listed', 'tail', 'free_holds', 'last_finished'],
         None,
-        # `next` is changed by settle.c, whose list of holds to settle it links, and by hold.c, where
-        # it links the lost holds of a lane. A hold is in one of these lists at most.
+        # `next` is changed by settle.c, whose list of holds to settle it links, and by hold.c,
+        # where it links the lost holds of a lane. A hold is in one of these lists at most.
         ['next'],
         12,
     ),

@@ -320,7 +320,7 @@ class Page(unittest.TestCase):
         self.assertEqual(cut["outcomes"], rows[:5])
         self.assertFalse(cut["complete"])
         for query in ("?outcome=odd", "?limit=0", "?limit=501", "?limit=x", "?limit=5x", "?page=2"):
-            self.assertIn("not understood", self.outcomes(query, 400)["error"])
+            self.assertIn("unknown parameter or value", self.outcomes(query, 400)["error"])
 
     # --- events -----------------------------------------------------------------------------------
 
