@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the scripts of the programs that the benchmark compares with Latchwork. They are embedded
- * from bench/lua/. */
+/* Declares the scripts of the programs that the benchmark compares with Latchwork. They are
+ * embedded from bench/lua/. */
 #ifndef LW_BENCH_SCRIPTS_H
 #define LW_BENCH_SCRIPTS_H
 

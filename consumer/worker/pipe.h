@@ -86,8 +86,8 @@ void pipe_broken(struct lw_worker *w, struct shard *sh);
 void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
 /* Ends the connection because the reply that is being handled is malformed; `why` is the text of
- * lw_malformed(). The call may have executed, so it counts as unanswered: gate, settle and claim are
- * sent again on the next connection. The caller must return at once. */
+ * lw_malformed(). The call may have executed, so it counts as unanswered: gate, settle and claim
+ * are sent again on the next connection. The caller must return at once. */
 void pipe_malformed(struct lw_worker *w, struct shard *sh, const char *why);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);

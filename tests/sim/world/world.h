@@ -311,8 +311,8 @@ bool errors_full(const struct world *w, int shard);
 /* Returns an error reply if the server refuses the command, or NULL if the server runs the
  * command. */
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command);
-/* Takes over the reply of a command that has executed. Returns it, or sometimes a malformed reply in
- * its place. */
+/* Takes over the reply of a command that has executed. Returns it, or sometimes a malformed reply
+ * in its place. */
 redisReply *errors_malform(struct world *w, const struct server *s, const char *command,
                            redisReply *r);
 void errors_tear(struct world *w, struct server *s);
