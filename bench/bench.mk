@@ -8,7 +8,8 @@ BENCHTOOLS := $(if $(shell command -v go),$(B)/bench/go) $(B)/bench/naive $(B)/b
 BENCH_LUA := $(sort $(wildcard bench/lua/*.lua))
 $(B)/bench/scripts.gen.c: $(BENCH_LUA) bench/scripts.h scripts/embed-lua.sh bench/bench.mk
 	@mkdir -p $(@D)
-	@scripts/embed-lua.sh bench/scripts.h bench_script_ bench/lua /dev/null $(BENCH_LUA) > $@.tmp && mv $@.tmp $@
+	@scripts/embed-lua.sh bench/scripts.h bench_script_ bench/lua /dev/null $(BENCH_LUA) > $@.tmp && \
+	    mv $@.tmp $@
 $(B)/bench/scripts.gen.o: %.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
