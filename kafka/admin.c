@@ -78,8 +78,8 @@ int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *ou
     int64_t until_ms = lw_boot_ms() + timeout_ms;
     rd_kafka_t *rk = open_client(c, err);
     if (!rk) return -1;
-    /* request the metadata first: without a broker that request fails, while the request for the
-     * cluster id would return an empty id */
+    /* request the metadata first, because this request fails if no broker answers; the request for
+     * the cluster id would return an empty id instead */
     const struct rd_kafka_metadata *md = NULL;
     rd_kafka_resp_err_t code = rd_kafka_metadata(rk, 0, NULL, &md, left(until_ms));
     int r = 0;

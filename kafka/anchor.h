@@ -27,8 +27,8 @@ struct lw_anchor {
 struct lw_anchor lw_anchor_of(const rd_kafka_message_t *m);
 /* Writes "@OFFSET,TIMESTAMP,HASH", or "" if there is no anchor. Returns the length of the text. */
 size_t lw_anchor_encode(const struct lw_anchor *a, char out[LW_ANCHOR_TEXT]);
-/* Finds the anchor at the end of commit metadata. Returns the length of the metadata without the
- * anchor. */
+/* Finds the anchor at the end of commit metadata, or sets a->offset to -1 if there is no anchor.
+ * Returns the length of the metadata without the anchor. */
 size_t lw_anchor_decode(const char *metadata, size_t n, struct lw_anchor *a);
 
 /* enum lw_look lists the possible answers of the inspector. struct lw_looked is a request about one
@@ -50,7 +50,8 @@ struct lw_looked {
 };
 
 struct lw_inspector;
-/* Starts the inspector, which writes to the eventfd `fd` when an answer is ready. */
+/* Starts the inspector, which writes to the eventfd `fd` when an answer is ready. Returns NULL with
+ * *err on failure. */
 struct lw_inspector *lw_inspector_open(const struct lw_config *c, int fd, struct lw_err *err);
 /* Returns true if a request was made and its answer was not taken yet. */
 bool lw_inspector_busy(struct lw_inspector *i);

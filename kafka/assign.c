@@ -3,10 +3,10 @@
  * fetch queue of each partition.
  *
  * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative
- * rebalance (only if configured) partitions come and go one by one, and during its callback
- * librdkafka pauses the partitions that stay. A pause discards fetched records, and reading may
- * then continue after the discarded records. Therefore a seek resets each partition that stays to
- * its next offset. */
+ * rebalance (only if configured) some partitions are revoked or assigned, and librdkafka pauses the
+ * other partitions of this worker while the rebalance callback runs. A pause discards fetched
+ * records, and reading may then continue after the discarded records. Therefore a seek resets each
+ * partition that this worker keeps to its next offset. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -37,7 +37,7 @@ static int time_left(int64_t until_ms, int most_ms) {
 }
 
 /* Waits after a failed request. Returns true if there is time for another attempt. Returns false if
- * the assignment is lost, or if the time is over, which is a fatal error. */
+ * the assignment is lost. If until_ms has passed, reports a fatal error and returns false. */
 static bool may_ask_again(struct lw_source *s, const char *what, rd_kafka_resp_err_t code, int try,
                           int64_t until_ms) {
     lw_warn("kafka: can't read %s: %s (attempt %d); retrying for %d s more", what,
@@ -209,7 +209,7 @@ static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partit
 }
 
 /* Seeks to the next offset in each partition that this worker had before a cooperative rebalance
- * and keeps. These are the partitions with a generation up to `last_gen`. */
+ * and still has. The generations of these partitions are at most `last_gen`. */
 static void put_back(struct lw_source *s, uint32_t last_gen) {
     for (size_t i = 0; i < s->n_parts && s->parts[i]->gen <= last_gen; i++) {
         struct lw_err err = {0};

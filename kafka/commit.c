@@ -3,8 +3,8 @@
  * the metadata in versions of librdkafka before 2.2.0.
  *
  * The answers come through a separate queue, so that a rebalance callback can wait for a commit.
- * When a later generation begins, no commit is unanswered, because librdkafka joins the group again
- * only after all commits are answered. */
+ * When a partition gets its next generation, every commit of its previous generation has been
+ * answered, because librdkafka joins the group again only after all commits are answered. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -84,7 +84,7 @@ static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code,
     if (!k->sync) k->source->commit_busy = false;
     for (int i = 0; list && i < list->cnt; i++) {
         rd_kafka_resp_err_t each = list->elems[i].err;
-        /* an error that may be temporary takes precedence over one that is_stale() */
+        /* an error for which is_stale() is false takes precedence, because it may be temporary */
         if (!k->code || (each && is_stale(k->code))) k->code = each ? each : k->code;
         answer_one(k, &list->elems[i], each ? each : code);
     }
@@ -117,7 +117,8 @@ make_list(const struct lw_source *s, const struct lw_commit *c, size_t n, struct
     return list;
 }
 
-/* Sends a commit. Returns NULL with *err if nothing was sent. */
+/* Sends a commit of n partitions. Returns the commit in flight, or NULL with *err if nothing was
+ * sent. */
 static struct lw_sent *send_commit(struct lw_source *s, const struct lw_commit *c, size_t n,
                                    bool sync, bool *ok, struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = make_list(s, c, n, err);
@@ -162,7 +163,7 @@ static int commit_once(struct lw_source *s, const struct lw_commit *c, size_t n,
     rd_kafka_resp_err_t code = k->code;
     forget(k);
     *again = (int)code == STALE_MEMBER_EPOCH;
-    /* `code` is such a code only if no commit was refused for another reason */
+    /* is_stale(code) is true only if no commit was refused for another reason */
     if (ok && is_stale(code)) return 0;
     return code ? lw_fail(err, "commit refused: %s", rd_kafka_err2str(code)) : 0;
 }

@@ -161,8 +161,8 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
     return NULL;
 }
 
-/* Lets a thread of librdkafka refresh the tokens. Otherwise only polling would refresh them, and a
- * client that waits for an answer without polling would never get a token. */
+/* Lets a thread of librdkafka refresh the tokens of SASL OAUTHBEARER. Otherwise only polling would
+ * refresh the tokens, and a client that waits for an answer without polling would never get one. */
 static void refresh_by_itself(rd_kafka_t *rk) {
     rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(rk);
     if (!error) return;

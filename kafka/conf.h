@@ -23,14 +23,15 @@ rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kaf
                          struct lw_err *err);
 /* Returns the value of a property in kafka.properties, or NULL if the property is not given. */
 const char *lw_kafka_property(const struct lw_config *c, const char *name);
-/* Creates the configuration of a client that only asks for end offsets or the cluster id. It
- * contains isolation.level and the properties that describe the cluster and our login. */
+/* Creates the configuration of a client that only asks for end offsets or the cluster id. This
+ * configuration contains isolation.level and the properties that describe the cluster and our
+ * login. Returns NULL with *err on failure. */
 rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err);
 /* Opens a client that can read the commits of the group without joining it. Returns NULL with a
  * permanent *err. */
 rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
-/* Creates the configuration of an idempotent producer that never creates topics. It contains all
- * properties of lw_kafka_conf_client(). */
+/* Creates the configuration of an idempotent producer that never creates topics. The configuration
+ * contains all properties of lw_kafka_conf_client(). Returns NULL with *err on failure. */
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err);
 
 /* Destroys a client. Returns false if the destruction takes longer than timeout_ms; it then

@@ -21,8 +21,8 @@ enum {
      * next check reads it again */
     READ_MS = 3000,
     ASK_MS = 3000,
-    /* number of offsets before `begin` at which the inspector looks for a record as anchor; one
-     * would not suffice, because the last offset may be a transaction marker */
+    /* number of offsets before `begin` at which the inspector looks for a record that can be the
+     * anchor; one offset would not suffice, because it may hold a transaction marker */
     LEARN_BEFORE = 16,
     DESTROY_MS = 1000,
 };
@@ -45,8 +45,8 @@ static bool ending(struct lw_inspector *i) {
     return is;
 }
 
-/* Compares a record with the anchor. If `learning` is true, the last record before `begin` becomes
- * the anchor instead. */
+/* Compares a record with the anchor. If `learning` is true, compares nothing: the partition has no
+ * anchor yet, and the record becomes the anchor if its offset is below `begin`. */
 static void judge(struct lw_looked *k, const rd_kafka_message_t *m, bool learning) {
     struct lw_anchor is = lw_anchor_of(m);
     if (learning) {

@@ -40,8 +40,8 @@ static bool add_topic(const struct rd_kafka_metadata_topic *t,
     return !t->err && list->cnt < PARTITIONS_MAX;
 }
 
-/* Adds every partition of a topic, or of all topics if `topic` is NULL. Returns false if the broker
- * did not list the partitions, or if there are too many. */
+/* Adds every partition of a topic, or of all topics if `topic` is NULL, to `list`. Returns false if
+ * the broker did not list the partitions, or if `list` reaches its limit of PARTITIONS_MAX. */
 static bool add_partitions(rd_kafka_t *rk, const char *topic,
                            rd_kafka_topic_partition_list_t *list) {
     const struct rd_kafka_metadata *m = NULL;

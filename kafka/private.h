@@ -14,8 +14,8 @@ struct lw_part {
     int32_t partition;
     /* the partition's own fetch queue, which is not forwarded to the consumer queue */
     rd_kafka_queue_t *queue;
-    /* next offset to deliver; a record below it was already delivered, or lies before the start or
-     * the last seek */
+    /* next offset to deliver; a record below it was already delivered, or lies before the offset at
+     * which reading began or to which the last seek went */
     int64_t next;
     bool held;
     bool moved;  /* true if a seek in this partition has succeeded */
@@ -36,7 +36,7 @@ struct lw_kafka_look {
     int64_t stats_ms;
     char group[24], join[24];
     int brokers_up;
-    /* time on the boot clock at which the last broker went down; 0 if at least one is up */
+    /* time on the boot clock since which no broker has been up; 0 if at least one broker is up */
     int64_t down_ms;
     /* longest time for which a broker has not answered; `silent` has the name of this broker */
     int64_t silent_ms;

@@ -140,7 +140,7 @@ static rd_kafka_headers_t *make_headers(const struct lw_header *headers, size_t 
 }
 
 /* Passes a letter to librdkafka and takes ownership of the headers. Returns 0 if the letter is in
- * flight. Otherwise returns the value that lw_sink_send() must return. */
+ * flight. On failure returns -1 or 1, as lw_sink_send() does, with *err. */
 static int produce(struct letter *l, const char *topic, struct lw_bytes key,
                    struct lw_bytes payload, rd_kafka_headers_t *headers, struct lw_err *err) {
     struct lw_sink *k = l->sink;

@@ -80,8 +80,8 @@ static bool is_auth(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
-/* Returns true if an error concerns the data of a partition: reading would stop there forever, or
- * continue after a record that could not be read. */
+/* Returns true if an error concerns the data of a partition. After such an error, reading would
+ * stop forever at one record, or continue after a record that could not be read. */
 static bool is_loss(rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET ||
            code == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE || code == RD_KAFKA_RESP_ERR__BAD_MSG ||
@@ -253,11 +253,10 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
     return 0;
 }
 
-/* Reads the consumer queue, and handles its rebalances (in their callback) and errors. A record
- * that comes through the consumer queue is delivered as well. The record is in order, because it
- * was fetched before its partition got a separate queue. (According to librdkafka's code, no record
- * ever comes through the consumer queue.) Reading this queue also shows librdkafka that the worker
- * is alive (max.poll.interval.ms). */
+/* Reads the consumer queue, and handles its rebalances (in their callback) and errors. According to
+ * librdkafka's code, no record comes through this queue. If a record comes nevertheless, it was
+ * fetched before its partition got a separate queue, so it is still in order and is delivered.
+ * Reading this queue also shows librdkafka that the worker is alive (max.poll.interval.ms). */
 static int serve_consumer_queue(struct lw_source *s) {
     int n = 0;
     rd_kafka_message_t *m;

@@ -9,8 +9,8 @@
  * Each partition's fetch queue is read separately (its forwarding to the consumer queue is switched
  * off), so not reading its queue holds the partition back. rd_kafka_pause_partitions() is not used,
  * because it would discard fetched records, and because it sets wrong offsets in librdkafka 2.0.2
- * (doc/design/traps.md). Records that reached the consumer queue before the forwarding was switched
- * off are delivered first. */
+ * (doc/design/traps.md). No record should come through the consumer queue; if one does, it is
+ * delivered before the records of the fetch queues. */
 #ifndef LW_KAFKA_SOURCE_H
 #define LW_KAFKA_SOURCE_H
 
@@ -61,7 +61,8 @@ struct lw_source_events {
     /* Called when reading has reached the end of a partition. */
     void (*end)(void *ctx, uint32_t gen, int64_t offset);
     /* Called with the answer to a commit. `ok` is true if the broker accepted the commit. `stale`
-     * is true if the broker refused it because this worker is no longer a member or the owner. */
+     * is true if the broker refused the commit because this worker is no longer a member of the
+     * group, or no longer the owner of the partition. */
     void (*committed)(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale);
     /* Called for each partition whose commit has metadata, after a request by
      * lw_source_look(s, false). May be NULL. */
@@ -77,7 +78,8 @@ struct lw_source_events {
 };
 
 /* Opens the source. member_id is the group.instance.id of a static member. NULL means the id in
- * kafka.properties, if any. "" means a dynamic member in any case. */
+ * kafka.properties, if any. "" means a dynamic member in any case. Returns NULL with *err on
+ * failure. */
 struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id,
                                  const struct lw_source_events *ev, void *ctx, struct lw_err *err);
 /* Handles rebalances, commit answers and errors, then delivers at most `max` records, in turn from
@@ -118,8 +120,9 @@ struct lw_commit {
     int64_t offset;
     const char *metadata; /* text to store beside the offset, NUL-terminated; "" if there is none */
 };
-/* Sends commits with metadata. The callback `committed` gets the answer to each commit. Only one
- * call may be unanswered: see lw_source_commit_busy(). */
+/* Sends commits with metadata. The callback `committed` gets the answer to each commit. Returns -1
+ * with *err if nothing was sent, for example because the commits of an earlier call are not yet
+ * answered (lw_source_commit_busy()). */
 int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err);
 bool lw_source_commit_busy(const struct lw_source *s);
 /* Commits and waits at most timeout_ms for the answer. The callback `committed` gets the answer to
@@ -129,8 +132,9 @@ bool lw_source_commit_busy(const struct lw_source *s);
  * only because this process is no longer the member that owns the partitions. */
 int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok,
                           int64_t timeout_ms, struct lw_err *err);
-/* Asks the coordinator for the group's commit of a partition, regardless of its owner. *offset is
- * -1 if there is none. Blocks for at most 3 s. */
+/* Asks the coordinator for the group's commit of a partition, regardless of the partition's owner.
+ * *offset becomes -1 if there is no commit. Blocks for at most 3 s. Returns -1 with *err on
+ * failure. */
 int lw_source_committed(struct lw_source *s, const char *topic, int32_t partition, int64_t *offset,
                         struct lw_err *err);
 /* Makes the source reject assignments from now on, without asking the broker for their offsets,
@@ -139,9 +143,9 @@ void lw_source_decline(struct lw_source *s);
 /* Makes lw_source_close() keep a static member's place in the group: a process that joins with the
  * same id within session.timeout.ms gets the partitions back without a rebalance. */
 void lw_source_keep_place(struct lw_source *s);
-/* These two functions say why the callback `fatal` was called. lw_source_fenced() returns true if
- * another member joined with our member_id. lw_source_refused() returns true if a restart would
- * fail in the same way. */
+/* lw_source_fenced() and lw_source_refused() say why the callback `fatal` was called.
+ * lw_source_fenced() returns true if another member joined with our member_id. lw_source_refused()
+ * returns true if a restart would fail in the same way. */
 bool lw_source_fenced(const struct lw_source *s);
 bool lw_source_refused(const struct lw_source *s);
 /* Requests the commits of the group without waiting: those for the configured topics or, if `all`
@@ -154,12 +158,12 @@ bool lw_source_look(struct lw_source *s, bool all);
 void lw_source_close(struct lw_source *s, int64_t timeout_ms);
 
 /* Calls fn for each partition of the configured topics, with its end offset. Used for `run
- * --drain`. Blocks for at most timeout_ms. */
+ * --drain`. Blocks for at most timeout_ms. Returns -1 with *err on failure. */
 int lw_source_ends(const struct lw_config *c, int64_t timeout_ms,
                    void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                    void *ctx, struct lw_err *err);
-/* Gets the id of the Kafka cluster, which is part of the schema. The id is "" if the broker does
- * not report it. */
+/* Writes the id of the Kafka cluster, which is part of the schema, to `out`, or "" if the broker
+ * does not report the id. Returns -1 with *err on failure. */
 int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *out, size_t size,
                          struct lw_err *err);
 
@@ -172,7 +176,8 @@ struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err);
 enum lw_letter_end { LW_SENT, LW_SENT_LATER, LW_SENT_NEVER };
 /* Sends a dead letter. lw_sink_poll() calls `done(ctx, how, reason)` on the same thread, within
  * message.timeout.ms (30 s), or within twice that time if the letter is sent again alone. Returns 0
- * if the letter is in flight, -1 if the producer cannot take it now, 1 if it never can. */
+ * if the letter is in flight, -1 if the producer cannot take the letter now, or 1 if the letter can
+ * never be sent, for example because it is too large. */
 int lw_sink_send(struct lw_sink *k, const char *topic, struct lw_bytes key, struct lw_bytes payload,
                  const struct lw_header *headers, size_t n_headers,
                  void (*done)(void *ctx, enum lw_letter_end how, const char *reason), void *ctx,

@@ -3,9 +3,9 @@
  * read its partitions, and if not, why.
  *
  * The rebalance callback reports membership, but too late: if the coordinator dies, librdkafka
- * revokes an assignment only after session.timeout.ms, and an empty assignment never. Therefore
- * this file also uses librdkafka's statistics, which contain the group's state, which brokers are
- * connected, and which of them have not answered for long. */
+ * revokes an assignment only after session.timeout.ms, and it never revokes an empty assignment.
+ * Therefore this file also uses librdkafka's statistics. They contain the group's state, and say
+ * which brokers are connected and which of these have not answered for long. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -56,8 +56,8 @@ static void note_broker(struct lw_kafka_look *k, const char *name, int64_t silen
     }
 }
 
-/* Evaluates one broker of the statistics, which list the coordinator's connection as a separate
- * ("logical") broker. */
+/* Evaluates one broker of the statistics. The statistics list the connection to the coordinator as
+ * a separate ("logical") broker. */
 static void look_at_broker(struct lw_kafka_look *k, const char *name, const json_t *b) {
     bool logical = !strcmp(name, "GroupCoordinator"), up = is_up(b);
     int64_t silent_ms = up && integer(b, "waitresp_cnt") > 0 ? integer(b, "rxidle") / 1000 : 0;
