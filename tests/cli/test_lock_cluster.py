@@ -143,8 +143,8 @@ class OnACluster(Locks, unittest.TestCase):
 
     def test_the_rights_are_enough(self):
         """A Redis user with the rights that `check --acl --for lock` prints must be able to take a
-        lock while the lock's slot moves. Another process that logs in as this user must be able to
-        wait for the lock, which it does through sharded Pub/Sub channels."""
+        lock, and to renew it while the lock's slot moves. Another process that logs in as this user
+        must be able to wait for the lock, which it does through sharded Pub/Sub channels."""
         rules = run("check", "--acl", USER, "--for", "lock").split()[3:]
         for node in self.redis.nodes:
             node.call("ACL", "SETUSER", USER, "reset", ">" + PASSWORD, *rules)
@@ -163,8 +163,8 @@ class OnACluster(Locks, unittest.TestCase):
         source = self.redis.open_slot(slot, target)
         while self.redis.move_keys(slot, source, target):
             pass
-        # Sleep longer than the TTL. Meanwhile the lock must be renewed, by ASKING, at the node to
-        # which the slot moves.
+        # Sleep longer than the TTL. During the sleep, the holder must renew the lock at the node to
+        # which the slot moves, and must send ASKING before each renewal.
         time.sleep(2)
         self.redis.close_slot(slot, target)
         wait_until(

@@ -69,7 +69,7 @@ sum=$(od -An -v -td8 "$dir/accounts" | tr -s ' ' '\n' | awk '{ n += $1 } END { p
     bad "rowlock: nothing was transferred"
 "$dir/rowlock" 2>/dev/null && bad "rowlock: usage is an error"
 
-# In the example redlock, two of the five servers are stopped during the run.
+# While the example redlock runs, two of the five servers are stopped.
 : >"$dir/counter"
 (
     sleep 4

@@ -41,8 +41,9 @@ SAMPLE = re.compile(
 
 
 def parse(text):
-    """Returns {(name, labels): value}. Fails if the text breaks a rule of Prometheus: one HELP line
-    and one TYPE line must come before the samples of each name."""
+    """Parses a response of /metrics. Returns the samples as {(name, labels): value}, and the types
+    of the metrics as {name: type}. Fails if the text breaks a rule of Prometheus. For example, one
+    HELP line and one TYPE line must come before the samples of each metric."""
     assert text.endswith("\n")
     samples, types, family = {}, {}, None
     for line in text.splitlines():
@@ -423,7 +424,8 @@ class Faults(unittest.TestCase):
         self.redis("ZADD", "lw:{audit.0}:lanes", score, self.lane)
 
     def test_replays_in_a_long_list_count_once(self):
-        """The ledger reads a long list by requests that overlap."""
+        """The ledger reads a long list by several requests whose ranges overlap. It must count each
+        replay only once."""
         _, topic, partition, _, _, rest = self.envelope.split(b" ", 5)
         for i in range(600):
             replay = b"1 %s %s %d 7 %s" % (topic, partition, i, rest)

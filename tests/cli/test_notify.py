@@ -65,8 +65,8 @@ def names(messages):
 
 
 class Notify(unittest.TestCase):
-    """Tests one run of two workers. The tests run in the order of their names. Each test begins in
-    the state in which the test before it ended."""
+    """Tests one `latchwork run` with two workers. The tests run in the order of their names. Each
+    test begins in the state in which the test before it ended."""
 
     @classmethod
     def setUpClass(cls):

@@ -1068,7 +1068,7 @@ def ids_that_are_not_there_are_named_and_fail(w):
         rows[-1]["problems"] == 1
         and {"identity": "orders/0/77", "result": "not found", "job": rows[-1]["job"]} in rows
     ), rows
-    # A resumed job must not report again the missing messages that its first run has reported.
+    # A resumed job must not report a missing message that it reported before it was resumed.
     w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")
     w.begin()
     w.bury(1, "a"), w.bury(2, "a")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that each field of the structs lw_worker, shard, part, lane, hold and run in
-consumer/worker is assigned by only one file. Inside them are structs that each belong to one step
-(`sh->gate`, `w->runs`, `p->watch`, …); each field of such a struct must also be assigned by only
-one file. A header and the file of the same name count as one file. The struct of a
-step inside a shard is also read only by the file of the step: other files call its functions.
+consumer/worker is assigned by only one file. These structs contain structs of steps (`sh->gate`,
+`w->runs`, `p->watch`, …). Each field of a step's struct must also be assigned by only one file.
+If the struct of a step is inside a shard, only the file of this step may read the struct, and other
+files must call functions of the step. A header and the C file of the same name count as one file.
 Usage: test_owners.py [BUILD_DIR]"""
 
 import glob, os, re, sys
@@ -12,8 +12,8 @@ import glob, os, re, sys
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 FOLDER = 'consumer/worker'
 INDEX = r'\[(?:[^][]|\[[^][]*\])*\]'
-# For each struct: the names of variables that point to it, a pattern of other expressions for it,
-# the fields that are not checked, and the minimum number of fields.
+# For each struct: the names of variables that point to it, a pattern that matches other expressions
+# for it (or None), the fields that are not checked, and the minimum number of fields.
 NOUNS = {
     'shard': (['sh', 'shards'], r'\bshards' + INDEX + r'\.', [], 15),
     # The fields `scratch` and `scratch2` are not checked, because any function may use them while
@@ -34,8 +34,9 @@ NOUNS = {
     'hold': (
         ['h', 'hold', 'at', 'next', 'lost', 'listed', 'tail', 'free_holds', 'last_finished'],
         None,
-        # `next` is changed by settle.c, whose list of holds to settle it links, and by hold.c,
-        # where it links the lost holds of a lane. A hold is in one of these lists at most.
+        # The field `next` is not checked, because two files set it. settle.c uses it to link the
+        # holds that it will settle, and hold.c uses it to link the lost holds of a lane. A hold is
+        # in at most one of these lists.
         ['next'],
         12,
     ),
@@ -49,7 +50,8 @@ NOUNS = {
 }
 # Each of these functions makes or frees a struct, so it may set any field of that struct.
 MAKERS = ['lane_get', 'lane_maybe_free', 'hold_new', 'hold_free', 'run_new', 'run_free']
-# For each struct with such functions, the files in which the names above point to other structs.
+# For each struct with such functions, the files in which the names in NOUNS point to other
+# structs.
 OTHERS = {'lane': ['lease', 'vanished'], 'run': [], 'hold': []}
 # These files may read the structs of all steps: dump.c prints them for debugging, and a function
 # for each field would be used only there.
@@ -65,7 +67,8 @@ def assigned(names, more):
     yield field + r'\s*(?:=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)=)'
     yield r'(?:\+\+|--)' + field
     yield r'\b(?:snprintf|memcpy|memmove|memset|lw_life_read)\(&?' + field
-    # Matches the declaration of a pointer through which the field can be assigned.
+    # The last pattern finds a pointer that is set to the field's address and is not const, because
+    # the field can be assigned through such a pointer.
     yield r'(?<!const )\b(?:bool|int|u?int(?:32|64)_t|size_t) \*\w+ = &' + field
 
 

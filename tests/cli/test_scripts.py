@@ -141,8 +141,9 @@ def main():
         ("return 'LW_GO.'", None),
     ):
         check(f'embedded: {line}', embedded(line), want)
-    # C sources must not contain scripts, because this test checks only scripts in .lua files. Each
-    # folder is searched by itself, because build/ may hold a whole Debian, with links in circles.
+    # C sources must not contain scripts, because this test checks only scripts in .lua files. The
+    # search leaves out build/, because build/ may contain a whole Debian system whose symbolic
+    # links form loops.
     folders = [f for f in glob.glob('*/') if f not in ('tests/', 'build/')]
     strings = [
         path

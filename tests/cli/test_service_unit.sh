@@ -21,8 +21,9 @@ silent() {
     return 1
 }
 check 'the unit is valid' silent systemd-analyze verify --man=no --recursive-errors=no "$unit"
-# The threshold is ten times the exposure score, which is a number from 0 to 10. The unit cannot
-# reach 0, because it needs the network, and because Node and Java write code into memory.
+# The exposure score is a number from 0 to 10. The number in --threshold is ten times the largest
+# score that is accepted. The unit cannot reach 0, because it needs the network, and because Node
+# and Java write code into memory.
 check 'the unit exposes little' systemd-analyze security \
     --offline=true --threshold=20 --no-pager "$unit"
 has() { grep -qx "$1" "$unit"; }

@@ -490,8 +490,9 @@ static void rounds_until(struct fleet *f, uint64_t n) {
 }
 
 /* Runs rounds until all records of the other partitions are done, and the worker holds back
- * partition 0, because one record of it stays unfinished. Then the worker must have taken as many
- * records of partition 0 as it may remember, or more by at most the records of one round. */
+ * partition 0, because one record of partition 0 stays unfinished. By then, the worker must have
+ * taken at least as many records of partition 0 as it may remember, and at most as many more as are
+ * delivered in one round. */
 static void until_full(struct fleet *f) {
     uint64_t most = (uint64_t)f->shape->part_records,
              others = (uint64_t)(f->shape->records - f->log[0].n);

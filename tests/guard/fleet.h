@@ -51,9 +51,9 @@ struct fleet_figures { /* totals of the rounds that were measured */
     uint64_t parked, drained;
 };
 
-/* Runs the fleet that the shape describes until all records are done. Ends the program if a record
- * did not run exactly once, or if the records of a key in one partition did not run in order,
- * because the cost of a faulty worker means nothing. */
+/* Runs the fleet that the shape describes until all records are done. The cost of a faulty worker
+ * means nothing, so this function ends the program if a record did not run exactly once, or if the
+ * records of a key in one partition did not run in order. */
 void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The deterministic guard counts what a message costs and compares each figure with a bound, so
- * that a regression is found without measuring time.
- *
- *     NAME figure bound         one line per figure; exit 1 if a figure is above its bound
+ * that a regression is found without measuring time. The guard prints one line per figure, in the
+ * form NAME FIGURE BOUND. The exit status is 1 if a figure is above its bound.
  *
  * Bounds are about 15 % above the figures that were counted when the bounds were set. A commit that
  * deliberately makes a message more expensive raises the bound; a commit that makes a message

@@ -183,7 +183,8 @@ class Chart(unittest.TestCase):
         _, objects = render(all_values())
         orders, audit = objects["StatefulSet", "demo-orders"], objects["Deployment", "demo-audit"]
         pod = orders["spec"]["template"]["spec"]
-        # terminationGracePeriodSeconds is 45.5 s, rounded up, plus 10 s.
+        # terminationGracePeriodSeconds is shutdown.grace_ms (45.5 s in all-values.yaml), rounded up
+        # to seconds, plus 10 s.
         self.assertEqual(pod["terminationGracePeriodSeconds"], 56)
         self.assertEqual(audit["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], 40)
         self.assertEqual(
