@@ -29,7 +29,7 @@ def name_of_epoch(t):
 @scenario
 def moved_whole(t):
     """A slot moves back and forth between two masters under load. No epoch may end, no worker may
-    wait for a quarantine, and no handler may run again."""
+    wait for a quarantine, and no message may run again."""
     run, before = start(t, MOVES * MOVE_S)
     pauses, moved, first = [], 0, epoch(t)
     time.sleep(SEEN_S)

@@ -214,9 +214,10 @@ def foreign_metadata(t):
 
 
 def made_anew(t, topic, old, new, late):
-    """Produces `old` records to a topic. When all of them are done, or only half of them if `late`
-    is true, deletes the topic, creates it again and produces `new` records. This run and the next
-    run must end as refused, because a restart must not hide the fault."""
+    """Starts `latchwork run` and produces `old` records to a topic. When all of these records are
+    done (if `late` is true, when half of them are done), deletes the topic, creates it again and
+    produces `new` records. The running instance must end as refused. An instance that is started
+    afterwards must also end as refused, because a restart must not hide the fault."""
     t.topics = [topic]
     t.kafka.create(topic, 1)
     before = t.ends_so_far()

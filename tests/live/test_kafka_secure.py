@@ -116,8 +116,8 @@ def scram_tls(t):
 @scenario
 def tls_mistakes(t):
     """`check` and the log must name each of these mistakes: a wrong password, a wrong CA, an
-    expired certificate, a name that does not match, a listener without TLS, no broker at the
-    address."""
+    expired certificate, a certificate for another host name, a listener without TLS, an address
+    without a broker."""
     begin(t)
     k = t.kafka
     named(
@@ -173,8 +173,8 @@ def scram_256(t):
 
 @more
 def oauthbearer(t):
-    """Unsigned tokens expire and must be renewed while the fleet works. With librdkafka before 2.8
-    the configuration must be refused."""
+    """The unsigned tokens of SASL OAUTHBEARER expire, and must be renewed while the fleet works.
+    With librdkafka before 2.8, `check` must refuse the configuration."""
     begin(t)
     properties = t.kafka.client("SASLTLS", "OAUTHBEARER")
     properties.update(

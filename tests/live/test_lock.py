@@ -52,8 +52,8 @@ def held_by_commands(notes):
 
 
 def meetings(commands, runs):
-    """Returns a list of texts. Each text names a command and a run of the same key that overlapped,
-    or of which the earlier one has the larger fence."""
+    """Compares each command with each run of the same key. Returns a text for each pair that
+    overlapped, and for each pair in which the one that began first has the larger fence."""
     out = []
     for key, begin, end, fence in commands:
         for r in runs:

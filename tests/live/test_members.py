@@ -357,8 +357,8 @@ def same_id(t):
 
 @scenario
 def stopped_in_a_rebalance(t):
-    """A run gets SIGTERM at various moments of a rebalance. It must end with status 0, and must
-    never call a Kafka handle that is closing."""
+    """`latchwork run` gets SIGTERM at various moments of a rebalance. It must end with status 0,
+    and must never call a Kafka handle that is closing."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=1)
@@ -380,9 +380,9 @@ def stopped_in_a_rebalance(t):
 
 @scenario
 def drain_beside_others(t):
-    """A run with --drain must end although another supervisor of the same name keeps running. In
-    one case the other supervisor handles messages. In the other case it is idle and owns every
-    partition."""
+    """`latchwork run --drain` must end although another supervisor of the same application keeps
+    running. In the first case the other supervisor handles messages. In the second case the other
+    supervisor is idle and owns every partition."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=8)

@@ -102,9 +102,9 @@ def two_fleets(t):
 
 @scenario
 def wiped_is_no_rival(t):
-    """Redis is wiped while a fleet runs, and again before the next run, which looks like a move to
-    another Redis. The fleet then sees commits that were made with the lost data. It must not take
-    them for commits of another fleet, and must continue."""
+    """Redis is wiped while a fleet runs, and again before the fleet is restarted. A wiped Redis
+    looks like a different Redis, so the commits that the fleet made earlier may look like those of
+    another fleet. The fleet must not take them for commits of another fleet, and must continue."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(workers=2)

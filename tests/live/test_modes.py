@@ -177,9 +177,9 @@ def by_business_id(t):
 
 def judge_ids(t, run):
     """Checks that each business id took effect under one identity. A second identity is right only
-    if the worker that ran the first one died before it had recorded the effect. Returns the numbers
-    of messages that were dropped, and of identities that took effect in addition to another
-    one."""
+    if the worker that ran the first identity died before it had recorded the effect. Returns the
+    number of messages that were dropped, and the number of second (or further) identities that took
+    effect."""
     ids, twice = by_business_id(t), []
     done = defaultdict(list)
     for r in t.runs():
@@ -274,7 +274,8 @@ def dedup_workers_killed(t):
     t.judge()
     found = counts(run)
     judge_after_deaths(t, run, found, done=len(by_business_id(t)))
-    # If an effect was not recorded, the message is redelivered later and dropped as a duplicate.
+    # A message whose effect was not recorded is delivered again. By then, another message with the
+    # same id has taken effect, so the redelivered message is dropped as a duplicate.
     dropped += doubled
     judge_dropped_count(t, found, dropped)
     t.figure(kills=len(run.deaths), dropped_counted=found["dropped"])
@@ -427,8 +428,8 @@ def failing_lanes(t, keys, prefix):
 
 
 def plan(t):
-    """Returns {identity: (key, i)} for all records: the record is number i of its key, from 0.
-    LANE[i] says what the handler does with it."""
+    """Returns {identity: (key, i)} for all records. The number i counts the records of a key, from
+    0. LANE[i] says what the handler does with the record."""
     places, at = {}, defaultdict(int)
     for name, key, _ in records(t):
         places[name] = (key, at[key])

@@ -115,8 +115,8 @@ def handlers_that_misbehave(t):
     t.same(sorted(run.workers()), before, "workers: exec handlers harm none")
     run.stop()
     runs, again = t.judge()
-    # `again` contains the unnecessary repetitions of messages. If there is one, it may be of any
-    # message, so allow every message to have run twice with the same attempt number.
+    # `again` lists the unnecessary repetitions of messages. Any message may be repeated, so if the
+    # list is not empty, allow every message to have run twice with the same attempt number.
     counted_twice = DEATHS if not again else where
     for key, _ in poison:
         wanted = [1] if key == b"dead" else [1, 2, 3]

@@ -51,8 +51,8 @@ def back_at_work(t, since_us):
 
 
 def check_refused(t, run, when):
-    """Checks that the run ends on its own, with status 78, and that its log names the policy and
-    the fix."""
+    """Checks that the instance `run` ends by itself, with status 78, and that its log names the
+    policy and the fix."""
     status, _ = run.wait(60)
     t.same(status, 78, "exit status, an evicting policy " + when)
     t.check(
@@ -177,9 +177,9 @@ def redis_killed_everysec(t):
 
 @scenario
 def redis_frozen(t):
-    """Fault 12: Redis is stopped for longer than the TTL, while the handlers' work would take
-    longer than their leases. Each handler must be killed before its lease ends, and messages must
-    run again when Redis continues."""
+    """Fault 12: Redis is stopped for longer than the TTL, and some handlers would work for longer
+    than their leases. Each handler must be killed before its lease ends, and messages must run
+    again when Redis continues."""
     t.start_redis()
     run = under_load(
         t,
@@ -262,8 +262,9 @@ def refused_starts_no_more(t):
 
 @scenario
 def policy_evicts(t):
-    """If an evicting maxmemory-policy is set during a run, the run and the next run must end with
-    status 78. After the policy is set back, a new run must handle all remaining messages."""
+    """If an evicting maxmemory-policy is set while `latchwork run` runs, this instance must end
+    with status 78, and so must the next instance. After the policy is set back, a new instance must
+    handle all remaining messages."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1000, keys=20, work_ms="5-20")
     family = descendants(run.pid)

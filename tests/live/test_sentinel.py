@@ -106,8 +106,8 @@ def master_switched(t):
 
 
 def check_names_what_a_replica_lacks(t, checked):
-    """On the replica, the user first has all rights, then lacks one right, then may not log in.
-    `check` must report the second state and the third."""
+    """At first, the user has all rights on the replica, and `check` must report no missing right.
+    Then the user loses one right, and later the right to log in. `check` must report each loss."""
     t.check(
         "this user" not in str(checked) and "the user" not in str(checked),
         "check misses a right for no reason: %r" % checked,

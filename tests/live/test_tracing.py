@@ -23,8 +23,8 @@ SAMPLED, UNSAMPLED, MALFORMED = (
 
 
 def spans_counted(port):
-    """Returns the metrics that count spans, as {"sent": n, reason: n}. Each reason is one for which
-    spans were dropped."""
+    """Returns the metrics that count spans, as {"sent": n, reason: n, …}. Each `reason` is a reason
+    for which spans were dropped, and its n is the number of these spans."""
     with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as r:
         lines = [
             line.rsplit(" ", 1)

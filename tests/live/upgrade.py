@@ -232,7 +232,7 @@ def paused(t, version):
 
 def leave(t, version):
     """Runs the version until it has left three things: waiting messages in paused lanes, dead
-    letters, and a message that failed several times. Returns the run, which has ended."""
+    letters, and a message that failed several times. Returns the instance, which has ended."""
     run = start(
         t, version, "first", retry={"max_attempts": 100, "backoff_ms": 400, "backoff_max_ms": 400}
     )

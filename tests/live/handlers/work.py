@@ -21,7 +21,7 @@ one of these words:
     foreign          answers with the id of another message
     half             answers with half a line, and ends
     flood            answers with a line that has no end
-    child            leaves a grandchild in this process group that writes beats for ever, and
+    child            starts a process in this process group, which writes beats for ever, and then
                      answers done
     child-hang       does the same, but never answers
     loud             writes a lot to stderr, and answers done"""

@@ -165,10 +165,9 @@ start() {
         [ -n "$port" ] || die "no free port"
         echo "$port" > "$dir/port"
     fi
-    # The controller fences a broker that sends no heartbeat for a certain time. This time must be
-    # long on a busy machine. However, after a kill, the controller refuses a new process of the
-    # broker until that time is over. A broker that was killed is therefore started with a short
-    # time.
+    # The controller fences a broker that sends no heartbeat for session_ms. On a busy machine,
+    # session_ms must be long. However, after a kill, the controller refuses a new process of the
+    # broker until session_ms has passed. So session_ms is short if the broker was killed before.
     session_ms=3000
     if [ ! -e "$dir/data/meta.properties" ] || [ -e "$dir/stopped" ]; then session_ms=60000; fi
     rm -f "$dir/stopped"

@@ -351,8 +351,8 @@ class Cluster:
         return self.alive()[0].server
 
     def call(self, *args):
-        """Sends the command to the node that owns the first argument with a hash tag, or to a
-        master if no argument has a hash tag."""
+        """Sends the command to the node that owns the slot of the first argument with a hash tag.
+        If no argument has a hash tag, sends the command to any master."""
         tagged = [
             a
             for a in args

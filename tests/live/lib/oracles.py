@@ -37,9 +37,9 @@ LATE_US = 30 * 1000000
 
 def under_lease(runs, stops):
     """Returns all runs except those late runs of stopped workers that have no live lease. A late
-    run begins when the stopped handler continues, because its request was already in the pipe to
-    the handler's process. The late run has no live lease if another run of the key with a larger
-    fence started before. The smaller fence then makes the late run harmless."""
+    run begins when a stopped handler continues and reads a request that was already in the pipe to
+    its process. A late run has no live lease if another run of the key, with a larger fence,
+    started earlier. The smaller fence then makes the late run harmless."""
     kept = []
     for lane in by_lane(runs).values():
         highest = 0
@@ -163,8 +163,8 @@ def unknown(ends, runs):
 
 def reruns(runs):
     """Returns the unnecessary repetitions of messages as [(earlier run, later run)]. A repetition
-    is necessary if the earlier run ended with the outcome retry or back, or if it has no outcome
-    but was counted as an attempt."""
+    is necessary if the earlier run ended with the outcome retry or back, or if the earlier run has
+    no outcome but was counted as an attempt."""
     latest, again = {}, []
     for r in runs:
         before = latest.get(r.identity)

@@ -5,7 +5,7 @@ prescribes, without using a library for OTLP.
 r = Receiver(); r.url, r.requests, r.spans()
 r.answers.append((503, {"Retry-After": "1"}, "later"))   # the next response (default: 200)
 r.delay_s = 5                                            # delay of each response, in seconds
-r.stop(), r.start()                                      # stop, and return on the same port"""
+r.stop(), r.start()                                      # end, and start again on the same port"""
 
 import collections
 import http.server

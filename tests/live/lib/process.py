@@ -71,7 +71,7 @@ def listens(pid, port):
             if os.readlink(os.path.join(folder, fd)) in sockets:
                 return True
         except OSError:
-            pass  # The process has closed the descriptor meanwhile.
+            pass  # The process has closed the descriptor since os.listdir() listed it.
     return False
 
 

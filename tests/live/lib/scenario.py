@@ -292,8 +292,8 @@ class Scenario:
 
     @staticmethod
     def expiring(server, name):
-        """Returns True if the key does no harm because it expires without being deleted. Such a key
-        is a business id, or the list of hints that a worker claimed before the worker ended."""
+        """Returns True if the key may stay because it expires by itself. Such a key records a
+        business id, or is the list of hints that a worker had claimed before the worker ended."""
         return (
             any(part in name for part in (b"}:claimed:", b"}:dedup:"))
             and server.call("PTTL", name) >= 0
