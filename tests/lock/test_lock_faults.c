@@ -43,8 +43,8 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     assert_int_equal(proxy.lose, 0);
 
     lw_proxy_lose(&proxy, lost);
-    /* The release was sent twice, and the caller cannot tell whether the first try or another
-     * client freed the lock. So the error code is UNKNOWN. */
+    /* The release was sent twice, and the second one found no lock. The caller cannot tell whether
+     * the first release or another client freed the lock, so the error code is UNKNOWN. */
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     assert_int_equal(error.code, LATCHWORK_E_UNKNOWN);
     assert_int_equal(leases_in_redis(kind), 0);

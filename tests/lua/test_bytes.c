@@ -2,9 +2,9 @@
 /* Tests that no call to a script blocks Redis for long, even in extreme cases: 64 lanes with
  * messages of half a megabyte, partitions with thousands of segments, and more. The simulation
  * bounds exactly what a call reads and returns (tests/sim/world/bytes.c). In this test, a real
- * Redis shows how long a call takes. Other programs share the machine, so each call is made several
- * times and only the shortest run counts. Of each run, only the smaller of two times counts: the
- * time measured by Redis, and the CPU time of the server. */
+ * Redis shows how long a call takes. For each call, this is the smaller of two times: the time
+ * measured by Redis, and the CPU time of the server. Other programs share the machine, so each call
+ * is made several times, and only the shortest time counts. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"

@@ -78,8 +78,9 @@ static void answered(const struct lt *l, const char *cycle, int n) {
     assert_int_equal(l->answers[n], 0);
 }
 
-/* Tests batches with one message per lane and no waiting messages: gate then costs one SET per
- * message and a fixed number of commands per call, and settle only the fixed number. */
+/* Tests batches with one message per lane and no waiting messages. A call of gate then costs one
+ * SET per message and a fixed number of other commands. A call of settle costs only a fixed number
+ * of commands. */
 static void gate_and_settle_without_waiters(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];

@@ -173,7 +173,7 @@ static void attempts_are_told(void **state) {
 static void a_recorded_business_id_is_a_duplicate(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:5");
-    /* A key of another Redis type counts as if no message had recorded the business id. */
+    /* If the key of a business id has another Redis type, gate treats the id as not recorded. */
     lt_int(l, "LPUSH " LT_TAG "dedup:broken x");
     struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 7, "c", "t1"),
                          lt_msg(0, 8, "d", "t1")};

@@ -182,8 +182,8 @@ static char *expected(struct nodes *n, const struct scene *s, char **after, size
 }
 
 static bool is_of_the_cluster(const char *text) {
-    /* The last two of these texts are part of the errors with which a script ends: the first is
-     * that of Redis, the second is that of Valkey. */
+    /* The last two texts are parts of the error with which a script ends. The text "access a non
+     * local key" is that of Redis, and the other text is that of Valkey. */
     return !strncmp(text, "TRYAGAIN ", 9) || !strncmp(text, "ASK ", 4) ||
            strstr(text, "access a non local key") ||
            strstr(text, "undeclared keys were accessed during rehashing of the slot");
