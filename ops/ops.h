@@ -4,8 +4,8 @@
  * time, and are numbered and recorded).
  *
  * A struct ops belongs to one thread. The functions may block, but every wait has a limit. No
- * function blocks Redis for long, because the functions use cursors, pages and small scripts.
- * Unless its comment says something else, a function returns 0, or -1 with `err` filled. */
+ * function blocks Redis for long, because each request or script reads only a small part of the
+ * data. Unless its comment says something else, a function returns 0, or -1 with `err` filled. */
 #ifndef LW_OPS_OPS_H
 #define LW_OPS_OPS_H
 
@@ -71,7 +71,8 @@ struct ops_shard {
     char prefix[LW_SHARD_PREFIX]; /* prefix of the names of the shard's keys */
     struct lw_redis *redis;
     bool shares; /* true: the shard uses the connection of another shard on the same server */
-    /* true while a cursor of this server is in use; another server would not accept the cursor */
+    /* true while a cursor of this server is in use; another server does not know the cursor, so the
+     * command fails if the shard moves to another server */
     bool in_scan;
 };
 
@@ -161,8 +162,9 @@ void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
 /* Works like ops_ask(), but fails if the reply is not of the given REDIS_REPLY_… type. */
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
-/* Sets the error for a reply to the command that was built last, if it does not have the form that
- * `expected` and the arguments after it describe (base/redis/reply.h). Always returns -1. */
+/* Sets the error for a malformed reply to the command that was built last. `expected` and the
+ * arguments after it describe the form that the reply should have (base/redis/reply.h). Always
+ * returns -1. */
 int ops_malformed(struct ops *o, const struct ops_shard *sh, const redisReply *r,
                   const char *expected, ...) __attribute__((format(printf, 4, 5)));
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
@@ -201,7 +203,7 @@ bool ops_message_read(struct ops_message *m, struct lw_bytes raw);
 void ops_message_clear(struct ops_message *m);
 /* Returns the message as JSON: first the members that kcat -J writes, then the members that only
  * Latchwork has. payload_max is the maximum number of payload bytes (SIZE_MAX: no limit). If the
- * payload is cut, the member "payload_size" has its full size. */
+ * payload is cut, the member "payload_size" contains the size of the whole payload. */
 json_t *ops_message_json(const struct ops_message *m, size_t payload_max);
 /* Decodes base64 (RFC 4648, with padding) and appends the bytes to out. Returns -1 if the text is
  * malformed. */
@@ -209,9 +211,9 @@ int ops_base64_decode(const char *s, size_t n, struct lw_buf *out);
 /* For import: converts a message in the form of ops_message_json() to an envelope and appends it to
  * out. */
 int ops_message_from_json(const json_t *o, int64_t now_ms, struct lw_buf *out, struct lw_err *err);
-/* Finds a record's primary key by the configured rule (*key), and the name of its lane (*lane).
- * Both results point into `e` or `scratch`. Returns -1 if the rule finds no key; a message without
- * a key has no lane. */
+/* Sets *key to the primary key that the configured rule finds in a record, and *lane to the name of
+ * the record's lane. *key and *lane point into `e` or `scratch`. Returns -1 if the rule finds no
+ * key. */
 int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf *scratch,
                 struct lw_bytes *key, struct lw_bytes *lane, struct lw_err *err);
 
@@ -220,8 +222,8 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
 struct ops_lane {
     struct lw_bytes name;
     int shard;
-    /* `n` is the number of elements in the lane's list, finished messages included; -1: the list's
-     * name holds another type */
+    /* `n` is the number of elements in the lane's list, finished messages included; -1: the Redis
+     * key of the waiting list is not a list */
     int64_t n;
     /* `has_head` is true if a message waits. Then the members from `head` to `due_ms` describe the
      * oldest waiting message. */
@@ -294,8 +296,8 @@ bool ops_has_filter(const struct ops *o); /* true if any filter is set */
  * marks an argument as found or as reported. After all messages were read, ops_tell_missing()
  * returns the number of arguments that were not found. It also reports each of them on stderr with
  * the reason `why`, unless the argument was reported before or the command is quiet. For a resumed
- * job ops_tell_missing() reports nothing and returns 0, because the first run of the job may have
- * processed the messages that are missing now. */
+ * job ops_tell_missing() reports nothing and returns 0, because the job may have processed the
+ * missing messages before it was interrupted. */
 void ops_mark_word(const struct ops *o, const char *word, enum ops_met met);
 int ops_tell_missing(struct ops *o, const char *why);
 
@@ -305,8 +307,8 @@ int ops_tell_missing(struct ops *o, const char *why);
 void ops_put_json(json_t *o);
 /* Sets the buffer to which this thread prints its lines from now on; NULL means stdout. */
 void ops_out_to(struct lw_buf *b);
-/* Sets the member `name` to the text `b`, or the member NAME_base64 if `b` is not UTF-8. The value
- * is null if b.p is NULL. */
+/* Sets the member `name` of the object `o` to the text `b`. If `b` is not UTF-8, sets the member
+ * NAME_base64 to the base64 of `b` instead. If b.p is NULL, the value of the member is null. */
 void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b);
 /* Appends b in printable form, in at most `most` columns; control characters become '?'. A text
  * that is cut ends with "…". */

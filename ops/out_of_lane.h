@@ -15,8 +15,8 @@ typedef int ops_each_fn(struct ops *o, ops_message_fn *fn, void *ctx);
 int ops_to_topic(struct ops *o, ops_each_fn *each);
 /* Runs the configured handler once for each message, one message after the other, under the lock of
  * the message's lane, and prints the outcome. Nothing is recorded in Redis, but the effects of the
- * handler are real. The message has the identity of a replay. If another holder keeps the lock of a
- * lane for three seconds, the message is skipped. */
+ * handler are real. The message has the identity of a replay. If the lock of a lane is not free
+ * within three seconds, the message is not run and is reported as a problem. */
 int ops_try(struct ops *o, ops_each_fn *each);
 
 #endif

@@ -11,8 +11,8 @@
 enum { DEPTH_MAX = 256 };
 
 /* Returns false if the text is not JSON, or if an object in it has two members of the same name.
- * The scan finds only the last of these members, so the values of the others would not be
- * masked. */
+ * lw_json_scan() finds only the last of these members, so the values of the earlier ones would not
+ * be masked. */
 static bool unambiguous(struct lw_bytes text) {
     json_t *v =
         json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);

@@ -4,10 +4,10 @@
  *
  * The lease is an ordinary lease of the lane (ops/lane_lock.h), which is taken in the current
  * epoch, lasts at most as long as the schema's TTL, and is renewed by the lock library's thread
- * while the handler runs. A guard thread passes the deadline to the handler and cancels the handler
+ * while the handler runs. Another thread passes the deadline to the handler and cancels the handler
  * when the lease is lost. If the handler still runs at the lease's deadline, this process exits,
- * which ends the handler. Until then nobody else can run a message of the key. This is true even if
- * Redis loses its data, because a quarantine lasts as long as the longest lease. */
+ * which ends the handler. Before the deadline nobody else can run a message of the key. This is
+ * true even if Redis loses its data, because a quarantine lasts as long as the longest lease. */
 #include "base/clock.h"
 #include "handlers/feed.h"
 #include "handlers/handler.h"

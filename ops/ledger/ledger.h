@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what `latchwork ledger` and the API do: an audit from the contents of Kafka and
- * Redis. */
+/* Declares the functions by which `latchwork ledger` and the API compare the data in Kafka with the
+ * data in Redis. */
 #ifndef LW_OPS_LEDGER_LEDGER_H
 #define LW_OPS_LEDGER_LEDGER_H
 
@@ -13,8 +13,8 @@
 /* Lets another thread see the progress of ledger_result(), and stop it. */
 struct ledger_watch {
     const atomic_bool *cancel;
-    /* `scanned` counts the waiting lists and the segments of states that were read in all
-     * passes. */
+    /* `scanned` is the number of waiting lists and segments of states that were read. Those that
+     * several passes read are counted several times. */
     _Atomic int64_t *scanned;
 };
 /* Compares the data about the application's messages in Kafka with the data in Redis, and returns

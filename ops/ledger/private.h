@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger audits an application while workers run. It uses only the contents of Kafka and Redis.
+/* The ledger compares what Kafka and Redis contain about an application, while workers run.
  *
  * One pass reads, in this order:
  *
@@ -79,8 +79,8 @@ struct ledger_wrong {
 
 struct ledger {
     const struct lw_config *c;
-    /* `watch` shows the progress of the comparison to another thread, and that thread stops the
-     * comparison by it. NULL: there is no such thread. */
+    /* `watch` lets another thread see the progress of the comparison, and stop it. NULL: no other
+     * thread does so. */
     struct ledger_watch *watch;
     struct ledger_part *parts;
     size_t n_parts, cap_parts;
@@ -98,7 +98,7 @@ void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const stru
                   struct lw_bytes lane); /* if lane.p is NULL, the difference concerns no lane */
 
 /* Adds `n` to the progress that the watch shows: the number of waiting lists and segments of states
- * that were read. Returns -1 with *err if the audit has to stop. */
+ * that were read. Returns -1 with *err if the watch's `cancel` is true. */
 int ledger_step(struct ledger *l, int64_t n, struct lw_err *err);
 
 /* A Kafka client that serves all passes. ops/ledger/kafka.c defines its functions. */

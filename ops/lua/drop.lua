@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- drop: discard waiting messages. Their state becomes done, so the next holder of the lane skips
--- them. If nobody holds the lane, the discarded messages at the oldest end of the list are removed
--- at once.
+-- drop: discard waiting messages. Their state becomes done, so they never run. If nobody holds the
+-- lane, the discarded messages at the oldest end of the list are removed at once. The next claim or
+-- settle of the lane removes other discarded messages that have become the oldest.
 -- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; the lane's list is
 --      wait:<lane>
 -- ARGV 1 maximum number of messages that a lane's holder may have been granted
@@ -65,7 +65,8 @@ for i = 1, #KEYS - 3 do
     if state >= LW_STATE_DONE then
         out[i] = 'D'
     elseif state == LW_STATE_UNSEEN and not find(tp, '#', 1, true) then
-        -- a message without a mark does not wait; only the mark of a replay may have expired
+        -- A message whose mark is missing does not wait. A replay may still wait, because its mark
+        -- may have expired.
         out[i] = 'N'
     else
         local g = granted(lock)

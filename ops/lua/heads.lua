@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
--- heads: read when the oldest message of each of several lanes first arrived.
+-- heads: read the oldest envelope of each of several lanes, which says when its message arrived.
 -- KEYS 1 lanes
 -- ARGV 1 rank of the first lane in `lanes`, 2 number of lanes to read from that rank on,
 --      3 prefix of the names of waiting lists, then names of further lanes

@@ -5,13 +5,13 @@
 -- ARGV names of lanes
 -- Result: Redis' time in ms, then seven values per lane:
 --      1 number of elements in the lane's list, including finished messages, which the next claim
---        or settle of the lane removes; -1 if the list's name holds another type
+--        or settle of the lane removes; -1 if the Redis key wait:<lane> is not a list
 --      2 first line of the oldest unfinished envelope, '' if none was found
 --      3 value of the lock, '' if there is no lock
 --      4 ms until the lock ends, -1: never
 --      5 '1' if the lane is paused
 --      6 number of attempts of the oldest message so far
---      7 time when the oldest message is due, 0: now
+--      7 time when the oldest message is due; 0: the message is due now
 -- If messages are large, the answer covers fewer lanes than requested, but at least one. The caller
 -- must call again for the other lanes.
 -- @tries @envelopes @lanes
@@ -29,9 +29,9 @@ end
 local BYTES_MAX = 131072
 local out, read = {text(now)}, 0
 
--- Returns the oldest unfinished message, or nil if it is not among the first messages of the list
--- that the limits below allow to read. Finished messages may still stand in front of it.
--- Messages are read one at a time, because payloads may be large.
+-- Returns the oldest unfinished message. Older finished messages may still be in the list. Messages
+-- are read one at a time, because payloads may be large. Returns nil if no unfinished message is
+-- found before the function has read 16 messages or too many bytes.
 local function oldest(wait, n)
     local enough = read + 8 * BYTES_MAX
     for k = 1, math.min(n, 16) do

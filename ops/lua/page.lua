@@ -3,8 +3,8 @@
 -- page: read some elements of a lane's list, oldest first.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 waiting list
 -- ARGV 1 number of elements to skip, from the oldest, 2 maximum number of elements
--- Result: the number of elements in the list, or -1 if the list's name holds another type; then
---      four values per element:
+-- Result: only -1 if the Redis key of the waiting list is not a list; otherwise the number of
+--      elements in the list, then four values per element that was read:
 --      1 'w' waiting, 'f' finished (to be removed), or '?' not an envelope of this version
 --      2 number of attempts so far
 --      3 time when the message is due, in ms

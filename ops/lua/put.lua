@@ -5,7 +5,7 @@
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; the lane's
 --      list is wait:<lane>
 -- ARGV 1 handoff_ms
---      2 'undone': leave out a message whose original is done; 'any': leave out no message
+--      2 'undone': leave out a message whose original is done; 'any': put such a message, too
 --      3 'dry': the script only answers what it would do
 --      then per message: its envelope; topic:partition of the original if the message was read from
 --      Kafka again, otherwise ''; its id in `dead` if it is removed from that stream, otherwise ''
@@ -15,7 +15,7 @@
 --      D left out, because the original is done
 --      U left out, because the original is not finished and will run without a replay
 --      G not put, because its dead letter does not exist any more
---      B not put, because a name in Redis holds another type
+--      B not put, because its envelope is malformed, or because wait:<lane> is not a list
 -- Order of writes: `lanes`, the list, its state, and last the removal of the dead letter.
 -- @locks @states @envelopes @lanes
 local handoff, which, dry = tonumber(ARGV[1]), ARGV[2], ARGV[3] == 'dry'

@@ -51,8 +51,8 @@ struct sent {
     enum lw_letter_end end;
 };
 
-/* Returns `r`. If the server of the list did not reply, or replied with an error, sets o->err and
- * returns NULL. */
+/* Returns `r` if it is a reply without an error. Returns NULL with o->err if the server of the list
+ * did not reply, or replied with an error. */
 static redisReply *good(struct import *im, const char *command, redisReply *r) {
     if (!r) return lw_fail(&im->o->err, "the list's Redis: %s", im->redis->why), NULL;
     if (r->type != REDIS_REPLY_ERROR) return r;

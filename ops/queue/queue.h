@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Declares what `latchwork queue` and the API do with lanes and their waiting messages. Each verb
- * of the command is a function; related verbs are in one file. */
+ * of the command has a function; the functions of related verbs are in one file. */
 #ifndef LW_OPS_QUEUE_QUEUE_H
 #define LW_OPS_QUEUE_QUEUE_H
 

@@ -127,7 +127,7 @@ static int waiting_now(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Holds counts that are read twice, because a rate is computed from the difference. */
+/* Holds the counts of one reading. A rate is computed from the difference of two readings. */
 struct counts {
     int64_t at_ms, committed;
     int64_t produced; /* number of records that Kafka received; -1: Kafka does not answer */
@@ -153,8 +153,8 @@ static int rates(struct ops *o, struct stats *s) {
     if (!bad) bad = count(o, log, &after);
     int64_t waiting = 0;
     if (!bad) bad = ops_each_lane(o, waiting_now, &waiting) < 0;
-    /* `walked` is the time in seconds from the end of the earlier walk over the lanes to the end of
-     * this walk. */
+    /* `walked` is the time in seconds between the two counts of the waiting messages: the one in
+     * s->waiting, which ended before this function was called, and the one in `waiting`. */
     double walked = (double)(lw_boot_ms() - walked_ms) / 1000;
     ops_log_close(log);
     if (bad) return -1;
