@@ -12,8 +12,8 @@
  *              lw_call_dedup (each message; only if messages have business ids)
  *     claim    lw_claim_begin → lw_call_lane (each lane) → lw_claim_args
  *
- * In a settle call, the messages are in the order of their items. Of one item, the finished
- * messages come first, and then the named messages.
+ * In a settle call, the messages are in the order of their items. Of one item, the settled
+ * messages, whose outcomes the call reports, come first, and then the named messages.
  *
  * Texts are borrowed: they must stay valid until the pipeline is sent, unless a comment says that
  * they are copied. */
@@ -118,9 +118,9 @@ void lw_gate_args(const struct lw_lane_call *c, const struct lw_places *p,
 /* An item is the part of a settle call that concerns one lane. */
 struct lw_settle_item {
     int value; /* index of the value of the lane's lock among the values of the call */
-    int n_done;
-    /* outcome of the last of the n_done messages; the outcome of the others is LW_DONE. If n_done
-     * is 0, this field is LW_DONE. */
+    int n_done; /* number of settled messages */
+    /* outcome of the last settled message; the outcome of the other ones is LW_DONE. If n_done is
+     * 0, this field is LW_DONE. */
     enum lw_outcome outcome;
     enum lw_go go;
     int n_named;
@@ -144,7 +144,7 @@ void lw_settle_args(const struct lw_lane_call *c, const struct lw_places *p,
                     const struct lw_settle_call *s);
 /* Returns true if the arguments for a message with this outcome include the envelope. */
 bool lw_settle_carries(enum lw_outcome outcome);
-/* Adds the arguments that the last finished message of an item needs: for LW_RETRY and LW_BACK the
+/* Adds the arguments that the last settled message of an item needs: for LW_RETRY and LW_BACK the
  * backoff and the envelope, for LW_DEAD the reason and the envelope. Copies the envelope. */
 void lw_settle_last(const struct lw_lane_call *c, enum lw_outcome outcome, int64_t backoff_ms,
                     const char *reason, struct lw_bytes envelope);

@@ -20,7 +20,8 @@
 
 enum { LW_DEAD_HEADERS = 8 }; /* maximum number of headers that a dead letter adds */
 
-/* Describes a dead message, and has room for the headers that say so. */
+/* Describes a dead message, and has room for the values of the headers that the dead letter
+ * adds. */
 struct lw_dead_headers {
     /* topic, partition, offset and timestamp_ms are copied from the message */
     struct lw_bytes topic;

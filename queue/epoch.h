@@ -14,9 +14,10 @@ enum { LW_EPOCH_ID = 33, LW_SCHEMA_VALUE = 200 };
 /* Makes the id of an epoch from the wall time and two random numbers. */
 void lw_epoch_id(int64_t wall_ms, uint64_t random1, uint64_t random2, char out[LW_EPOCH_ID]);
 
-/* Returns what people call a part of the schema on which all workers of a fleet must agree
- * (enter.lua), mostly the name of a setting. Writes its value in this configuration into `value`,
- * cut at its size. `cluster_id` is the id of the Kafka cluster, or "" if it is not known. */
+/* Returns the name under which people know a part of the schema, such as "redis.shards" for the
+ * part "shards" (enter.lua). All workers of a fleet must agree on the schema. Writes the part's
+ * value for this configuration into `value`, and truncates it if it does not fit. `cluster_id` is
+ * the id of the Kafka cluster, or "" if it is not known. */
 const char *lw_schema_part(const struct lw_config *c, const char *cluster_id, const char *part,
                            char value[LW_SCHEMA_VALUE]);
 

@@ -42,9 +42,9 @@ void lw_offsets_free(struct lw_offsets *t);
 enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag);
 /* Records that the partition ends at `offset`: every lower offset was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);
-/* Raises the state of a delivered record: from IN to WAITING, or from either to DONE. Returns false
- * and changes nothing if the record is already DONE, or was not delivered (the caller must mark it
- * again after its delivery). */
+/* Raises the state of a delivered record to `state`: from IN to WAITING, from IN to DONE, or from
+ * WAITING to DONE. Returns false and changes nothing if the record is already DONE, or was not
+ * delivered (the caller must mark it again after its delivery). */
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
 /* Records offsets that are known to be done before their delivery (from commit metadata, or from
  * states in Redis). Offsets below `next` are ignored. Ranges may overlap. */

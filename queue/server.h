@@ -11,8 +11,8 @@ struct lw_redis_server {
     /* name and version for people, such as "Redis 8.0.2", "Valkey 8.1.1", "Redis of unknown
      * version" */
     char text[64];
-    /* true for a Redis below 7.0, which the scripts need, or of unknown version; false for every
-     * Valkey */
+    /* true for a Redis of unknown version or below 7.0, because the scripts need Redis 7.0; false
+     * for every Valkey */
     bool too_old;
 };
 

@@ -12,12 +12,13 @@
 --         10 G, then of each segment: topic:partition, its number, first and last byte to read,
 --         11 + 4G number of lock values, then the values, then the arguments of the items
 -- Item:   index (from 0) of the value that the lane's lock has while the caller holds it; number of
---         finished messages; outcome of the last of them (all others are done); how the lane
---         continues; number of messages named after the finished ones; number of heads wanted (at
---         least 1 for LW_GO_NEXT); number of list elements before the wanted heads. queue/codes.h
---         explains the letters. The arguments of an item are those for its last message (for
---         LW_RETRY and LW_BACK: backoff_ms, envelope; for LW_DEAD: reason, envelope), then, if
---         messages carry business ids, the ids of the finished and of the named messages.
+--         settled messages; outcome of the last settled message (all others are done); how the lane
+--         continues; number of named messages; number of heads wanted (at least 1 for LW_GO_NEXT);
+--         number of list elements before the wanted heads. queue/codes.h explains the letters. The
+--         arguments of an item are those for its last settled message (for LW_RETRY and LW_BACK:
+--         backoff_ms, envelope; for LW_DEAD: reason, envelope), then, if messages carry business
+--         ids, the ids of the settled and of the named messages. In ARGV 9, the settled messages of
+--         an item come before its named messages.
 -- Result: 'LOST', 'QUARANTINE', or {fence, one letter per item (LW_SETTLED), one letter per named
 --         message (LW_NAMED), number of duplicates dropped, tries, heads, one byte per item: number
 --         of heads that are handed over}
@@ -195,9 +196,10 @@ local function record(i, o)
         mode = item[o + 3], named = named, ids = ids, want = item[o + 5], before = item[o + 6]}
 end
 
--- There is one function for each way in which the lane of an item may continue. Each returns a
--- letter and the number of granted heads. `lane` is nil if no message waits in the lane. `stop` is
--- true if the lane is paused; nothing more is granted then.
+-- The next functions continue the lane of an item: go_MODE() does so for one mode, keep() keeps the
+-- lease, and release() releases the lock. Each returns a letter of LW_SETTLED and, if heads were
+-- granted, their number. `lane` is nil if no message waits in the lane. `stop` is true if the lane
+-- is paused; then nothing more is granted.
 local function keep(r, lane, heads)
     call('PEXPIRE', r.lock, ttl)
     if heads and heads ~= 'BAD' then call('ZADD', lanes, text(until_ms), lane) end
@@ -270,8 +272,8 @@ local function go_heads(r, lane, stop)
     return 'LW_SETTLED_KEPT', type(heads) == 'table' and not stop and grant_heads(heads) or 0
 end
 
--- The heads that this item finished are still in their list. If they are the last `count` elements
--- of the list, removes all of them with one command.
+-- If the messages that an item has just finished are the last `count` elements of the waiting list,
+-- removes all of them from the list with one command.
 local function drop_finished(r, lane)
     local count, s = r.count, r.s
     if count == 0 or r.before < count or call_left <= 0 then return end
