@@ -80,12 +80,12 @@ compare() {
     echo "$distribution: $count packages, built twice, are the same"
 }
 
-state() { # prints the commit and the changes from which packages are built
+state() { # prints the commit, and a hash of the changes since the commit
     git rev-parse HEAD
     git diff HEAD | sha256sum
 }
 
-first() { # builds the packages, unless they exist and the tree has not changed since
+first() { # builds the packages, unless they were already built from the tree as it is now
     local now
     [ -z "${LW_DEBS:-}" ] || return 0
     now=$(state)

@@ -12,7 +12,8 @@
 #            and NOTES.md; needs root, for the chroots
 #
 # A commit can be released if its version (include/latchwork/lock.h) has a section with a date in
-# CHANGELOG.md. `build` prints the two commands that publish it. CONTRIBUTING.md has all steps.
+# CHANGELOG.md. `build` prints the two commands that publish the release. CONTRIBUTING.md has all
+# steps of a release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)

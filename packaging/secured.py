@@ -10,8 +10,8 @@ usage: secured.py DISTRIBUTION PACKAGES
 
 This script plays the administrators: it runs the servers on the loopback interface. The user's part
 is packaging/test-secured.sh, which runs in the chroot. The oracles of the live tests judge the
-journal that the handler writes: each message is handled once, the messages of a key in order, and
-never two of them at the same time. $LW_BUILD is the folder of the build (default: build).
+journal that the handler writes: each message must be handled once, and the messages of a key must
+be handled in order and one at a time. $LW_BUILD is the folder of the build (default: build).
 $LW_KAFKA_VERSION chooses another Kafka than 4.1.1, and $LW_REDIS_SERVER another server than Valkey
 8.1.
 exit: 0 if all checks pass, otherwise 1"""
@@ -247,7 +247,7 @@ def main():
         sys.exit("usage: secured.py DISTRIBUTION PACKAGES")
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit(1)
-    )  # sys.exit() also ends the servers when SIGTERM ends the test
+    )  # sys.exit() raises an exception, so SIGTERM also ends the servers
     distribution, packages = sys.argv[1], os.path.abspath(sys.argv[2])
     shared = os.path.join(os.path.abspath(TOP), "build/deb/secured-" + distribution)
     shutil.rmtree(shared, ignore_errors=True)

@@ -33,12 +33,12 @@ build() { # OUT: builds the tarball and writes it to OUT
     (cd "$1" && sha256sum ./*.tar.gz ./*.spdx.json >SHA256SUMS)
 }
 
-state() { # prints the commit and the changes from which a tarball is built
+state() { # prints the commit, and a hash of the changes since the commit
     git rev-parse HEAD
     git diff HEAD | sha256sum
 }
 
-first() { # builds the tarball, unless it exists and the tree has not changed since
+first() { # builds the tarball, unless it was already built from the tree as it is now
     [ ! -e "$out/.built-from" ] || ! state | cmp -s - "$out/.built-from" || return 0
     build "$out"
     state >"$out/.built-from"

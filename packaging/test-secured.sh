@@ -5,11 +5,11 @@
 # and operates the servers.
 # usage: test-secured.sh PACKAGES SHARED
 #
-# A chroot has no running systemd. So this script runs the program as the unit does: the program has
-# the user latchwork, and SIGTERM stops it. `make deb-systemd` tests the unit itself. The
-# configuration is composed of the examples in the installed pages. Only addresses and the source of
-# Kafka's password are changed in them. The folder SHARED contains what administrators give to
-# users: certificates, passwords, addresses. Through further files in SHARED, this script and
+# A chroot has no running systemd. So this script runs the program as the unit does: the program
+# runs as the user latchwork, and SIGTERM stops it. `make deb-systemd` tests the unit itself. The
+# configuration is composed of the examples in the installed pages; only the addresses and the
+# source of Kafka's password are changed. The folder SHARED contains what administrators give to
+# users: certificates, passwords, addresses. By other files in SHARED, this script and
 # packaging/secured.py tell each other how far they have come.
 set -eu
 packages=$1 shared=$2

@@ -11,8 +11,8 @@ fail() {
     exit 1
 }
 ok() { echo "ok: $*"; }
-# WHAT COMMAND…: repeats a command for at most a minute until it succeeds, and prints WHAT was
-# tested
+# WHAT COMMAND…: repeats the command until it succeeds, for at most a minute. Then prints WHAT,
+# which describes the test, and ends the script if the command did not succeed.
 until_true() {
     what=$1
     shift

@@ -118,7 +118,8 @@ void lw_gate_args(const struct lw_lane_call *c, const struct lw_places *p,
 /* An item is the part of a settle call that concerns one lane. */
 struct lw_settle_item {
     int value; /* index of the value of the lane's lock among the values of the call */
-    int n_done; /* number of settled messages */
+    /* `n_done` is the number of settled messages */
+    int n_done;
     /* outcome of the last settled message; the outcome of the other ones is LW_DONE. If n_done is
      * 0, this field is LW_DONE. */
     enum lw_outcome outcome;

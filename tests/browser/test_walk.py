@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the walk in doc/tutorial-page.md on `latchwork dev --faults`, with the web page alone:
+"""Follows doc/tutorial-page.md on `latchwork dev --faults`, with the web page alone:
 find the stuck key, break its lock, find out why ten messages died, correct the payload of one
 message, replay the ten messages at 5 per second, and watch the replay in the charts.
 Usage: test_walk.py [BUILD [FOLDER]]

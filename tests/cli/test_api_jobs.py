@@ -183,7 +183,7 @@ class Jobs(ApiCase):
         """Messages that are dropped must first be written to a backup file, unless the request
         says that it needs no backup."""
         for left in glob.glob("latchwork-dead-drop-*"):
-            # Remove the backup of an earlier run that failed.
+            # Remove the backup that a failed run of this test has left.
             os.unlink(left)
         self.kill(5, reason="old")
         self.assertEqual(

@@ -141,8 +141,8 @@ t "run: all problems at once"  2 "" "lock\.ttl_sm.*ttl_ms" run -c wrong.json
 also "^retry\.max_attempts: "
 also "enable\.auto\.commit"
 
-# If a restart cannot repair an error, the run must end with EX_CONFIG, because the systemd unit
-# does not restart the program after that status.
+# If a restart cannot repair an error, `latchwork run` must end with the status EX_CONFIG, because
+# the systemd unit does not restart the program after this status.
 cat >"$dir/contradiction.json" <<'END'
 {"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1",
     "max.poll.interval.ms": 1000, "session.timeout.ms": 6000}},
@@ -225,8 +225,8 @@ for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     fi
 done
 
-# If no server is reachable, the workers cannot begin, and the run keeps trying to connect. SIGTERM
-# must still end the run with status 0.
+# If no server is reachable, the workers cannot begin, and `latchwork run` keeps trying to connect.
+# SIGTERM must still end it with status 0.
 "$program" run -c "$dir/good.json" --workers 1 >"$dir/out" 2>"$dir/err" &
 running=$!
 sleep 1

@@ -267,8 +267,8 @@ else
 fi
 [ "$(wc -l <"$dir/targets")" -gt 30 ] || bad "hardly any .PHONY target was found"
 
-# The glossary must be in alphabetical order, must contain each word only once, and must contain
-# each term of protocol.md and each script.
+# The entries of the glossary must be in alphabetical order. No word may have two entries. Each term
+# of protocol.md and each script must have an entry.
 sed -n 's/^- \*\*\([^*]*\)\*\*.*: .*/\1/p' doc/glossary.md |
     tr '[:upper:]' '[:lower:]' >"$dir/words"
 if LC_ALL=C sort -cu "$dir/words" 2>"$dir/err"; then

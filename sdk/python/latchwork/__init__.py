@@ -530,7 +530,7 @@ async def _serve_async(function: Handler, wire: _Wire) -> None:
     def finished(task: "asyncio.Task[None]") -> None:
         nonlocal flushing
         running.discard(task)
-        if not flushing:  # flush once per turn of the loop, for all tasks that end in the turn
+        if not flushing:  # flush only once for all tasks that end in one turn of the event loop
             flushing = True
             loop.call_soon(flush)
 
@@ -607,9 +607,9 @@ def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
 
 
 def _tell_no_run() -> None:
-    """If Latchwork started a program that ends without calling run(), prints why the program took
-    no message. Prints nothing after an exception, because the traceback already explains the
-    end."""
+    """Prints why the program took no message. Called when a program that Latchwork started ends
+    without having called run(). Prints nothing after an exception, because the traceback already
+    explains the end."""
     if not hasattr(sys, "last_type"):
         print(
             "latchwork: the program ended before it called latchwork.run(), so it takes no messages; write latchwork.run() at its end",

@@ -459,7 +459,7 @@ class Processes(unittest.TestCase):
             self.assertIn(last, stderr.splitlines()[-1])
         self.assertEqual(
             Handler(marked, side=False).end()[2], ""
-        )  # without descriptors 3 and 4, Latchwork did not start the program
+        )  # a program without descriptors 3 and 4 was not started by Latchwork: no hint
 
 
 if __name__ == "__main__":
