@@ -22,10 +22,10 @@
 
 enum { LW_OUTCOMES = 1024, LW_FAILURES = 512, LW_OUTCOME_KEY = 64, LW_OUTCOME_REASON = 160 };
 
-/* Lists how a message, or one attempt of a message, can end. This is enum lw_outcome and, in
- * addition, the ends of messages that no handler sees: dropped and skipped. The numbers differ,
- * because they count bits and indexes here, and are letters of the protocol with Redis there;
- * lw_end_of() converts them. */
+/* Lists how a message, or one attempt of a message, can end: with an outcome (enum lw_outcome) or,
+ * if no handler sees the message, as dropped or skipped. The values of this enum are small numbers,
+ * which serve as bits and indexes. The values of enum lw_outcome are letters of the protocol with
+ * Redis. lw_end_of() converts an outcome to an end. */
 enum lw_end {
     LW_END_DONE,
     LW_END_RETRY,

@@ -30,20 +30,21 @@ struct side {
 
 struct run {
     /* the member `sup` must stand first, because spawn() casts a pointer to `sup` to a pointer to
-     * the struct run */
+     * struct run */
     struct lw_sup sup;
     struct lw_sup_report report;
     struct lw_service service;
     int signals; /* the signalfd, through which signals arrive */
     int claim;   /* descriptor that holds the claim of member_slot; -1: no slot is claimed */
     sigset_t watched, inherited;
-    /* `reloaded` is the configuration of the last reload, owned by the run; NULL: no reload has
-     * happened */
+    /* `reloaded` is the configuration of the last reload, and is freed with this struct; NULL: no
+     * reload has happened */
     struct lw_config *reloaded;
     /* `rolling` is the index of the worker that a rolling reload is replacing; -1: no reload is
      * under way */
     int rolling;
-    int rolling_end; /* index of the first worker that the reload does not replace */
+    /* the rolling reload replaces the workers whose index is less than `rolling_end` */
+    int rolling_end;
     /* `rolling_from` is the number of starts that the worker `rolling` had when the reload asked it
      * to end */
     unsigned rolling_from;
@@ -92,8 +93,8 @@ static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
 
 /* --- processes beside the workers: metrics and health, tracing, commits of the group ---------- */
 
-/* Forks a process that serves the whole run beside the workers. Returns true in the new process,
- * and false in the supervisor. */
+/* Forks a process that runs beside the workers and serves all of them. Returns true in the new
+ * process, and false in the supervisor. */
 static bool fork_side(struct run *r, struct side *side, const char *who) {
     struct lw_sup *s = &r->sup;
     if (side->pid || s->stopping || s->now() < side->due_ms) return false;
@@ -111,8 +112,8 @@ static bool fork_side(struct run *r, struct side *side, const char *who) {
     return true;
 }
 
-/* Makes the shared ring buffers for spans before the processes that use them are forked. If memory
- * for them is missing, the run goes on without tracing. */
+/* Makes the shared ring buffers for spans before the processes that use them are forked. If there
+ * is no memory for the ring buffers, the workers run without tracing. */
 static void prepare_spans(struct run *r) {
     struct lw_err err = {0};
     if (!r->sup.c->tracing.endpoint || !r->sup.o->tracer_main) return;
@@ -141,7 +142,7 @@ static void end_side(struct side *side) {
     *side = (struct side){0};
 }
 
-/* Asks a process to end with SIGTERM, and kills it if it has not ended within the time limit. */
+/* Sends SIGTERM to a process, and kills the process if it has not ended within the time limit. */
 static void finish_side(struct side *side, int64_t within_ms) {
     int64_t until = lw_boot_ms() + within_ms;
     if (!side->pid) return;
@@ -308,7 +309,8 @@ static void resize(struct run *r, int n) {
     for (int i = n; i < was; i++) lw_sup_step(s, &s->workers[i], LW_SUP_STOP);
 }
 
-/* Returns the new configuration, or NULL if it has errors or the run has no configuration file. */
+/* Returns the new configuration. Returns NULL if the configuration has errors, or if the program
+ * was started without a configuration file. */
 static struct lw_config *read_again(struct run *r) {
     const struct lw_supervise_options *o = r->sup.o;
     if (!o->reload) {
@@ -425,7 +427,7 @@ static void fire_deadlines(struct run *r) {
 }
 
 /* If `run --drain` has made no progress for a while, finds out whether only paused lanes still have
- * messages, because the run would wait for a paused lane without end. */
+ * messages, because the drain would wait for a paused lane without end. */
 static void look_for_paused(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now();

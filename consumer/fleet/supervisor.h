@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor forks the workers, restarts those that end unasked, and stops all of them when the
- * run ends.
+ * program should end.
  *
  * The supervisor is a table [state][event] of small functions (consumer/fleet/table.c); the loop
  * (supervisor.c) only turns signals, deaths and deadlines into events. The supervisor has no
@@ -15,10 +15,11 @@
  *                      WAITING <- ROLLING ----+      (a worker that ends well in ROLLING starts
  *                                                    again at once)
  *
- * If a worker's main function returned (board: `returned`), its status says whether the end is
- * clean, failed or refused. Any other exit is assumed to come from a handler, and counts as a
- * crash. Crash signals, and a hang that the supervisor ended, count as a crash, too. The end by any
- * other signal is a kill from outside, for which no message is blamed. */
+ * A worker whose main function returns sets `returned` on the board. The exit status of such a
+ * worker says whether its end is clean, failed or refused. Any other exit is assumed to come from a
+ * handler, and counts as a crash. The end by a crash signal, and the kill of a hung worker by the
+ * supervisor, count as a crash, too. If any other signal ends a worker, the signal is taken for a
+ * kill from outside, for which no message is blamed. */
 #ifndef LW_CONSUMER_FLEET_SUPERVISOR_H
 #define LW_CONSUMER_FLEET_SUPERVISOR_H
 
@@ -57,8 +58,8 @@ struct lw_supervise_times {
 };
 
 struct lw_supervise_options {
-    /* `drain` is true if the run ends as soon as everything that was in the topics at its start is
-     * committed */
+    /* `drain` is true if the program ends as soon as everything that was in the topics at the start
+     * of the program is committed */
     bool drain;
     bool json;     /* true: the summary is printed as one JSON object */
     bool progress; /* true: a live line is shown on stderr */
@@ -77,21 +78,21 @@ struct lw_supervise_options {
                 void *fn_ctx, struct lw_err *err);
     /* `follow` follows the group's commits for `run --drain`, and writes them to the board
      * (lw_drain_follow()). It runs in a process of its own, which is started again if it ends. If
-     * `follow` is NULL, only commits of this run's workers count. */
+     * `follow` is NULL, only commits of this supervisor's workers count. */
     int (*follow)(const struct lw_config *c, struct lw_board *board);
     /* `paused` is called during `run --drain` when no progress was made for a while. If only paused
      * lanes have waiting messages, it appends the names of these lanes to `names` and returns the
-     * number of these lanes. Then the run ends with status 1. If the run should go on, it returns
-     * 0. `paused` may be NULL. */
+     * number of these lanes. Then the program ends with status 1. If the drain should go on,
+     * `paused` returns 0. `paused` may be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
     /* `exporter_main` serves metrics and health in a process of its own, which is started again if
-     * it ends, and is killed at the end of the run. It only reads the board. `exporter_main` may be
-     * NULL. */
+     * it ends, and is killed when the supervisor ends. The process only reads the board.
+     * `exporter_main` may be NULL. */
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
     /* `tracer_main` sends the spans of the workers, if the configuration has tracing.endpoint. It
-     * runs in a process of its own, which is started again if it ends. At the end of the run the
-     * process gets SIGTERM and some seconds for the spans that are left. If `tracer_main` is NULL,
-     * nothing is traced. */
+     * runs in a process of its own, which is started again if it ends. When the workers have ended,
+     * the process gets SIGTERM and some seconds for the spans that are left. If `tracer_main` is
+     * NULL, nothing is traced. */
     int (*tracer_main)(const struct lw_config *c, struct lw_board *board);
     /* `watch` is called with the board at every tick, and once more after the last worker has
      * ended. `watch` may be NULL. */

@@ -198,8 +198,8 @@ static void stop(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, L
 static void roll(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, LW_SUP_ROLLING); }
 
 static void stop_again(struct lw_sup *s, struct lw_sup_worker *w) {
-    /* The worker has already got SIGTERM from a reload. A second one is sent only if the run must
-     * end at once. */
+    /* The worker has already got SIGTERM. A second one is sent only if the program must end at
+     * once. */
     if (!atomic_load(&s->board->quick)) return;
     send(s, w, SIGTERM);
     to(w, LW_SUP_STOPPING, s->now() + s->times.quick_ms);

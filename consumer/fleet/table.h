@@ -23,7 +23,9 @@ enum lw_sup_state {
 };
 
 enum lw_sup_event {
-    LW_SUP_START,       /* the run begins */
+    /* LW_SUP_START: the worker should start, because the supervisor begins its work or a reload has
+     * added the worker */
+    LW_SUP_START,
     LW_SUP_EXIT_CLEAN,  /* the worker exited with 0 */
     LW_SUP_EXIT_FAILED, /* the worker exited with a status that is neither 0 nor LW_EXIT_REFUSED */
     /* LW_SUP_CRASHED: the worker died of a crash signal, exited unasked, or was killed because it
@@ -32,9 +34,11 @@ enum lw_sup_event {
     LW_SUP_KILLED,  /* the worker was killed by a signal from outside */
     LW_SUP_REFUSED, /* the worker exited with LW_EXIT_REFUSED: no restart will help */
     LW_SUP_TIMER,   /* the time deadline_ms is reached */
-    LW_SUP_STOP,    /* the supervisor should end; a second signal ends it at once */
-    LW_SUP_RELOAD,  /* a rolling reload has reached this worker */
-    LW_SUP_HUNG,    /* the worker's main loop or one of its handlers hangs */
+    /* LW_SUP_STOP: the worker should end for good, because the supervisor should end or a reload
+     * has removed the worker; after a second signal to end, the event comes again */
+    LW_SUP_STOP,
+    LW_SUP_RELOAD, /* a rolling reload has reached this worker */
+    LW_SUP_HUNG,   /* the worker's main loop or one of its handlers hangs */
     LW_SUP_EVENTS
 };
 
@@ -67,8 +71,9 @@ struct lw_sup {
     const struct lw_supervise_options *o;
     struct lw_supervise_times times;
     struct lw_board *board;
-    /* If `refused` is set, the run will end with status 78. If `failed` is set, it will end with
-     * status 1. */
+    /* If `refused` is set, the program will end with status 78. If only `failed` is set, the
+     * program will end with status 1, except after `run --drain`: then the status says whether
+     * everything was drained. */
     bool refused, failed;
     bool stopping;
     bool renamed; /* true: a reload changed the ids under which workers join the consumer group */
