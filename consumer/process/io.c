@@ -21,8 +21,8 @@ static int64_t io_wall_ms(void *ctx) {
     return lw_wall_ms();
 }
 
-/* Returns the next number of this process' random generator. Its seed is a random number from the
- * kernel (process.c). */
+/* Returns the next number of this process's random generator. The seed of the generator is a random
+ * number from the kernel (process.c). */
 static uint64_t io_random(void *ctx) { return lw_random_next(&((struct process *)ctx)->random); }
 
 /* --- Redis ------------------------------------------------------------------------------------ */

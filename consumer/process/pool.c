@@ -34,7 +34,7 @@ enum {
 
 /* Holds the jobs that a thread has taken and not started. `range` packs generation << 32 | next <<
  * 16 | end into one number, so that one compare-and-swap takes a job. The swap fails if the owner
- * has refilled its hand meanwhile. */
+ * has refilled its hand since `range` was read. */
 struct hand {
     _Atomic uint64_t range;
     _Atomic(struct lw_job *) jobs[HAND];
@@ -242,8 +242,8 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
 
 /* Collects in t->heads the jobs with which the next batch begins, one per key. The first n elements
  * of t->heads already hold followers from the last batch. The function adds jobs from the queue.
- * Followers have priority until the time *until_us, which the function sets if it is 0. Returns the
- * number of jobs in t->heads, or 0 when the pool ends. */
+ * Until the time *until_us, the followers have priority over these jobs. If *until_us is 0, the
+ * function sets it. Returns the number of jobs in t->heads, or 0 when the pool ends. */
 static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
@@ -517,7 +517,7 @@ static void free_pool(struct lw_pool *p) {
 }
 
 /* Blocks all signals in a handler thread, except those that a fault raises in the thread itself.
- * The main thread handles the others. */
+ * The main thread handles the blocked signals. */
 static void block_signals(sigset_t *old) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t set;

@@ -15,12 +15,12 @@
  *
  * A job may have a follower of its key (`then` of struct lw_job). The thread of the job runs the
  * follower next, before the rest of its hand, so that the messages of a hot key do not go through
- * the main thread one by one. Meanwhile the rest of the hand may be stolen. If other jobs still
- * wait after CHAIN_US of followers, the next follower goes to the end of the queue. Batch handlers
- * get the followers of a batch in the next batch. If a handler takes several jobs of a key at once
- * (lw_batch_of), as many followers as fit are in the same batch. If a batch has only jobs of one
- * key, jobs with followers and jobs without followers take turns, so that a hot key does not wait
- * behind all others each time.
+ * the main thread one by one. While a thread runs followers, other threads may steal the rest of
+ * its hand. If other jobs still wait after CHAIN_US of followers, the next follower goes to the end
+ * of the queue. Batch handlers get the followers of a batch in the next batch. If a handler takes
+ * several jobs of a key at once (lw_batch_of), as many followers as fit are in the same batch. If a
+ * batch has only jobs of one key, jobs with followers and jobs without followers take turns, so
+ * that a hot key does not wait behind all other keys each time.
  *
  * When a job has finished, the eventfd `notify_fd` is written, at most once between two reaps. The
  * main thread empties this eventfd before it reaps.

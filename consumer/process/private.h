@@ -94,7 +94,8 @@ void process_limit(struct process *p);
 
 /* Returns the end of a partition's log as far as this worker knows it, for lw_worker_observe(). */
 int64_t process_log_end(void *process, uint32_t gen);
-/* The functions of struct lw_io, defined in io.c. Their `ctx` is the struct process. */
+/* Holds the functions of struct lw_io, which io.c defines. The `ctx` of these functions is the
+ * struct process. */
 extern const struct lw_io process_io;
 /* Implements lw_io.trace, which records the span of a run. Used only if messages are traced. */
 void process_trace(void *process, struct lw_job *job, const struct lw_waited *waited);

@@ -75,9 +75,9 @@ static void name_self(struct process *p) {
     snprintf(p->id, sizeof p->id, "%s-%d-%08" PRIx32, host, (int)getpid(), (uint32_t)seed[1]);
 }
 
-/* Opens the descriptor of signals. SIGHUP also arrives there and has no effect, because SIGHUP is
- * meant for the supervisor. SIGPIPE is ignored, so that a write to a closed pipe is an ordinary
- * error. */
+/* Opens the descriptor through which signals arrive. One of these signals is SIGHUP, which has no
+ * effect, because it is meant for the supervisor. SIGPIPE is ignored, so that a write to a closed
+ * pipe is an ordinary error. */
 static int open_signals(struct process *p, struct lw_err *err) {
     sigset_t set;
     sigemptyset(&set);
@@ -367,7 +367,7 @@ static void stop(struct process *p) {
     lw_debug("stopping");
 }
 
-/* Returns true if the worker may leave: everything is settled, the run must end at once, or the
+/* Returns true if the worker may leave: everything is settled, the worker must end at once, or the
  * time limit has passed. When shutdown.grace_ms is over, this function cancels the handlers, so
  * that other workers can soon run the messages that these handlers give back. */
 static bool stopped(struct process *p) {

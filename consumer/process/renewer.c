@@ -110,8 +110,8 @@ static void complain(struct shard *sh, const char *what, const char *next) {
     lw_warn("shard %d, renewals: %s; %s", sh->index, what, next);
 }
 
-/* Cancels the leases of the epoch that the request named. The main loop may have joined the next
- * epoch meanwhile; leases of that epoch are not cancelled. */
+/* Cancels the leases of the epoch that the request named. If the main loop has joined another epoch
+ * since the request was sent, cancels nothing, because its leases belong to the new epoch. */
 static void epoch_lost(struct shard *sh) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     char now[sizeof sh->epoch];

@@ -12,9 +12,13 @@
 
 enum {
     LOOK_MS = 500,
-    TELL_MS = 5000,        /* time for which there must be a reason before one is logged */
-    TELL_AGAIN_MS = 30000, /* time after which a reason is logged again */
-    QUIET_MS = 10000,      /* time without progress after which a ready worker logs the reason */
+    /* TELL_MS: the reason is logged if the worker has not been ready, or has made no progress, for
+     * this long */
+    TELL_MS = 5000,
+    TELL_AGAIN_MS = 30000, /* time after which the reason is logged again */
+    /* QUIET_MS: a worker that is ready logs the reason only if its counts have not changed for this
+     * long */
+    QUIET_MS = 10000,
 };
 
 /* Limits new grants while the handler cannot work: to no message or, while the handler is on trial,

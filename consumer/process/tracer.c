@@ -131,8 +131,8 @@ static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
 }
 
 static void set_times(struct lw_span_record *out, const struct lw_job_span *s) {
-    /* difference between the two clocks: added to a time on the boot clock, it gives the time on
-     * the wall clock */
+    /* `wall_us` is the wall clock minus the boot clock; it is added to a time on the boot clock to
+     * get the time on the wall clock */
     int64_t wall_us = lw_wall_us() - lw_boot_us();
     int64_t waited_ms = (s->begun_us + wall_us) / 1000 - s->arrived_ms;
     out->start_us = s->begun_us + wall_us;

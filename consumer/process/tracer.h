@@ -10,8 +10,8 @@
  *
  * The id of a new trace is a hash of the message's identity and the record's timestamp. So all
  * attempts of a message are in one trace, even on different workers, and all workers decide alike
- * whether it is sampled. Only the main thread calls these functions, and none of them waits for
- * anything. */
+ * whether the message is sampled. Only the main thread calls these functions, and none of them
+ * waits for anything. */
 #ifndef LW_CONSUMER_PROCESS_TRACER_H
 #define LW_CONSUMER_PROCESS_TRACER_H
 
