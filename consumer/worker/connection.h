@@ -59,7 +59,7 @@ const struct lw_life *connection_life(const struct shard *sh);
 bool connection_entered(struct shard *sh);
 /* Lets the epoch continue on this connection, because the reply to enter says so. */
 void connection_rejoined(struct lw_worker *w, struct shard *sh);
-/* Builds the call that reads the server's identity, its clock's start and its memory (INFO). */
+/* Builds the call INFO, which reads the server's life, version, uptime and memory policy. */
 void info_build(struct shard *sh);
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
 void hello_done(struct lw_worker *w, struct shard *sh);

@@ -86,9 +86,9 @@ static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t
     return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
 }
 
-/* Adds the places of the call's messages to `p`. Writes one byte per lane to `counts`, which holds
- * the number of the lane's messages, and flags. Returns true if each lane has a single message and
- * no flags. */
+/* Adds the places of the call's messages to `p`. Writes one byte per lane to `counts`: the number
+ * of the lane's messages in the call, plus flags. Returns true if each lane has a single message
+ * and no flags. */
 static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned char *counts) {
     bool plain = true;
     lw_places_clear(p);
@@ -139,8 +139,8 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     encode_messages(w, sh, &c);
 }
 
-/* Moves messages from the front of a lane to the call. The caller must have called lane_may_gate(),
- * which returned true. */
+/* Moves messages from the front of a lane to the call. Call this function only after
+ * lane_may_gate() has returned true for the lane. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p,
                  size_t most, size_t *bytes, int64_t now) {
     assert(l->head && !l->in_call);

@@ -40,9 +40,11 @@ struct hold {
     /* `stale` is true if the lease no longer belongs to this worker (settle has answered S). Then
      * nothing more is recorded, and the lane waits until the last run has ended. */
     bool stale;
-    bool lost;       /* true: the epoch of the hold's shard was lost */
-    bool listed;     /* true: the hold is in its shard's list of holds to settle */
-    int64_t done_ms; /* time at which the first finished run ended */
+    bool lost;   /* true: the epoch of the hold's shard was lost */
+    bool listed; /* true: the hold is in its shard's list of holds to settle */
+    /* `done_ms` is the time at which the first finished run ended, or the time of the answer to the
+     * last settle, if that is later */
+    int64_t done_ms;
     struct hold *next;
 };
 
@@ -94,19 +96,20 @@ static inline void hold_run_ended(struct hold *h, bool failed) {
     h->failed |= failed;
 }
 
-/* Sets the time from which a partial settle of the hold waits for further runs. */
+/* Sets `done_ms`. A settle that does not report all runs of the hold is due some time after
+ * `done_ms`, so that further runs can finish before the settle is sent. */
 static inline void hold_waits_from(struct hold *h, int64_t now) { h->done_ms = now; }
 
-/* Notes that an unanswered settle reports the first n finished runs. 0: the settle was answered, or
- * will never be. */
+/* Notes that an unanswered settle reports the first n finished runs. If n is 0, notes that no
+ * settle of this hold is unanswered any more. */
 static inline void hold_in_call(struct hold *h, int n) {
     assert(n >= 0 && n <= h->n_finished);
     h->n_in_call = n;
 }
 
-/* Removes the finished runs that the unanswered settle reports, because Redis has recorded them. A
- * failed run is the last finished run of its hold. If no finished run is left, the failed run has
- * been settled. */
+/* Removes the finished runs that a settle has reported, because the settle is answered. A failed
+ * run is always the last finished run of its hold. So if no finished run is left, the failed run
+ * has been removed, too. */
 static inline void hold_settled(struct lw_worker *w, struct hold *h) {
     int n = h->n_in_call;
     h->n_in_call = 0;

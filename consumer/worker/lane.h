@@ -49,7 +49,7 @@ struct lane {
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
 /* Adds the lane to the list of lanes that wait to ask gate, if its messages need gate. Frees the
- * lane if nothing is left in it. Called after each change of the lane. */
+ * lane if nothing is left in it. Call this function after each change of the lane. */
 void lane_wake(struct lw_worker *w, struct lane *l);
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
 /* Removes the messages in front of the first message that needs gate. Returns the message that
@@ -101,7 +101,7 @@ static inline void lane_asked(struct lane *l, size_t n) {
     l->n_asked = n;
 }
 
-/* Lets the lane not ask gate before this time. */
+/* Forbids the lane to ask gate before this time. */
 static inline void lane_hold_off(struct lane *l, int64_t until_ms) { l->not_before_ms = until_ms; }
 
 #endif

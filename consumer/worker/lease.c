@@ -49,8 +49,8 @@ static void unlink_lease(struct lw_lease *l) {
 }
 
 /* Inserts a lease in the order of deadlines. A new lease nearly always belongs at the end, because
- * all leases have the same TTL. But if the reply that granted it was read late, it belongs in front
- * of leases that were renewed meanwhile. */
+ * all leases have the same TTL. But if the reply that granted the lease was read late, other leases
+ * may have been renewed since the request was sent, and the new lease belongs in front of them. */
 static void insert(struct lw_leases *t, struct lw_lease *l) {
     assert(l->shard >= 0 && l->shard < t->shards);
     struct lw_lease *head = &t->list[l->shard].head, *before = head->prev;

@@ -58,7 +58,7 @@ bool move_elsewhere(struct lw_worker *w, struct shard *sh);
  * whether the epoch goes on. */
 bool move_joins(const struct shard *sh);
 /* Returns the life of the server that had the slot before, if this worker knows that all data of
- * the slot was moved away from there. Otherwise returns an empty life. */
+ * the slot was moved away from that server. Otherwise returns an empty life. */
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh);
 /* Returns true if another worker may be able to vouch for the data. That worker should then enter
  * first. */

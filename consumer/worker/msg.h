@@ -42,8 +42,7 @@ struct memory {   /* only msg.c changes this struct */
     struct msg *free;
 };
 
-/* Sets the size that messages are assumed to have until real sizes are known. It is a large
- * size. */
+/* Sets the large size that messages are assumed to have until real sizes are known. */
 void msgs_open(struct lw_worker *w);
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);

@@ -164,11 +164,11 @@ bool all_joined(const struct lw_worker *w) {
     return true;
 }
 
-/* Returns the first offset that cannot have been granted before the present epochs (gate.lua). If
- * the group has no commit, nothing was ever granted (part_pause), so the result is the offset at
- * which reading begins. Otherwise the result is the end of the log, if this worker had joined the
- * epochs of all shards when the end was read. It had joined them if it has joined them now, because
- * the worker handles no reply of Redis while the source assigns partitions. If the worker has not
+/* Returns the first offset that cannot have been granted before the present epochs began
+ * (gate.lua). If the group has no commit, nothing was ever granted (part_pause), so the result is
+ * the offset at which reading begins. Otherwise, if this worker has joined the epochs of all
+ * shards, the result is the end of the log. The end was read after the worker joined, because the
+ * worker handles no reply of Redis while the source assigns partitions. If the worker has not
  * joined all epochs, the result is INT64_MAX, and lw_worker_end() sets the offset later. */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
     assert(a->gen);
@@ -361,7 +361,8 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
         char reason[1200];
         snprintf(reason, sizeof reason, "%s: can't go back to offset %" PRId64 ": %s", p->name, at,
                  err.text);
-        /* The worker ends if the seek fails. Its successor begins at the commit. */
+        /* The worker ends if the seek fails. The next owner of the partition begins at the
+         * commit. */
         w->io->stop(w->ctx, LW_EXIT_FAILED, reason);
     }
     check_part(p);
@@ -398,7 +399,8 @@ static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
     return !c->open;
 }
 
-/* Returns true if every earlier message of the same key in the partition is known to be done. */
+/* Returns true if all messages of the partition before `m` were delivered, and those with the tag
+ * of `m` are known to be done. */
 bool part_closed(const struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);

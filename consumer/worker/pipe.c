@@ -138,8 +138,8 @@ uint64_t token_new(struct lw_worker *w) {
 }
 
 /* Returns the byte limits of a claim or settle. A call may hand over as many bytes of heads as
- * memory has room for. Even if memory has no room, it may hand over a few, so that small messages
- * make progress while large ones fill the memory. */
+ * memory has room for. Even if memory has no room, the call may hand over a few bytes, so that
+ * small messages make progress while large ones fill the memory. */
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
     check_memory(&w->memory);
     const struct lw_byte_bounds *b = &w->bytes;

@@ -62,8 +62,8 @@ struct lw_worker {
     int64_t unanswered_until_ms;
     struct hold *free_holds;
     struct lane *free_lanes;
-    /* `busy` is an array indexed by tags: the time at which the lane was last busy, in seconds on
-     * the boot clock (gate.c) */
+    /* `busy` is an array indexed by tags. An element is the time at which a lane with such a tag
+     * was last busy, in seconds on the boot clock (gate.c). */
     uint32_t *busy;
     struct lw_buf scratch, scratch2; /* scratch space for use within one function */
 };

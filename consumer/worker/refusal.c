@@ -39,7 +39,7 @@ static const struct {
     [CALL_ALIVE] = {"the heartbeat", NULL},
 };
 
-/* Asserts that a refusal has a text and an order of times. */
+/* Asserts that a refusal has a text, and that its times are in order. */
 static inline void check_refusal(const struct refusal *r) {
     assert(!r->last_ms || r->text[0]);
     assert(!r->last_ms || r->since_ms <= r->last_ms);

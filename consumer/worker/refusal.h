@@ -23,9 +23,9 @@ struct refusal { /* only refusal.c changes this struct */
 /* Handles an error reply to a call of this kind. Returns false if the error denies no right.
  * Otherwise remembers the refusal, and logs it from time to time. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
-/* If earlier calls of this kind were refused, notes that one has now succeeded. */
+/* Notes that a call of this kind has succeeded, if the refusal is of the same kind. */
 void refusal_allowed(struct shard *sh, enum call_kind kind);
-/* Ends the refusal if it is over. Called once per turn. */
+/* Ends the refusal if it is over. Call this function once per turn. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now);
 /* Returns true while nothing may be admitted because of a refusal. */
 bool refusal_holds(const struct shard *sh, int64_t now);

@@ -44,8 +44,8 @@ static bool is_ours(const struct lw_worker *w, const char *fleet) {
     return ours;
 }
 
-/* Stops this fleet, or warns, because another fleet commits in the same group: the fleet that began
- * later stops. */
+/* Decides what to do about another fleet that commits in the same group. If this fleet began later,
+ * stops this worker. Otherwise logs an error. */
 static void rival_decide(struct lw_worker *w, int64_t now) {
     assert(w->rival.n > 0 && w->rival.fleet[0]);
     struct rival *r = &w->rival;

@@ -156,8 +156,9 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.waiting_tail = &r->next_alone;
 }
 
-/* Sets a run to RUNNING. The run is counted as drained, or as a re-run, only now, because a grant
- * that is withdrawn before it starts changes nothing: a head stays in its list. */
+/* Sets a run to RUNNING. The run is not counted in `drained` or `reruns` (board.h) before this
+ * moment, because a grant that is withdrawn before it starts changes nothing: a head stays in its
+ * waiting list. */
 static void to_running(struct lw_worker *w, struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;
@@ -307,7 +308,7 @@ static void left_handler(struct lw_worker *w, struct run *r) {
 
 /* Gives started runs to the handlers. Applies the rule "no late start" again, because time may have
  * passed since the grant, for example when a rebalance blocked the loop. A message whose epoch was
- * lost meanwhile is not started. */
+ * lost since the grant is not started. */
 void run_flush(struct lw_worker *w) {
     check_runs(&w->runs);
     int64_t now = w->runs.n_start ? now_ms(w) : 0;

@@ -26,8 +26,8 @@ enum {
     /* If a hold has at most LOW_WATER unfinished messages, a settle is due at once, so that it asks
      * for more messages. */
     LOW_WATER = 4,
-    /* If a hold has more unfinished messages, a settle reports the finished ones after PARTIAL_MS
-     * at the latest. */
+    /* If a hold has more than LOW_WATER unfinished messages, a settle for its finished messages is
+     * due after PARTIAL_MS at the latest. */
     PARTIAL_MS = 20,
 };
 
@@ -473,7 +473,7 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
     }
     hold_settled(w, h);
     /* The next settle is due some time after done_ms. For runs that finished while this settle was
-     * in flight, that time begins now. */
+     * in flight, this time is counted from now. */
     hold_waits_from(h, now_ms(w));
 }
 

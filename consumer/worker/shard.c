@@ -6,8 +6,8 @@
  *       any --LOST, other life, clock jumped--> DOWN
  *
  * If the life is the same, but the connection broke during the repair, HELLO leads to REPAIRING. On
- * a Redis Cluster each new connection goes through ENTERING. If the data of the shard there has the
- * id of the same epoch, the epoch goes on (move.c).
+ * a Redis Cluster each new connection goes through ENTERING. If the server of the
+ * new connection has the id of this worker's epoch, the epoch goes on (move.c).
  *
  * connection.c sends HELLO, epoch.c sends enter, and repair.c sends repair. The calls gate, settle,
  * claim and watch are sent only in phase READY. */

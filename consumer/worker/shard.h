@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: the part of the worker that handles one shard: its Redis server and what the worker has
- * there. Each step has a struct of its own in `struct shard`, and only the step's own file changes
- * that struct (tests/cli/test_owners.py). */
+/* shard: the part of the worker that handles one shard: the connection to its Redis server, and the
+ * shard's lanes in memory. Each step has a struct of its own in `struct shard`, and only the step's
+ * own file changes that struct (tests/cli/test_owners.py). */
 #ifndef LW_CONSUMER_WORKER_SHARD_H
 #define LW_CONSUMER_WORKER_SHARD_H
 

@@ -236,8 +236,8 @@ static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
     return (int)(tag % (uint32_t)x->n_shards) == x->shard && is_missing(x->missing, tag);
 }
 
-/* Called for each record that gate has not decided yet. Ends the scan before the first one whose
- * lane's list has vanished, because gate may still park the record. */
+/* This callback gets each record that gate has not decided yet. It ends the scan before the first
+ * record whose lane's list has vanished, because gate may still park that record. */
 static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
     assert(ctx);
     struct unparking_scan *x = ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vanished: the part of the worker that handles waiting lists that were deleted from outside, and
- * the messages that waited there. */
+ * the messages that waited in these lists. */
 #ifndef LW_CONSUMER_WORKER_VANISHED_H
 #define LW_CONSUMER_WORKER_VANISHED_H
 

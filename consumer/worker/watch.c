@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the step that reads states from Redis. They show an owner whether the messages that wait
- * there are finished and, at the assignment, which messages were finished before. */
+/* watch: the step that reads the states of messages from Redis. The states show an owner whether
+ * its waiting messages are finished and, at the assignment, which messages were finished before. */
 #include "consumer/worker/watch.h"
 
 #include "base/redis/reply.h"

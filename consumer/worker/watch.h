@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the step that reads from Redis the states of the messages that wait there. */
+/* watch: the step that reads the states of messages from Redis. */
 #ifndef LW_CONSUMER_WORKER_WATCH_H
 #define LW_CONSUMER_WORKER_WATCH_H
 
