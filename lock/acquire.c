@@ -89,8 +89,9 @@ struct wait {
     struct lw_waking *waking;
     struct lw_waiter waiter;
     int64_t deadline_ms;
-    /* True if this client or this waiter may be in the lock's list of waiters in Redis. Then the
-     * waiter must be removed from the list when it stops waiting. */
+    /* True if an attempt may have added this waiter (or, if the lock has no queues, this client) to
+     * the lock's list in Redis. When the waiter then stops waiting without the lock, it must remove
+     * itself, or remove the client if no other thread of the client waits. */
     bool known;
     int64_t backoff_ms;
 };

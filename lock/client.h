@@ -110,7 +110,7 @@ int lw_broken_code(enum lw_redis_error error);
 
 /* Opens a client like latchwork_client_open(), but for a server whose address must be looked up
  * before each connection. Takes ownership of *servers, even after a failure, and leaves *servers
- * empty. `where` is the server's name in error texts. */
+ * empty. `where` is the server's name in error texts. Returns NULL with *error on failure. */
 struct latchwork_client *lw_client_open_servers(struct lw_redis_servers *servers, int shard,
                                                 const char *where, struct latchwork_error *error);
 /* Returns true if this process may use the client. Returns false with *error if the client is NULL,
@@ -135,20 +135,21 @@ void lw_call_number(struct lw_call *call, int64_t n);
 redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call,
                            struct latchwork_error *error);
 
-/* Borrows a connection to the owner of `slot` from the pool, for several commands that the caller
- * sends one after the other. */
+/* Borrows a connection to the owner of `slot` from the owner's pool, for several commands that the
+ * caller sends one after the other. Returns NULL with *error on failure. */
 struct lw_redis *lw_client_get(struct latchwork_client *c, int slot, struct latchwork_error *error);
-/* Borrows a connection to a peer from the peer's pool. */
+/* Borrows a connection to a peer from the peer's pool. Returns NULL with *error on failure. */
 struct lw_redis *lw_client_get_at(struct latchwork_client *c, uint64_t peer,
                                   struct latchwork_error *error);
 /* Returns a borrowed connection to its pool. If the connection is broken, closes it, and also the
  * idle connections to the same server. */
 void lw_client_put(struct latchwork_client *c, struct lw_redis *redis);
 /* Opens a connection to a peer outside of the peer's pool, for a thread that needs a connection for
- * itself alone. */
+ * itself alone. Returns NULL with *error on failure. */
 struct lw_redis *lw_client_connect(struct latchwork_client *c, uint64_t peer, int64_t connect_ms,
                                    int64_t command_ms, struct latchwork_error *error);
-/* Begins to connect, with lw_redis_start(), and returns before the connection exists. */
+/* Begins to connect to the server of a client that has only one, with lw_redis_start(), and returns
+ * before the connection exists. Returns NULL with *error on failure. */
 struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_error *error);
 /* Functions for sending several calls in one pipeline. lw_call_encode() appends a call to `out`,
  * which the caller sends with lw_redis_send(). lw_next_reply() returns the next reply, or NULL with
@@ -160,8 +161,9 @@ redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis,
  * text. Returns NULL with *error if the connection broke. */
 redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call,
                        struct latchwork_error *error);
-/* Sends the call to the node that an ASK reply has named, after ASKING, because the slot is being
- * moved to that node. */
+/* Sends the command ASKING and then the call on the connection to the node that an ASK reply has
+ * named, because the slot is being moved to that node. Returns NULL with *error if the connection
+ * broke. */
 redisReply *lw_call_asking(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call,
                            struct latchwork_error *error);
 bool lw_is_no_script(const redisReply *reply);

@@ -22,8 +22,8 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     memcpy(digits, colon + 1, n_fence);
     digits[n_fence] = '\0';
     i->fence = strtoull(digits, NULL, 10);
-    /* A fence is the time of its grant in µs, unless Redis' clock was set back: then it is larger.
-     * So the time of the grant can be derived from the fence. */
+    /* Usually a fence is the time of its grant in µs, so the time of the grant is derived from the
+     * fence. If Redis' clock was set back, the fence is larger, so the derived time is too late. */
     i->since_ms = (int64_t)(i->fence / 1000);
     i->token_len = (size_t)(colon - p);
     const char *slash = memrchr(p, '/', i->token_len);

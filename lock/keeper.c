@@ -18,9 +18,9 @@ enum {
     /* If the locks of the holds are in several slots of a cluster, the keeper waits for one node
      * for at most 1/SHARE of the time until it must give up the next hold. */
     SHARE = 4,
-    /* If the locks of the holds are in several slots of a cluster, and the keeper has waited in
-     * vain for a node for some time, the keeper sends nothing to that node for REST times this
-     * time. */
+    /* If the locks of the holds are in several slots of a cluster, and the keeper has waited for a
+     * node in vain, the keeper then sends nothing to that node for REST times as long as it has
+     * waited. */
     REST = 1,
 };
 
@@ -304,8 +304,8 @@ static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size
     for (size_t i = 0; i < n; i++) lw_hold_renew_end(r[i].hold);
 }
 
-/* Finds the server of each renewal. After one search has failed, uses only the slot owners that are
- * known already, so that the other renewals are not delayed. */
+/* Finds the server of each renewal. If the owner of one slot could not be found, uses only the slot
+ * owners that are known already for the remaining renewals, so that they are not delayed. */
 static void find_peers(struct lw_keeper *k, struct renewal *r, size_t n) {
     struct latchwork_error error;
     bool searches = true;

@@ -21,7 +21,8 @@ enum { LW_KEEP_BATCH = 128 };
 struct lw_keeper;
 
 /* Starts the keeper's thread. `client` is used for holds that are renewed with the function
- * `keep_call` of their kind, and may be NULL if there are no such holds. */
+ * `keep_call` of their kind, and may be NULL if there are no such holds. Returns NULL with *error
+ * if the keeper cannot be started. */
 struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwork_error *error);
 void lw_keeper_close(struct lw_keeper *k); /* does nothing if k is NULL */
 /* Adds a hold, which the keeper renews from now on. Returns false with *error if an allocation

@@ -35,7 +35,8 @@ struct lw_line {
     bool failed; /* true if the line's last attempt failed; `failure` says why */
     struct latchwork_error failure;
     /* The fields from `slot` to `empty_ms` are for a cluster. Other threads set `slot` and
-     * `empty_ms`, and read `up`. Only the listening thread uses the others. */
+     * `empty_ms`, and read `up`. Only the listening thread uses the fields between `up` and
+     * `empty_ms`. */
     int slot;
     bool up; /* true while the line's subscription works */
     /* The ear to whose node the line's SSUBSCRIBE was or will be sent. NULL: the line has no

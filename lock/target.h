@@ -9,8 +9,8 @@
 /* The caller initializes the structure with {0}. When a client is opened, ownership of the fields
  * passes to the client. */
 struct lw_target {
-    /* URL of the server. For Sentinels, the login for the server that they name. For a cluster, the
-     * login for all nodes. */
+    /* The server's address and login. If the target has Sentinels, only the login is used, for the
+     * server that the Sentinels name. In a cluster the login is used for all nodes. */
     struct lw_redis_url at;
     /* The Sentinels, or the servers of an application. NULL: the target has neither. */
     struct lw_redis_servers *servers;
