@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exporter: a process beside the workers that serves metrics and health (`http.listen`). It
  * reads the board and asks Redis every few seconds. No fault of the exporter can delay a worker. If
- * another program has its port, the run continues, and the exporter keeps trying to open the
- * port. */
+ * another program uses the exporter's port, the workers run nevertheless, and the exporter keeps
+ * trying to open the port. */
 #ifndef LW_MONITOR_EXPORTER_H
 #define LW_MONITOR_EXPORTER_H
 
@@ -10,9 +10,9 @@
 #include "consumer/board.h"
 #include "monitor/http.h"
 
-/* Handles those requests below /api/v1/ that cannot be answered from the board. They need Redis,
- * which may be slow, so they run in two separate threads, one of them for lengthy requests
- * (http.h). */
+/* The functions that answer those requests below /api/v1/ that cannot be answered from the board.
+ * These requests need Redis, which may be slow, so they are answered on two separate threads, one
+ * of them for lengthy requests (http.h). */
 struct lw_exporter_api {
     /* The process of the exporter calls `open` once, and passes the result as `self`. `c` stays
      * valid until the process ends. */

@@ -41,7 +41,8 @@ static const struct row *find(const struct row *rows, size_t n, const char *key,
     return NULL;
 }
 
-/* Returns a row for this key, with the number of waiting messages if an earlier row has it. */
+/* Returns a row for this key. If the present list of rows has a row for this key, returns a copy of
+ * that row, with its number of waiting messages. */
 static struct row row_of(const struct lw_hot *h, const char *key, size_t n) {
     const struct row *known = find(h->row, h->n, key, n);
     struct row r = {.n = n, .waiting = -1};
@@ -51,7 +52,7 @@ static struct row row_of(const struct lw_hot *h, const char *key, size_t n) {
 }
 
 /* Sets "waiting" of one key of the list, and adds the key to the rows for the next request to
- * Redis. A key that is cut off or is not UTF-8 gets null and no row. */
+ * Redis. If the key is cut off or is not UTF-8, sets "waiting" to null and adds no row. */
 static void take(const struct lw_hot *h, struct row *rows, size_t *n, json_t *one, int64_t now_ms) {
     const json_t *key = json_object_get(one, "key");
     bool whole = json_is_string(key) && !json_object_get(one, "key_cut") && *n < LW_HOT_ASKED;

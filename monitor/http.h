@@ -96,7 +96,8 @@ struct lw_http_handler {
     size_t n_hosts;
 };
 
-/* Starts the server. `host` is a numeric address. Port 0 means any free port. *h is copied. */
+/* Starts the server. `host` is a numeric address. Port 0 means any free port. *h is copied. Returns
+ * NULL with *err on failure. */
 struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *h,
                              struct lw_err *err);
 int lw_http_port(const struct lw_http *h);

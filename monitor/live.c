@@ -156,8 +156,8 @@ static json_t *ledger_of(const json_t *stats) {
     return j;
 }
 
-/* Returns the list cut to its first LW_LIVE_PARTITIONS rows, because a run may have thousands of
- * rows. *more becomes true if rows were cut off. */
+/* Returns the list cut to its first LW_LIVE_PARTITIONS rows, because the list may have thousands
+ * of rows. *more becomes true if rows were cut off. */
 static json_t *cut(json_t *list, bool *more) {
     *more = json_array_size(list) > LW_LIVE_PARTITIONS;
     while (json_array_size(list) > LW_LIVE_PARTITIONS)

@@ -38,10 +38,10 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);
 /* Returns totals over all workers, and the last figures of each shard. */
 json_t *lw_metrics_stats(const struct lw_metrics_source *m);
-/* Both functions return true if all is well. Otherwise they write to `why` one line per fault.
- * "Alive" means that the main loops of the supervisor and of each running worker turn. "Ready"
- * means that every worker is connected to all shards, is in the consumer group, and can read its
- * partitions. */
+/* lw_metrics_alive() returns true if the main loops of the supervisor and of each running worker
+ * turn. lw_metrics_ready() returns true if every worker is connected to all shards, is in the
+ * consumer group, and can read its partitions. Otherwise each function writes one line per fault to
+ * `why` and returns false. */
 bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why);
 bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Returns the metrics as JSON for programs, and finds out whether the run is alive and ready. */
+/* Returns the metrics as JSON for programs, and finds out whether workers are alive and ready. */
 #include "monitor/metrics.h"
 #include "kafka/source.h"
 

@@ -52,9 +52,9 @@ struct ops_job {
 };
 
 /* For --resume: if the command line names neither messages nor filters, and has neither --to-topic
- * nor --again, reads all options from the record of the job. Otherwise all options must be the same
- * as in the record. Times such as "1h" (one hour ago) are relative to the first start of the job.
- */
+ * nor --again, reads all options from the record of the job. Otherwise returns -1 with o->err if an
+ * option differs from that in the record. Times such as "1h" (one hour ago) are relative to the
+ * first start of the job. */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
 /* Puts a message into its lane. Returns 1 if the caller must stop, because the limit is reached or

@@ -23,7 +23,8 @@ struct lw_post_answer {
 
 struct lw_post;
 
-/* Borrows the configuration. Returns NULL with *err if libcurl cannot be initialized. */
+/* Prepares the posting of requests, without connecting yet. Borrows the configuration until
+ * lw_post_close(). Returns NULL with *err if libcurl cannot be initialized. */
 struct lw_post *lw_post_open(const struct lw_config *c, struct lw_err *err);
 void lw_post_close(struct lw_post *p);
 /* Posts the text. Waits at most timeout_ms for the response. */

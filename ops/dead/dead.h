@@ -7,19 +7,20 @@
 #include "ops/ops.h"
 
 /* Calls fn for every dead letter that passes the filters. If the command has arguments and all of
- * them are IDs of dead letters, reads only these dead letters. Otherwise reads all dead letters in
- * pages, shard after shard, the oldest of each shard first. Returns 0 after the last dead letter,
+ * them are IDs of dead letters, reads only these dead letters. Otherwise reads all dead letters,
+ * shard after shard, the oldest of each shard first. Returns 0 after the last dead letter,
  * -1 with o->err on failure, or the value of `fn` if it is not 0, which ends the reading. */
 int dead_each(struct ops *o, ops_message_fn *fn, void *ctx);
-/* Calls fn with the dead letter that one element of XRANGE's reply describes, if that dead letter
- * passes the filters. */
+/* Calls fn with the dead letter that one element of XRANGE's reply describes, and returns the value
+ * of fn. Returns 0 without a call if that dead letter does not pass the filters. */
 int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn,
               void *ctx);
-/* Reads a page of one shard's dead letters (ops/dead/page.c), oldest or newest first. The page
- * begins after the ID `at`, or with the first dead letter if `at` is "". The function sets `at` to
- * the ID of the last dead letter that it looked at. The page ends before the ID `since`, which is
- * not read; if `since` is "", there is no such limit. *more becomes true if there may be another
- * page. */
+/* Reads a page, that is, at most `count` dead letters of one shard, oldest or newest first
+ * (ops/dead/page.c). Calls fn for each of them that passes the filters. The page begins after the
+ * ID `at`, or with the first dead letter if `at` is "". The function sets `at` to the ID of the last
+ * dead letter that it looked at. The page ends before the ID `since`, which is not read; if `since`
+ * is "", there is no such limit. *more becomes true if there may be another page. Returns like
+ * dead_each(). */
 enum { DEAD_ID = 48 };
 int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since,
               int64_t count, bool *more, ops_message_fn *fn, void *ctx);
@@ -29,8 +30,8 @@ int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID]
 int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, struct lw_err *err);
 /* Gives a dead letter another payload, and adds an entry to the audit. Returns -1 with o->err on
  * failure. Sets `id` to the letter's new id, "SHARD:STREAM-ID", or to "" if the letter was not
- * changed, for instance because another operator has changed it since it was read. If only the
- * audit failed, `id` is set, too. */
+ * changed, for instance because another operator has changed it since it was read. If the letter
+ * was changed and only the entry in the audit failed, returns -1 with `id` set to the new id. */
 enum { DEAD_FULL_ID = 64 };
 int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
                char id[DEAD_FULL_ID]);

@@ -149,8 +149,8 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
         bad = -1;
     else if (!bad)
         bad = store(o, m, payload, &changed);
-    /* If the new payload was not stored, the file is kept, because the operator may have worked on
-     * it for a long time. */
+    /* If an error prevented the storing of the edited payload, the file is kept, because the
+     * operator may have worked on it for a long time. */
     if (bad && edited && !changed)
         fprintf(stderr, "your edit is in %s\n", name);
     else

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads dead letters in pages, for the API and for `latchwork top`. */
+/* Reads the dead letters of a shard page by page, for the API and for `latchwork top`. A page is
+ * the part of the shard's stream `dead` that one command returns. */
 #include "ops/dead/dead.h"
 
 #include <string.h>
