@@ -25,8 +25,8 @@ SAMPLE_S = 0.05
 LINGER_MS = 5
 # The commands that count as sent by Latchwork and not as called by scripts. TIME, ZADD and
 # ZREMRANGEBYSCORE are not in this list, because scripts make most calls of them. Latchwork sends
-# these three commands once with each INFO, so three commands are added for each INFO. The list has
-# LRANGE although scripts call it, too, to read the heads of waiting lists.
+# these three commands once with each INFO, so three commands are added for each INFO. Scripts call
+# LRANGE, too, to read the heads of waiting lists, but these calls are counted as sent.
 SENT = (
     "evalsha",
     "eval",
@@ -44,8 +44,8 @@ SENT = (
 
 
 class Sampler(threading.Thread):
-    """Samples two things: over a Redis connection of its own, the number of SETs that Redis
-    has executed; and the peak memory of the process and of each child."""
+    """Samples the number of SETs that Redis has executed, over a Redis connection of its own, and
+    the peak memory of the process and of each child."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)
@@ -208,7 +208,8 @@ class Measure:
             raise Failure(f"{contender.label}: exit status {p.returncode}: {text[-300:]}")
         lines = [line for line in text.splitlines() if line.startswith("{")]
         line = json.loads(lines[-1]) if lines else {}
-        # the line with "answers" comes from the web server, which ends after the measured program
+        # The line with "answers" comes from bench/web.c. That program starts the measured program and
+        # ends after it, so its line is the last one.
         if "answers" in line and len(lines) > 1:
             line |= json.loads(lines[-2])
         calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2 * len(clients))
@@ -485,9 +486,9 @@ class Measure:
         if rate <= 0:
             raise Failure("our rate on W1 is not known yet")
         n = min(run.messages, rate * 10)
-        heavy = (
-            rate > 2000
-        )  # the first messages only warm up the broker, whose JIT compiler needs a core at first
+        # At a high rate, the messages of the first 3 s only warm up the broker, whose JIT compiler
+        # needs a core at first. Their latencies are not measured.
+        heavy = rate > 2000
         ahead, linger_ms = (3 * rate, LINGER_MS) if heavy else (0, 0)
         run.topic, run.messages = f"{w.name}-{run.name}", n + ahead + WARM
         kafka.create(run.topic, PARTITIONS)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A naive loop that locks one message at a time, to compare Latchwork with. For a fair comparison
- * the loop uses the same librdkafka and hiredis, one consumer and one Redis connection per thread,
- * and allocates no memory of its own for a message that it runs at once.
+/* A naive loop that locks one message at a time. The benchmark compares Latchwork with this loop.
+ * For a fair comparison, the loop uses the same librdkafka and hiredis as Latchwork, has one
+ * consumer and one Redis connection per thread, and allocates no memory of its own for a message
+ * that it runs at once.
  *
  *     poll one ── SET lock TOKEN NX PX ── yes ── handle ── EVALSHA compare-and-delete ── commit
  *              │                        └─ no ── LPUSH waiting (the offset may be committed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots in SVG, drawn without a library. Each function returns the text of an SVG file."""
+"""Draws plots as SVG, without a library. all_plots() returns the name and text of each file."""
 
 import math
 from html import escape

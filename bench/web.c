@@ -29,7 +29,7 @@
 
 enum { FDS = 4096, ROOM = 1 << 16, EVENTS = 256, LATE = 1 << 13 };
 
-/* For each connection, the bytes of a request that has not been answered yet. */
+/* at[FD] holds the bytes of the unanswered request of the connection with file descriptor FD. */
 static struct {
     /* `have` is the number of bytes in `text`. `skip` is the number of bytes of a body that have
      * not arrived yet. */

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 PARTITIONS = 8
 SIZE = 200  # bytes per message; each message is JSON
 QUICK_LIMIT_S = 120  # maximum time of one run in the quick benchmark
-WARM = 200  # number of messages that Latchwork drains to join its epoch before the measurement
+# Number of messages that warm up a contender before the measurement. Latchwork must have joined its
+# epoch when the measurement begins.
+WARM = 200
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bare writer, which shows what the store allows. One thread reads a topic and inserts its
- * rows, in transactions as large as Latchwork's (256 messages). Duplicates are ignored because of
- * the primary key. There are no locks, and no protection against crashes. Into SQLite the writer
- * inserts rows only. To PostgreSQL it sends the same statement as Latchwork, including fences and
- * identities, although the writer does not need them.
+/* The bare writer, which shows how fast the store is without a queue. One thread reads a topic and
+ * inserts its rows, in transactions as large as Latchwork's (256 messages). Duplicates are ignored
+ * because of the primary key. There are no locks, and no protection against crashes. If the store
+ * is SQLite, the writer inserts only the rows. If the store is PostgreSQL, the writer sends the
+ * same statement as Latchwork, including fences and identities, although it does not need them.
  *
  *     writer --brokers H:P --topic T --group G --messages N --store FILE|postgres://… [--batch N]
  *

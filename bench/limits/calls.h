@@ -46,17 +46,18 @@ struct calls_setup {
 struct calls *calls_open(const struct calls_setup *setup, int64_t last);
 void calls_close(struct calls *c);
 
-/* Each of the next two functions appends one call to the pipeline. */
+/* calls_gate() and calls_settle() each append one call to the pipeline. */
 void calls_gate(struct calls *c, struct call_batch *b);
 void calls_settle(struct calls *c, const struct call_batch *b);
-/* The next two functions end the program after an unexpected reply. calls_gate_check() expects that
- * all messages of the batch may run, and calls_settle_check() that all n leases were released. */
+/* calls_gate_check() and calls_settle_check() end the program after an unexpected reply.
+ * calls_gate_check() expects that all messages of the batch may run, and calls_settle_check() that
+ * the leases of all n messages of the batch were released. */
 void calls_gate_check(struct call_batch *b, const redisReply *r);
 void calls_settle_check(int n, const redisReply *r);
 
 /* calls_done() counts the offsets that are done in Redis, and ends the program if any offset is
- * waiting or dead. Counting takes long, so call calls_done() at the end. calls_groups() returns the
- * number of (partition, segment) pairs that all calls named. */
+ * waiting or dead. Counting takes long, so call calls_done() at the end. calls_groups() counts the
+ * (partition, segment) pairs that each call named, and returns the sum over all calls. */
 int64_t calls_done(struct calls *c, int64_t last);
 int64_t calls_groups(const struct calls *c);
 

@@ -56,8 +56,9 @@ static bool take(struct state *s, int slot) {
     return true;
 }
 
-/* Marks the keys of a batch as free before Redis has answered. Later commands may use these keys,
- * because Redis executes commands in the order in which they were sent. */
+/* Appends the commands that give a batch back, and marks the keys of the batch as free before Redis
+ * has answered. Later commands may use these keys, because Redis executes commands in the order in
+ * which they were sent. */
 static void give(struct state *s, int slot) {
     const struct loop_batch *b = &s->batches[slot];
     expect(s, slot, s->work->give(s->work->ctx, b), true);

@@ -3,7 +3,7 @@
  * over one connection: SET and DEL of locks in setdel.c, gate and settle in scripts.c.
  *
  *     take 1 ──answered──> give 1, take 2 ──answered──> give 2, take 3 …
- *     (`depth` of these sequences side by side)
+ *     (`depth` of these sequences, called slots, side by side)
  *
  * A give and the next take are sent together, so a batch costs one round trip, like a turn of a
  * worker. The keys of each batch are drawn at random, uniformly. No two messages that are taken at
@@ -27,10 +27,10 @@ struct loop_batch {
 };
 
 /* The functions take() and give() append commands to the connection's pipeline, and return the
- * number of replies to expect. The functions took() and gave() check reply number i for a batch of
- * n messages, and end the program if the reply is wrong. They never get an error reply, because the
- * loop itself ends the program after an error reply. When gave() is called, the slot's next take
- * may already be in flight. */
+ * number of replies to expect. The loop calls took() for each reply to a take, and gave() for each
+ * reply to a give. They check reply number i for a batch of n messages, and end the program if the
+ * reply is wrong. They never get an error reply, because the loop itself ends the program after an
+ * error reply. When gave() is called, the slot's next take may already be in flight. */
 struct loop_work {
     int (*take)(void *ctx, const struct loop_batch *b);
     void (*took)(void *ctx, int slot, int n, int i, const redisReply *r);
@@ -46,7 +46,8 @@ struct loop {
 };
 
 struct loop_figures {
-    /* first_us is taken before the first command, and last_us after the last reply. */
+    /* `first_us` is the time before the first command, and `last_us` the time after the last reply,
+     * in µs of CLOCK_MONOTONIC. */
     int64_t first_us, last_us;
     int64_t round_trips, redis_cpu_us, own_cpu_us;
 };

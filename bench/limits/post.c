@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the http handler alone, without Kafka and Redis. The result is the limit of a worker
- * with this handler, and shows what a request costs compared with a request of a load driver. */
+/* Measures the http handler alone, without Kafka and Redis. The result is the upper limit for a
+ * worker with this handler. It also shows how much a request of this handler costs, compared with
+ * the same request of a load driver such as wrk. */
 #include "bench/limits/tool.h"
 
 #include "cli/check/check.h"
@@ -83,8 +84,8 @@ static void submit(struct post *p, struct lw_job **jobs, size_t n) {
     if (k) lw_feed_submit(p->feed, jobs, k);
 }
 
-/* Reaps the messages that have ended, and submits the same number of new messages, or fewer if
- * fewer are left of --messages. */
+/* Reaps the messages that have ended, and submits the same number of new messages, but never more
+ * than --messages in all. */
 static void exchange(struct post *p) {
     struct lw_job *jobs[AT_ONCE_MAX];
     size_t n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures the upper limit of gate and settle. The program calls these two scripts in batches,
  * without Kafka, handlers, renewal or commits. --run sets how many messages in a row come from the
- * same partition. Its effect is measured because a worker, too, gets thousands of messages of one
- * partition in a row, from one fetch. */
+ * same partition. The effect of --run matters because a worker, too, gets thousands of messages of
+ * one partition in a row, from one fetch. */
 #include "bench/limits/calls.h"
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The common parts of the programs in this folder: the command line, clocks, random numbers, Redis.
+/* Declares what the programs in this folder share: the command line, clocks, random numbers, Redis.
  *
- * Each program measures one bare operation, which sets a limit that no queue can exceed, and prints
- * one line of JSON on stdout. All times are in µs of CLOCK_MONOTONIC, so that they can be compared
- * with the times of other processes on the same machine (Java reads this clock by System.nanoTime).
- * After any failure a program ends with a text on stderr and status 1, or status 2 for wrong
- * usage. */
+ * Each program measures how fast one bare operation is, and prints one line of JSON on stdout. No
+ * queue that needs this operation can be faster. All times are in µs of CLOCK_MONOTONIC, so that
+ * they can be compared with the times of other processes on the same machine (Java reads this clock
+ * by System.nanoTime). After any failure a program ends with a text on stderr and status 1, or
+ * status 2 for wrong usage. */
 #ifndef LW_BENCH_LIMITS_TOOL_H
 #define LW_BENCH_LIMITS_TOOL_H
 

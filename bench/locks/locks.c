@@ -4,12 +4,12 @@
  * usage:
  *     locks pairs PATH PAIRS
  *         acquires and releases a lock for which nobody else waits, by the library and by a bare
- *         loop in turn. Prints three times per pair in ns: the elapsed time, the CPU time of this
- *         process, and the CPU time of Redis.
+ *         loop in turn. After each turn, prints the averages per pair of acquire and release, in
+ *         ns: the elapsed time, the CPU time of this process, and the CPU time of Redis.
  *     locks handover PATH TIMES PAUSE_US
- *         releases the lock in one process while another process waits for the lock. Prints in ns
- *         the time from each release until the other process has the lock, and before each
- *         release the time of one PING.
+ *         releases a lock in one process while another process waits for it. For each release,
+ *         prints in ns the time of one PING just before the release, and the time from the release
+ *         until the other process has the lock.
  * Prints figures as lines of `NAME VALUE…`, for bench/locks/locks.py. */
 #include "base/clock.h"
 #include "bench/scripts.h"
@@ -161,8 +161,8 @@ static int pairs(const char *path, int n) {
 /* --- hand-over -------------------------------------------------------------------------------- */
 
 struct shared {
-    /* `held` is the number of the last round in which the first process has acquired the lock, and
-     * `has_it` the number of the last round that the other process has completed. */
+    /* `held` is the number of the latest round in which the first process has acquired the lock,
+     * and `has_it` the number of the latest round that the other process has completed. */
     _Atomic int held, has_it;
     _Atomic int64_t released_ns;
 };

@@ -10,7 +10,8 @@
  *
  * Compiled with BENCH_BATCH_MAX, the handler takes batches of up to BENCH_BATCH_MAX messages of one
  * key, and sleeps once per batch. Each message of a batch is recorded with an equal share of the
- * time, in order, because the judge reports runs of a key that overlap. */
+ * time, in order, because bench/judge.c reports runs of a key that
+ * overlap. */
 #include "bench/journal.h"
 
 #include <latchwork/handler.h>

@@ -9,9 +9,9 @@ The load is a function of time: the number of messages per second, and their dis
 Messages of one key run one after the other. Messages of different keys run in parallel, at most as
 many as the fleet has handlers. latchwork_wanted_workers is computed as in monitor/metrics.c. The
 simulated autoscaler works like that of Kubernetes with the values of the chart: every 15 s it takes
-the average of the last minute. It removes at most one pod per minute, and only a pod that was not
-needed in the last five minutes. tests/cli/test_scaler.py compares the results with
-doc/how-to/kubernetes.md.
+the average of latchwork_wanted_workers over the last minute or, if it scales by lag, the present
+lag. It removes at most one pod per minute, and only a pod that was not needed in the last five
+minutes. tests/cli/test_scaler.py compares the results with doc/how-to/kubernetes.md.
 
 With --recorded, the autoscaler gets the metrics that bench/scaler/record.py recorded of a real
 fleet, second by second, instead of metrics of the simulated fleet. Such a run shows what the
