@@ -30,9 +30,9 @@ enum how { NOTE, WARN, REFUSE };
 
 /* A limit applies to the versions of librdkafka from `from` up to, but not including, `below`
  * (EVERY: no bound) or, if `feature` is set, to a library without that feature. `properties` names
- * the properties that the limit concerns, each followed by a space. The limit concerns only those
- * of their values that `meets` accepts. If `properties` is NULL, the limit concerns every
- * configuration. */
+ * the properties that the limit concerns, each followed by a space. The limit concerns a value of
+ * such a property only if `meets` returns true for the value. If `properties` is NULL, the limit
+ * concerns every configuration. */
 static const struct limit {
     int from, below;
     const char *feature, *properties;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the ACL rule that gives a Redis user only the rights that Latchwork needs. `check --acl`
- * prints the rule, and problems that `check --connect` reports quote it. */
+ * prints the whole rule. If rights are missing, `check --connect` prints the parts of the rule that
+ * give these rights. */
 #ifndef LW_CLI_CHECK_ACL_H
 #define LW_CLI_CHECK_ACL_H
 

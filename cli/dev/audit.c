@@ -171,7 +171,7 @@ static int by_key(const void *x, const void *y) {
 
 static void find_overlaps(struct dev_audit *a, struct journal *j) {
     qsort(j->sorted, j->n, sizeof *j->sorted, by_key);
-    /* of the runs of this key that were checked so far, the run that ended last */
+    /* the run that ended last among the checked runs of the key */
     const struct run *last = NULL;
     for (size_t i = 0; i < j->n; i++) {
         const struct run *r = j->sorted[i];

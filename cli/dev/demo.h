@@ -14,8 +14,8 @@ struct dev_demo {
 };
 
 /* Does the next step of the demo if its time has come: kills a worker when half of the messages are
- * done, reports the worker's replacement, or releases the last burst. Call this function
- * regularly. */
+ * done, reports that the worker was replaced, or lets the last burst of messages be produced. Call
+ * this function regularly. */
 void dev_demo_tick(struct dev_demo *d, struct dev_view *v);
 /* Returns true if all messages are produced and the group has committed all of them. */
 bool dev_demo_finished(const struct dev_view *v);

@@ -201,8 +201,8 @@ static int run_all(struct dev *d, struct lw_err *err) {
         if (dev_demo_finished(&d->view)) return 0;
         if (lw_boot_ms() >= until) {
             dev_view_say(&d->view, "not finished after %d s", DEMO_MS / 1000);
-            /* The timeout is not reported as a failure, because the demo's figures will show what
-             * is missing. */
+            /* A demo that takes too long is not reported as a failure here, because its figures
+             * will show what is missing. */
             return 0;
         }
     }

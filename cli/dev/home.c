@@ -30,10 +30,10 @@ static const char *place(void) {
     return tmp && *tmp == '/' && strlen(tmp) < 32 && !strpbrk(tmp, "\"\\$%?@#") ? tmp : "/tmp";
 }
 
-/* Returns true if no other `latchwork dev` runs on this machine, because only the first one uses
- * the usual port of the web page. To test the port itself would not be enough, because the workers
- * open the port some seconds later. Instead this function binds an abstract unix socket. The socket
- * needs no file, and is closed when this process and its children have ended. */
+/* Returns true if no other `latchwork dev` runs on this machine. Only the first one uses the usual
+ * port of the web page. A test of the port itself would not be enough, because the workers open the
+ * port some seconds later. Instead this function binds an abstract unix socket. The socket needs no
+ * file, and is closed when this process and its children have ended. */
 static bool first_here(void) {
     static const char name[] = "\0latchwork-dev-page";
     struct sockaddr_un at = {.sun_family = AF_UNIX};

@@ -92,8 +92,9 @@ struct dev_child {
 /* The main function of a child. The function calls dev_child_ready() when the child is ready or has
  * failed. The return value of the function becomes the exit status of the child. */
 typedef int dev_child_main(void *ctx, int ready_fd);
-/* Starts a child and waits until it reports (at most 20 s). A program that replaces the child
- * (exec) counts as ready. */
+/* Starts a child and waits until it reports that it is ready. A child that becomes another program
+ * by exec() counts as ready. Returns -1 with *err if the child fails, or reports nothing within
+ * 20 s. */
 int dev_child_start(struct dev_child *c, const char *name, const char *log,
                     dev_child_main *child_main, void *ctx, struct lw_err *err);
 /* Reports to the parent that the child is ready. If `failure` is not NULL, reports instead that the

@@ -9,9 +9,9 @@
 
 enum { HANDLER_MESSAGES_MAX = 10000, HANDLER_NO_NEXT = -1 };
 
-/* The result of a delivery. handler_result_words has the word for each result. This is enum
- * lw_outcome (queue/codes.h) and, in addition, what only a test of a handler can find: no result
- * yet, no key, a crash, and a run that does not end. result_of() in rig.c converts an outcome. */
+/* Lists the results of a delivery. Four of them are the outcomes of enum lw_outcome
+ * (queue/codes.h), from which result_of() in rig.c makes them. The others exist only in a test of a
+ * handler. handler_result_words has the word for each result. */
 enum handler_result {
     RESULT_NONE, /* there is no result yet, or none is expected */
     RESULT_DONE,

@@ -60,7 +60,7 @@ static const struct cli_status statuses[] = {
     {0},
 };
 
-/* Holds the parts of a run that a reload of the configuration needs. */
+/* Holds the data of `latchwork run` that a reload of the configuration needs. */
 struct run {
     struct run_args args;
     struct lw_supervise_options options;
@@ -88,7 +88,8 @@ static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
 }
 
 /* Loads the configuration. Returns NULL if it has any problem. Reports each problem in a line of
- * its own: in the log if the run continues, otherwise on stderr. */
+ * its own. If `running` is true, the program reloads the configuration, and errors go to the log.
+ * Otherwise errors go to stderr. */
 static struct lw_config *load(const struct run_args *a, bool running) {
     struct lw_problems problems = {.check_handler = check_handler};
     struct lw_config *c = lw_config_load(a->cli.config, a->cli.set, a->cli.n_set, &problems);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests from the supervisor over HTTP the figures that `latchwork top` shows. The requests are
- * sent one after the other, and the time and size of each response are limited. */
+/* Asks the supervisor, over HTTP, for figures that `latchwork top` shows. The requests are sent one
+ * after the other, and the time and size of each response are limited. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 

@@ -146,7 +146,7 @@ static int again(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Reads those lanes again that are shown and that this refresh has not read yet. */
+/* Updates the lanes that top shows: reads each of them that this refresh has not read yet. */
 static int look_again(struct top *t, int s) {
     struct lw_bytes names[TOP_LANES];
     size_t n = 0;

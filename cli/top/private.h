@@ -33,8 +33,8 @@ struct top_shard {
     /* `waiting` is the number of waiting messages, and `oldest_ms` the time at which the oldest of
      * them arrived, as found by the last complete round over all lanes. */
     int64_t waiting, oldest_ms;
-    /* `now_waiting` and `now_oldest` are the same two values for the lanes that the current,
-     * incomplete round has read. */
+    /* `now_waiting` and `now_oldest` are the same two values, but only for the lanes that the
+     * current, incomplete round has read so far. */
     int64_t now_waiting, now_oldest;
 };
 
@@ -91,8 +91,9 @@ struct top {
 /* cli/top/look.c defines the functions from top_open() to top_oldest_ms(). */
 void top_open(struct top *t, struct ops *o);
 void top_close(struct top *t);
-/* Reads from Redis the data that the display needs. If a request fails, `why` names the request and
- * the reason. */
+/* Reads the data that the display needs from Redis, and requests the supervisor's figures by
+ * top_ask_fleet(). If a request to Redis fails, sets t->up to false, and t->why to a text that
+ * names the request and the reason. */
 void top_refresh(struct top *t);
 /* Sets the filter that chooses the lanes to show: a glob pattern or a part of the key; "" means no
  * filter. */

@@ -20,7 +20,7 @@ struct args {
     bool once;
 };
 
-/* Maps the word that older versions used. */
+/* Older versions used the word "tries" for the order "attempts". */
 static const struct cli_alias sort_aliases[] = {{"tries", "attempts"}, {0}};
 
 static const struct cli_option options[] = {
