@@ -306,8 +306,8 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
 bool lw_board_drained(const struct lw_board *b) {
     for (int32_t i = 0; i < b->n_drain; i++) {
         const struct lw_drain_partition *p = &b->drain[i];
-        /* A partition whose end offset is 0 never had a record, so the run does not wait for a
-         * commit of this partition. */
+        /* A partition whose end offset is 0 never had a record, so `run --drain` does not wait for
+         * a commit of this partition. */
         if (p->end > 0 && atomic_load(&p->committed) < p->end) return false;
     }
     return true;

@@ -5,12 +5,12 @@
  *
  * A worker writes its own `lw_board_worker` (the main thread writes the counters, the heartbeat and
  * the outcomes; each handler thread writes its own seat) and the slots of `partitions` that it
- * owns. The supervisor adds `suspects`, which workers clear, and fills `drain`, in which workers,
- * and the process that follows the group's commits, raise the committed offsets. The supervisor and
- * the workers write `owed`. The process that sends spans counts them in `spans_sent` and
- * `spans_lost`. The supervisor writes all other fields. A field that one process writes while
- * others may read it is a lock-free atomic, or is guarded by the order "text first, then the atomic
- * flag". */
+ * owns. The supervisor adds `suspects`, and workers clear them. The supervisor also fills `drain`.
+ * The workers, and the process that follows the group's commits, raise the committed offsets in
+ * `drain`. The supervisor and the workers write `owed`. The process that sends spans counts them in
+ * `spans_sent` and `spans_lost`. The supervisor writes all other fields. A field that one process
+ * writes while others may read it is a lock-free atomic, or is guarded by the order "text first,
+ * then the atomic flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
@@ -34,8 +34,8 @@ enum {
     LW_BOARD_PARTITIONS = 4096
 };
 
-/* Describes the message that one handler thread is working on. */
 enum { LW_SEAT_KEY = 128 };
+/* Describes the message that one handler thread is working on. */
 struct lw_seat {
     atomic_bool busy;
     /* `alone` is true if the message is a suspect, and runs while no other handler of the worker
@@ -88,7 +88,9 @@ enum lw_fenced {
 /* Lists what can happen to a worker's membership of the consumer group when the worker ends. */
 enum lw_ending {
     LW_END_REPLACED, /* the worker is replaced: its next process joins under the same id */
-    LW_END_STOPPED,  /* the run ends; kafka.on_stop decides whether the membership is kept */
+    /* LW_END_STOPPED: the supervisor and all workers end; kafka.on_stop decides whether the
+     * membership is kept */
+    LW_END_STOPPED,
     /* LW_END_LEAVES: the worker gives up its membership, because its next process has another id or
      * there is no next process */
     LW_END_LEAVES,
@@ -152,7 +154,7 @@ enum lw_suspicion {
 struct lw_suspect {
     /* `word` is the generation of the slot, shifted left by 2 bits, plus the enum lw_suspicion */
     _Atomic uint32_t word;
-    /* `since_ms` is the time at which the message became a suspect or, if that was later, a blamed
+    /* `since_ms` is the time at which the supervisor last made the message a suspect or a blamed
      * message, in ms on the boot clock; only the supervisor uses this time */
     int64_t since_ms;
     /* `age` gives the order of the entries, because a full table replaces its oldest entry; only
@@ -164,8 +166,8 @@ struct lw_suspect {
     char reason[LW_REASON_MAX];
 };
 
-/* Describes a partition during `run --drain`: its end offset when the run started, and the offset
- * up to which it is committed. */
+/* Describes a partition during `run --drain`: its end offset when the supervisor started, and the
+ * offset up to which it is committed. */
 struct lw_drain_partition {
     char topic[256];
     int32_t partition;
@@ -173,11 +175,11 @@ struct lw_drain_partition {
     _Atomic int64_t committed; /* highest commit seen so far; -1 until a commit is known */
 };
 
-/* Describes a partition of this fleet. Once a slot has the name of a partition, it keeps that name
- * as long as the board exists. The worker that `owner` names writes the fields after `owner`. If
- * two workers look for a new partition at once, each may get a slot for it, but soon only one of
- * the two slots has an owner. */
 enum { LW_SLOT_FREE, LW_SLOT_FILLING, LW_SLOT_NAMED };
+/* A slot for one partition of the application's topics. Once a slot has the name of a partition, it
+ * keeps that name as long as the board exists. The worker that `owner` names writes the fields
+ * after `owner`. If two workers look for a new partition at once, each may get a slot for it, but
+ * soon only one of the two slots has an owner. */
 struct lw_board_partition {
     /* `state` is LW_SLOT_NAMED as soon as the topic and the partition are written. */
     _Atomic uint32_t state;
@@ -218,7 +220,8 @@ struct lw_board {
     /* `started_wall_ms` is the time at which the supervisor started, on the wall clock. `ticked_ms`
      * is the time of its last tick, on the boot clock. */
     _Atomic int64_t started_wall_ms, ticked_ms;
-    atomic_bool quick;    /* true after a second signal to end: the run ends at once */
+    /* `quick` is true after a second signal to end: the supervisor and the workers end at once */
+    atomic_bool quick;
     atomic_bool draining; /* true during `run --drain` */
     /* `n_suspects` is the number of messages in `suspects`. If it is 0, readers do not search the
      * table. */
@@ -272,12 +275,12 @@ void lw_board_forget(struct lw_board *b, const char *identity);
  * worker has died. If `crashed` is true (the worker died of a crash signal, or exited unasked), a
  * message that ran alone is blamed. */
 void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
-/* Ends each suspicion that is older than LW_SUSPECT_MS, counted from the time when the message
- * became a suspect or was blamed. The supervisor calls this function periodically, for two reasons.
- * While there is a suspect, no message runs ahead. And a worker of another supervisor may have
- * finished the message without ending the suspicion on this board. A message that crashes its
- * worker later becomes a suspect again. */
 enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
+/* Ends each suspicion that is older than LW_SUSPECT_MS, counted from the time when the message
+ * became a suspect or was blamed. The supervisor calls this function periodically. Without
+ * it, a suspicion might never end, because a worker of another supervisor may have finished the
+ * message without ending the suspicion on this board. And while there is a suspect, no message runs
+ * ahead. If the message later crashes its worker again, it becomes a suspect again. */
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
 /* Raises the committed offset of a partition for `run --drain`. After an assignment, the worker
  * also reports the offset from which it reads, because no record below that offset will come. */
@@ -321,7 +324,7 @@ enum {
     LW_EXIT_FAILED = 1, /* the worker failed, so the supervisor restarts it after a backoff */
     /* LW_EXIT_REFUSED is EX_CONFIG: a restart cannot help, for example because the worker differs
      * from the fleet's schema, the group's offsets were moved back, or the handler does not exist.
-     * So the run ends with this status, too. */
+     * So the supervisor ends with this status, too. */
     LW_EXIT_REFUSED = 78,
 };
 

@@ -16,8 +16,8 @@ static rd_kafka_topic_partition_list_t *partitions(const struct lw_board *b) {
     return list;
 }
 
-/* The workers of this run raise the committed offset on the board, too, so this function never sets
- * it to a lower value. */
+/* The workers of this supervisor raise the committed offset on the board, too, so this function
+ * never sets the offset to a lower value. */
 static void note(struct lw_drain_partition *p, const rd_kafka_topic_partition_t *tp) {
     if (tp->err || tp->offset < 0 || tp->partition != p->partition ||
         strcmp(tp->topic, p->topic) != 0)

@@ -103,8 +103,8 @@ static void print_json(const struct lw_sup_totals *t, double s, uint64_t per_s) 
            t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
 }
 
-/* After `run --drain` the summary of the run goes to stdout, so that programs can read it.
- * Otherwise the summary is a line of the log. */
+/* After `run --drain` the summary goes to stdout, so that programs can read it. Otherwise the
+ * summary is a line of the log. */
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
     int64_t ms = now_ms - r->started_ms;

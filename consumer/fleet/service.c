@@ -18,7 +18,7 @@ enum {
      * The sum is the shortest watchdog that the service manager may use. */
     WATCHDOG_MARGIN_MS = 60000,
     /* STOP_MARGIN_MS is added to the time after which the supervisor kills a worker that does not
-     * end. The sum is the time that the end of the run may take. */
+     * end. The sum is the time within which the supervisor and all workers must have ended. */
     STOP_MARGIN_MS = 10000,
     /* RELOAD_STEP_MS: at each tick of a reload, the supervisor asks the service manager to extend
      * the timeout of the reload by at least this time */

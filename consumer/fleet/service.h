@@ -5,17 +5,17 @@
  *                  in any case, because a restart does not help when Redis or Kafka is down
  *     RELOADING=1  at SIGHUP; READY=1 follows when the last worker was replaced, or if the new
  *                  configuration has errors
- *     STOPPING=1   when the run is about to end; the message carries the time that the end may
- *                  take, so that no unit file has to repeat shutdown.grace_ms
+ *     STOPPING=1   when the supervisor begins to stop its workers; the message contains the time
+ *                  that this may take, so that no unit file has to repeat shutdown.grace_ms
  *     STATUS=…     how many workers are ready, why a worker is not ready (the first such worker),
  *                  and how many messages are done, dead and waiting
  *     WATCHDOG=1   at each tick at which the main loop of every running worker has turned since the
  *                  tick before
  *
- * So the manager restarts the whole run if the supervisor hangs, or if a worker still hangs after
- * the supervisor tried to kill it. The supervisor needs time to replace a hung worker before the
- * manager restarts the run. So if the manager's watchdog is shorter than `heartbeat_ms` of the
- * supervisor plus a minute, it is raised to this sum. */
+ * So the manager restarts the supervisor with all its workers if the supervisor hangs, or if a
+ * worker still hangs after the supervisor tried to kill it. The supervisor needs time to replace a
+ * hung worker before the manager does that. So if the manager's watchdog is shorter than the
+ * supervisor's `heartbeat_ms` plus a minute, the supervisor raises the watchdog to this sum. */
 #ifndef LW_CONSUMER_FLEET_SERVICE_H
 #define LW_CONSUMER_FLEET_SERVICE_H
 
