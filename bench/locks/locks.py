@@ -171,8 +171,8 @@ def main():
 if __name__ == "__main__":
     if not importlib.util.find_spec(
         "redis"
-        # Only Debian's own python3 finds Debian's python3-redis, and the first python3 in PATH may be
-        # another one.
+        # Only Debian's own python3 finds Debian's python3-redis. But the first python3 in PATH may
+        # be another one.
     ):
         if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3"):
             os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
