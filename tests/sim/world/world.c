@@ -446,11 +446,11 @@ static void set_up(struct world *w) {
     w->now_ms = 100000;
     if (w->f->fresh) w->fresh_until_ms = w->now_ms + 2000 + rnd_below(w, 25000);
     w->operator= operator_new();
-    for (int s = 0; s < SHARDS; s++) {
-        w->master[s] = server_new(w, store_open(rnd(w)), s);
-        w->snap[s] = store_copy(w->master[s]->store);
-    }
+    for (int s = 0; s < SHARDS; s++) w->master[s] = server_new(w, store_open(rnd(w)), s);
     if (w->f->move > 0) cluster_open(w);
+    /* The first snapshots are made after that, because a server that restarts from one must still
+     * know that it is a node of a cluster. */
+    for (int s = 0; s < SHARDS; s++) w->snap[s] = store_copy(w->master[s]->store);
     for (int p = 0; p < PARTS; p++) {
         struct sim_part *part = &w->part[p];
         part->n = w->o->records;
