@@ -60,7 +60,7 @@ static const struct {
       .ahead = 1024,
       .from = 3000,
       .to = 10000},
-     {0.009, 96, 1.28, 0.02, 4400},
+     {0.009, 96, 1.28, 0.02, 4450},
      0},
     /* Shape `on-board`: like `uniform`, with a board, on which the worker records outcomes in
      * shared memory. */
