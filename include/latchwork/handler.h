@@ -70,11 +70,11 @@
  *             process, so call them only in init. Plugins are loaded with RTLD_NOW and RTLD_LOCAL,
  *             and never unloaded.
  *
- * This interface only grows: members are added at the ends of structures, and each structure or its
- * table contains its size. So a plugin built with this header runs in later versions of Latchwork
- * with the same LATCHWORK_ABI. Latchwork passes arrays of pointers to structures, so that these
- * structures can grow as well. Only struct latchwork_header is itself the element of an array, so
- * its members will not change while LATCHWORK_ABI is 2. */
+ * This interface only grows: members are added at the ends of structures, and each structure except
+ * struct latchwork_header contains its size. So a plugin built with this header runs in later
+ * versions of Latchwork with the same LATCHWORK_ABI. Latchwork passes messages and answers as
+ * arrays of pointers, so that their structures can grow as well. Only struct latchwork_header is
+ * itself the element of an array, so its members will not change while LATCHWORK_ABI is 2. */
 #ifndef LATCHWORK_HANDLER_H
 #define LATCHWORK_HANDLER_H
 
@@ -137,8 +137,8 @@ struct latchwork_lease {
      * INT64_MAX means that there is no deadline. */
     int64_t (*deadline_ms)(const struct latchwork_lease *lease);
     /* Returns non-zero if the handler should stop, because the lease is lost or about to end, or
-     * because the time is up. The function is cheap, so call it in loops. If the lease is lost,
-     * Latchwork starts no further message under it. */
+     * because `timeout_ms` has passed. The function is cheap, so call it in loops. If the lease is
+     * lost, Latchwork starts no further message under it. */
     int (*cancelled)(const struct latchwork_lease *lease);
 };
 

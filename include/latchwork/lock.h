@@ -75,11 +75,11 @@
  * calls one of them, once (for a reentrant lock as often as it was acquired), while no other call
  * on this hold runs, and no call may follow. No function may be called from a signal handler.
  *
- * Waiting. A release wakes a waiter (except of a Redlock): the script that frees the lock notifies
- * one waiting client by PUBLISH, over one subscribed connection that all waiters of a client share,
- * and the other waiters continue to sleep. Normally there is no polling. But a client that was
- * notified and then died must not delay the others, so the first waiter of each client also checks
- * the lock when the holder's lease must have ended, and every 5 s (1 s for fair and read/write
+ * Waiting. A release wakes a waiter (unless the lock is a Redlock): the script that frees the lock
+ * notifies one waiting client by PUBLISH, over one subscribed connection that all waiters of a
+ * client share, and the other waiters continue to sleep. Normally there is no polling. But a client
+ * that was notified and then died must not delay the others, so the first waiter of each client
+ * also checks the lock at the end of the holder's lease, and every 5 s (1 s for fair and read/write
  * locks), with jitter. There are two cases in which the first waiter of each client polls every 10
  * to 100 ms instead: the client cannot subscribe (its ACL user has no channels), or other programs
  * share the name (LATCHWORK_FLAG_PLAIN, or custom names without `wait`). In a cluster there is one
@@ -143,8 +143,8 @@ extern "C" {
 #define LATCHWORK_VERSION_NUMBER \
     (LATCHWORK_VERSION_MAJOR * 10000 + LATCHWORK_VERSION_MINOR * 100 + LATCHWORK_VERSION_PATCH)
 
-/* Return the version of the loaded library, while LATCHWORK_VERSION is the version of the header.
- * Codes: none. */
+/* These two functions return the version of the loaded library. It may differ from the version of
+ * the header, LATCHWORK_VERSION. Codes: none. */
 LATCHWORK_API const char *latchwork_version(void);
 LATCHWORK_API int latchwork_version_number(void);
 
@@ -222,8 +222,8 @@ enum latchwork_flag {
     /* For locks: uses the same commands and values as other Redis clients, so that they and this
      * library exclude each other. A lock is set by `SET name token NX PX ttl` with 32 hex digits as
      * token, and released by compare-and-delete. `name` is exactly the Redis key. The fence is
-     * stored in a second key (lwl:{name}:fence). The fence does not count acquisitions by other
-     * programs, but still grows across them as long as the clock of Redis does. Only for mutex and
+     * stored in a second key (lwl:{name}:fence). Acquisitions by other programs get no fence. The
+     * fence is still larger after them, unless the clock of Redis has gone back. Only for mutex and
      * reentrant locks. */
     LATCHWORK_FLAG_PLAIN = 2,
     /* For clients: uses WATCH, MULTI and EXEC instead of scripts, with two round trips per call.
@@ -279,8 +279,9 @@ struct latchwork_client_options {
     /* Maximum number of connections for commands, per node in a cluster. Connections are made when
      * they are needed. The default is LATCHWORK_DEFAULT_CONNECTIONS, the maximum
      * LATCHWORK_MAX_CONNECTIONS. If there are more threads than connections, the threads take
-     * turns. Waiting and renewal use one more connection each; in a cluster, one more to each node
-     * with a lock that is waited for or renewed. */
+     * turns. Waiting uses one more connection, and so does renewal. In a cluster, waiting uses one
+     * more to each node with a lock that is waited for, and renewal one more to each node with a
+     * lock that is renewed. */
     int connections;
     int64_t connect_ms; /* time limit for connecting; default LATCHWORK_DEFAULT_CONNECT_MS */
     /* Time limit for each answer; default LATCHWORK_DEFAULT_COMMAND_MS. A call is sent again at
@@ -342,16 +343,16 @@ struct latchwork_hold;
 enum latchwork_kind {
     LATCHWORK_KIND_MUTEX = 0,
     /* A mutex that its owner may acquire again. Nested acquires return the same hold and are
-     * counted, without a round trip. The lock becomes free after the same number of releases, and
-     * is lost as a whole. The owner is the calling thread, or the number given to
-     * latchwork_lock_acquire_as(). The same thread or number is a different owner for each lock
-     * object. */
+     * counted, without a round trip. The lock becomes free after the same number of releases. If
+     * the hold is lost, it is lost for all nested acquires at once. The owner is the calling
+     * thread, or the number given to latchwork_lock_acquire_as(). The same thread or number is a
+     * different owner for each lock object. */
     LATCHWORK_KIND_REENTRANT = 1,
     /* A mutex that waiters, in all processes, get in the order of their arrival. A waiter that
      * cannot be reached is passed over: at once if its connection is closed, otherwise (if its
      * process is frozen or cut off) after 3 s without a sign of life. If the waiter shows a sign of
-     * life again, it gets its place back at the next hand-over. So a waiter is overtaken only by
-     * those that came before it, or while it cannot be reached. */
+     * life again, it gets its place back at the next hand-over. So a waiter that can be reached is
+     * overtaken only by waiters that came before it and could not be reached for a time. */
     LATCHWORK_KIND_FAIR = 2,
     /* Read/write locks: a name has any number of READ holds, or one WRITE hold. Open a lock of each
      * kind with the same name. While a live writer waits, no new reader gets a hold. When a writer
@@ -397,7 +398,7 @@ struct latchwork_name {
 };
 struct latchwork_lock_names {
     uint32_t size;
-    struct latchwork_name lock; /* name of the lock, which is a string that contains the token */
+    struct latchwork_name lock; /* name of the key that contains the token and the fence */
     /* name of the counter of fences; the counter never expires, and several locks may share it */
     struct latchwork_name fence;
     /* name of the sorted set of waiting clients; if p is NULL, releases wake nobody, and waiters
@@ -406,7 +407,7 @@ struct latchwork_lock_names {
     /* Lets a release notify other programs: if the sorted set `hint_if` has the member `hint`, the
      * release pushes `hint` on the left of the list `hint_to`. If hint.p is NULL, nothing is
      * pushed. In this way `lock exec -c` notifies the workers that a lane is free again: hint_if is
-     * …:lanes, hint_to is …:ready, and the hint is the key. */
+     * …:lanes, hint_to is …:ready, and `hint` is the key of the lane. */
     struct latchwork_name hint_if, hint_to, hint;
 };
 #define LATCHWORK_NAMES_INIT .size = sizeof(struct latchwork_lock_names)
@@ -478,12 +479,12 @@ LATCHWORK_API enum latchwork_result latchwork_lock_acquire_as(struct latchwork_l
 
 /* --- hold: one acquisition -------------------------------------------------------------------- */
 
-/* Frees the lock if this hold still has it, and wakes a waiter (except of a Redlock). Otherwise
- * returns LOST, and does not change a lock of another holder. After this call the hold no longer
- * exists, whatever the result is. For a reentrant lock, only the last release frees the lock and
- * ends the hold; each release before it only counts. After ERROR the lock expires at the end of its
- * TTL at the latest. Codes: NOT_OWNER, UNKNOWN and EXPIRED with result LOST; otherwise ARGUMENT,
- * MAJORITY (Redlock), any of Redis. After FORK the hold still exists. */
+/* Frees the lock if this hold still has it, and wakes a waiter (unless the lock is a Redlock).
+ * Otherwise returns LOST, and does not change a lock of another holder. After this call the hold no
+ * longer exists, whatever the result is, with two exceptions. After ERROR with FORK the hold still
+ * exists. For a reentrant lock, only the last release frees the lock and ends the hold. After ERROR
+ * the lock expires at the end of its TTL at the latest. Codes: NOT_OWNER, UNKNOWN and EXPIRED with
+ * result LOST; otherwise ARGUMENT, MAJORITY (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold *hold,
                                                            struct latchwork_error *error);
 /* Frees the hold object, and leaves the lock in Redis to expire. This is for a program that must
@@ -491,8 +492,8 @@ LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold
 LATCHWORK_API void latchwork_hold_forget(struct latchwork_hold *hold);
 /* Extends the lease to ttl_ms from now (0 stands for the TTL of the lock) if this hold still has
  * the lock. Never acquires the lock again. LOST is final, even if only the clock of this machine
- * says that the lease has ended. With LATCHWORK_FLAG_RENEW the lease can become longer than usual,
- * but not shorter. After ERROR the lease may have the old or the new end, and the deadline is the
+ * says that the lease has ended. With LATCHWORK_FLAG_RENEW, ttl_ms must not be smaller than the TTL
+ * of the lock. After ERROR the lease may have the old or the new end, and the deadline is the
  * earlier of the two. Codes: EXPIRED and NOT_OWNER with result LOST; otherwise ARGUMENT, MAJORITY
  * (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result
@@ -504,9 +505,9 @@ latchwork_hold_renew(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwo
 LATCHWORK_API enum latchwork_result latchwork_hold_check(struct latchwork_hold *hold,
                                                          struct latchwork_error *error);
 
-/* latchwork_hold_fence() returns the fence of a hold. This function and those below do not ask
- * Redis, are cheap, and may be called by any thread. They treat a NULL hold as a lost hold with
- * fence 0, 0 ms left and the token "". */
+/* latchwork_hold_fence() returns the fence of a hold. This function and those below it, up to
+ * latchwork_hold_token(), do not ask Redis, are cheap, and may be called by any thread. They treat
+ * a NULL hold as a lost hold with fence 0, 0 ms left and the token "". */
 LATCHWORK_API uint64_t latchwork_hold_fence(const struct latchwork_hold *hold);
 /* Returns the fence of row number i of a row lock. In this version all rows of a hold have the same
  * fence, latchwork_hold_fence(). */
@@ -514,7 +515,7 @@ LATCHWORK_API uint64_t latchwork_hold_fence_at(const struct latchwork_hold *hold
 /* Returns non-zero if the hold is known to be lost, or if its lease has ended by the clock of this
  * machine. */
 LATCHWORK_API int latchwork_hold_lost(const struct latchwork_hold *hold);
-/* Returns the end of the lease in ms of CLOCK_BOOTTIME, which moves with each renewal. */
+/* Returns the end of the lease in ms of CLOCK_BOOTTIME. Each renewal moves the end. */
 LATCHWORK_API int64_t latchwork_hold_deadline_ms(const struct latchwork_hold *hold);
 /* Returns the number of ms until the deadline, or 0 if the deadline has passed or the hold is
  * lost. */
@@ -572,7 +573,7 @@ latchwork_lock_give_ttl(struct latchwork_lock *lock, int64_t ttl_ms, struct latc
 
 /* Calls seen() for every held lock whose name matches `glob` (a pattern as in SCAN of Redis; NULL
  * matches all names). The function uses SCAN, so it never blocks Redis for long, but it may show a
- * lock twice, or miss a lock that is acquired or released meanwhile. `flags` is 0 or
+ * lock twice, or miss a lock that is acquired or released during the call. `flags` is 0 or
  * LATCHWORK_FLAG_KEYS. Codes: ARGUMENT, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_list(struct latchwork_client *client,
                                                         const char *glob, unsigned flags,
@@ -608,8 +609,8 @@ enum { LATCHWORK_MAX_ROWS = 256, LATCHWORK_MAX_TABLE = 128, LATCHWORK_MAX_ID = 2
  * use them. Rows without a TTL are reported (by LATCHWORK_E_NO_TTL and a text that names the key).
  * `give_ttl_ms` or latchwork_lock_give_ttl() gives a TTL to each of them. latchwork_lock_show() and
  * latchwork_lock_break() handle the rows one after the other. The values of all rows begin with
- * latchwork_hold_token(). With LATCHWORK_FLAG_RENEW, more than 26 rows are renewed over the
- * client's pool, so leave a connection free. Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
+ * latchwork_hold_token(). With LATCHWORK_FLAG_RENEW, a lock of more than 26 rows is renewed over a
+ * connection of the client's pool, so leave one free. Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
 LATCHWORK_API struct latchwork_lock *
 latchwork_rows_open(struct latchwork_client *client, const char *prefix,
                     const struct latchwork_row *rows, size_t n,
@@ -646,8 +647,8 @@ latchwork_rows_open(struct latchwork_client *client, const char *prefix,
  * so a slow or dead minority costs no time. Only a release waits for the slow servers, up to
  * node_ms, at most once a second. An acquire takes two round trips, every other call one. Only the
  * resolution of a host name can block, so give addresses if the resolver may be slow.
- * latchwork_lock_show(), latchwork_lock_break() and latchwork_lock_give_ttl() return
- * LATCHWORK_E_UNSUPPORTED. */
+ * latchwork_lock_show(), latchwork_lock_break() and latchwork_lock_give_ttl() return ERROR with
+ * UNSUPPORTED. */
 struct latchwork_redlock;
 
 enum {
