@@ -16,8 +16,9 @@
  *         while there is room for lw_feed_first():
  *             lw_feed_startable() ? lw_feed_started() : lw_feed_give_back()
  *         for each answer:
- *             set the outcome, lw_feed_ended()
- *             lw_job_end() returns the follower to start
+ *             set the outcome
+ *             lw_job_end(), which returns the follower to start
+ *             lw_feed_ended()
  *         lw_feed_publish()
  *         from time to time lw_feed_sweep() of the waiting jobs
  *         break if lw_feed_stopped() and no job is in a handler
@@ -111,7 +112,8 @@ void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms);
 void lw_feed_ended(struct lw_feed *f, struct lw_job *job, int64_t took_us);
 void lw_feed_publish(struct lw_feed *f); /* hands all collected jobs to the main thread */
 
-/* Runs one job to its end on the calling thread. */
+/* Runs one job to its end on the calling thread. If no feed can be opened for the job, leaves the
+ * job unchanged, and returns -1 with *err. */
 int lw_feed_run_one(const struct lw_handler_type *t, struct lw_handler *h, struct lw_job *job,
                     struct lw_err *err);
 

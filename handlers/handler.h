@@ -77,7 +77,7 @@ struct lw_job {
     /* `took_us` is the time that the job spent in the handler, in µs. The pool or the feed sets
      * it. The time of a batch is divided among its jobs. 0: the job was not run. */
     int64_t took_us;
-    /* `run` sets the fields from `outcome` on. */
+    /* The handler sets `outcome`, `wait_ms` and `reason`. */
     enum lw_outcome outcome; /* outcome of the job; never LW_DEAD_SENT */
     /* `wait_ms` is the wait in ms before the next run, for the outcomes RETRY and BACK. It is 0
      * before the run. If it stays 0, the worker chooses the wait. */
@@ -167,8 +167,8 @@ struct lw_handler_type {
     /* `blames_worker` is true if the handler runs inside the worker's process. Then a message may
      * crash the worker. */
     bool blames_worker;
-    /* Appends problems of the handler section to `problems`. Contacts no server and has no side
-     * effect. The function must accept every key of the section. */
+    /* Appends problems of the handler section to `problems`, also for each key that this type of
+     * handler does not have. Contacts no server and has no side effect. */
     void (*check)(const struct lw_config *c, struct lw_problems *problems);
     struct lw_handler *(*open)(const struct lw_config *c, int worker, struct lw_err *err);
     /* For a type with `serve`: starts at most `most` of the processes that serve() needs. */
@@ -182,14 +182,14 @@ struct lw_handler_type {
      * may call it. NULL: the type has no processes. */
     int (*loads)(const struct lw_handler *h, uint32_t *out, int max);
     struct lw_slot *(*slot_open)(struct lw_handler *h, int slot, struct lw_err *err);
-    /* Returns the maximum number of jobs in one run. */
+    /* Returns the maximum number of jobs in one call of `run`. */
     size_t (*batch_max)(const struct lw_handler *h);
     /* Returns which jobs may share a batch. NULL: LW_BATCH_KEYS. */
     enum lw_batch_of (*batch_of)(const struct lw_handler *h);
     /* Runs n jobs (1 <= n <= batch_max) and sets outcome and reason of each. For each key, the
      * first job that is not done ends the key's part of the batch: outcomes of later jobs of the
-     * key do not count. A run must stop when `cancelled` turns true, at give_up_ms, and also before
-     * deadline_ms if the effect happens in another process. */
+     * key do not count. The function must return when `cancelled` turns true, at give_up_ms, and
+     * also before deadline_ms if the effect happens in another process. */
     void (*run)(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n);
     /* Tells the handler that all messages below the committed watermark of this partition are
      * finished, so that the handler can delete recorded identities. Called on the main thread. May

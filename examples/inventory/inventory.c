@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inventory example: 1,000 customers want one of 100 items each, all at once. Exactly 100
- * customers get an item.
+/* The inventory example: 1,000 customers want one of 100 items each, all at once. With the lock,
+ * exactly 100 customers get an item.
  *
  *     make && ./inventory redis://127.0.0.1:6379/0      # sold 100 of 100, 0 left
  *     ./inventory --no-lock redis://127.0.0.1:6379/0    # sold more than 100: the stock is negative

@@ -4,10 +4,10 @@
  *
  *     redlock ROUNDS FILE URL URL URL…
  *
- * FILE contains two numbers: the counter, and the largest fence so far. A holder that was paused
- * until its lease had ended may have a smaller fence than FILE. The program then leaves the counter
- * unchanged. The counter stays correct because of this check. A lock from the majority of servers
- * alone would not be enough. (With a database, the program would make the check in its UPDATE …
+ * FILE contains two numbers: the counter, and the largest fence so far. If a holder was paused
+ * until its lease had ended, its fence may be smaller than the fence in FILE. The program then
+ * leaves the counter unchanged. Only this check keeps the counter correct: the lock does not stop a
+ * holder whose lease has ended. (With a database, the program would make the check in its UPDATE …
  * WHERE fence < ?. With a file, a safe check would need a lock on the file. This program assumes
  * instead that no process is paused between pread and pwrite.) */
 #include <latchwork/lock.h>

@@ -94,7 +94,8 @@ static pid_t fork_quietly(const struct pipes *p, char *const *argv, char *const 
     return pid;
 }
 
-/* Returns 0 if exec succeeded in the child, otherwise its errno. */
+/* Returns 0 if exec succeeded in the child, or the errno with which exec failed, or ETIMEDOUT if
+ * neither is known after EXEC_WAIT_MS. */
 static int exec_result(int fd) {
     struct pollfd pf = {.fd = fd, .events = POLLIN};
     int64_t until = lw_boot_ms() + EXEC_WAIT_MS;
@@ -233,8 +234,8 @@ void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size)
             lw_error("exec: process %d still lives %d ms after SIGKILL; going on without it",
                      (int)c->pid, KILL_WAIT_MS);
     }
-    /* Kill what the leader left behind. The leader is not reaped yet, so the system cannot have
-     * given the group's number to another process. */
+    /* Kill the processes that the child left in its group. The child is not reaped yet, so the
+     * system cannot have given the group's number to another process. */
     kill(-c->pid, SIGKILL);
     atomic_store(c->listed, 0);
     while (waitpid(c->pid, NULL, WNOHANG) < 0 && errno == EINTR) {}

@@ -35,9 +35,9 @@ struct lw_child {
  * Returns -1 with the reason if argv[0] cannot be executed. */
 int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _Atomic pid_t *listed,
                    struct lw_err *err);
-/* Returns true if the child has ended, even if other processes of its group live on. `text` then
- * receives how it ended ("exited with status 3", "was killed by signal 11 (Segmentation fault)").
- * Does not reap the child. */
+/* Returns true if the child has ended, even if other processes of its group live on. `text` (may be
+ * NULL) then receives how the child ended, such as "exited with status 3" or "was killed by signal
+ * 11 (Segmentation fault)". Does not reap the child. */
 bool lw_child_ended(const struct lw_child *c, char *text, size_t size);
 /* Closes stdin, gives the child until `until_ms` (boot clock) to end, then kills the group, waits
  * until the group is gone, and closes the pipes. `text` (may be NULL) receives how the child ended.

@@ -50,7 +50,8 @@ static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_
     job->outcome = a->outcome;
     copy_reason(job, a->reason);
     if (r->grace_ms && a->outcome != LW_DONE) {
-        /* "done" counts even after a cancellation, because the handler's effect has happened */
+        /* After a cancellation only "done" counts, because it says that the handler's effect has
+         * happened. Replace any other outcome. */
         job->outcome = r->late ? LW_RETRY : LW_BACK;
         job->reason[0] = '\0';
         if (r->late)
@@ -111,8 +112,8 @@ static void greet(struct proc *p, int version) {
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* A line on stdout that is not an answer is often printed by a program before it loads the SDK.
- * Once the SDK is loaded, it keeps printed text out of the protocol. */
+/* Adds a hint to the error for a malformed line on stdout. Programs often print such a line before
+ * they load the SDK, which then keeps printed text out of the protocol. */
 static void hint(struct lw_err *err) {
     size_t n = strlen(err->text);
     snprintf(err->text + n, sizeof err->text - n, "; was it printed before the SDK was loaded?");

@@ -83,8 +83,9 @@ static void send_request(struct request *r) {
     begin_message(r);
 }
 
-/* Returns false if the process is idle and has died, or has broken the protocol by writing a line.
- * This check keeps a new message from being blamed for an earlier fault of the process. */
+/* Returns false if a process without requests has died, or has written a line although it was asked
+ * nothing. Such a process is ended. Without this check, its next message would be blamed for the
+ * earlier fault. */
 static bool is_sound(struct proc *p) {
     if (p->n_requests || !p->sent) return true;
     enum heard heard = exec_hear_all(p);
@@ -230,8 +231,8 @@ static void start_jobs(struct lw_handler *h) {
     }
 }
 
-/* Starts processes. After the command has failed, only one process is started until a process
- * answers. */
+/* Starts processes. While the command is known to be at fault (`unable` in trouble.h), starts a
+ * process only if no other process exists. */
 static void start_processes(struct lw_handler *h) {
     bool trial = atomic_load(&h->trouble.unable), any = false;
     for (int i = 0; i < h->n_used; i++) any |= h->procs[i].state != PROC_NONE;

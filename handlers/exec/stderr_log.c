@@ -64,9 +64,9 @@ static struct lw_last_words *new_words(void) {
     return w;
 }
 
-/* Keeps a line as the last line of its stream. After an uncaught error, Node prints a blank line,
- * the error, its stack, a blank line and Node's version. The version says nothing about the error,
- * so the headline is kept instead. */
+/* Keeps a line as the last line of its stream. If the line is Node's version, keeps the headline
+ * instead: after an uncaught error, Node prints a blank line, the error, its stack, a blank line
+ * and its version, which says nothing about the error. */
 static void remember(struct lw_last_words *w, const char *line) {
     pthread_mutex_lock(&w->lock);
     bool blank = !line[strspn(line, " \t")], version = strncmp(line, "Node.js v", 9) == 0;
@@ -140,8 +140,8 @@ static void drop(struct lw_stderr_log *l, struct stream *s) {
         l->streams = s->next;
     if (s->next) s->next->prev = s->prev;
     pthread_mutex_unlock(&l->lock);
-    /* Closing the descriptor is not enough: a child between fork and exec still has the pipe open,
-     * so epoll would still report the stream after its memory is freed. */
+    /* Closing the descriptor does not always remove it from the epoll set: if a child between fork
+     * and exec still has the pipe open, epoll would report the stream after its memory is freed. */
     epoll_ctl(l->epoll, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
     free(s);
@@ -163,8 +163,8 @@ static bool read_some(struct stream *s) {
     return true;
 }
 
-/* If `all` is true, logs all incomplete lines. Otherwise logs those that have not grown since the
- * last call. */
+/* Logs incomplete lines: all of them if `all` is true, otherwise only the lines that have not grown
+ * since the last call of this function. */
 static void flush_quiet(struct lw_stderr_log *l, bool all) {
     pthread_mutex_lock(&l->lock);
     for (struct stream *s = l->streams; s; s = s->next) {

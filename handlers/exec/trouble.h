@@ -15,8 +15,8 @@
 #include <pthread.h>
 
 struct trouble {
-    /* `doubt` is the number of processes in a row that ended without an answer. While the
-     * command has not been seen to work, it is at least UNPROVEN (trouble.c). */
+    /* Each process that ends without an answer adds 1 to `doubt`, and each answer sets `doubt` to
+     * 0. While the command has not been seen to work, `doubt` is at least UNPROVEN (trouble.c). */
     int doubt;
     /* `doubt_max` is the number of processes in a row whose end without an answer is blamed on a
      * message. The ends of further processes are blamed on the command. */

@@ -175,8 +175,8 @@ static enum call_end kind_of(const struct call *c, CURLcode code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
-    /* libcurl limits only the time for making a connection, so this code means that no connection
-     * was made */
+    /* The only time limit given to libcurl is that for making a connection, so
+     * CURLE_OPERATION_TIMEDOUT means that no connection was made. */
     case CURLE_OPERATION_TIMEDOUT: return CALL_UNREACHED;
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_SSL_CERTPROBLEM:

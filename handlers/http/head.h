@@ -35,8 +35,8 @@ void head_add_encoded(struct http_head *h, const char *name, struct lw_bytes val
 /* Adds a line in libcurl's form: "Name: value", or "Name:" to remove a header that libcurl would
  * send. */
 void head_add_line(struct http_head *h, const char *line);
-/* Returns the headers as a list for libcurl. The list stays valid until the next call for this
- * head, and the caller must not free it. */
+/* Returns the headers as a list for libcurl. The list stays valid until this head is passed to
+ * another function, and the caller must not free it. */
 struct curl_slist *head_list(struct http_head *h);
 
 /* Returns true if the name is a token of RFC 9110 with at most 256 bytes. */

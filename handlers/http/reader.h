@@ -56,8 +56,8 @@ struct http_reader {
     enum reader_state state;
     bool begun; /* at least one byte of the response has arrived */
     bool keeps; /* the connection may be reused after this response */
-    /* `chunked`, `sized` and `closes` are true if the response has the header Transfer-Encoding,
-     * Content-Length or "Connection: close". */
+    /* `chunked` is true if the response has the header Transfer-Encoding, `sized` if it has
+     * Content-Length, and `closes` if it has "Connection: close". */
     bool chunked, sized, closes;
     /* `framing` is true if the header that was read last decides how long the body is, or whether
      * the connection stays open. */
@@ -73,8 +73,8 @@ struct http_reader {
  * with {0} before its first use. */
 void reader_begin(struct http_reader *r, struct http_received *into);
 void reader_free(struct http_reader *r);
-/* Processes the next n bytes. Returns how many of them belong to the response; fewer than n only if
- * the response is over. */
+/* Processes the next n bytes. Returns how many of them belong to the response. This number is less
+ * than n only if the response is over. */
 size_t reader_take(struct http_reader *r, const char *p, size_t n);
 /* Takes note that no more bytes will arrive. `problem` is the reason if the response is incomplete;
  * NULL means that the service closed the connection. */

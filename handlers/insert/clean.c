@@ -50,7 +50,7 @@ static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic
         if (p->watermark <= p->cleaned || p->round == c->round) continue;
         found = true;
         p->round = c->round;
-        /* the pointer stays valid, because entries are freed only when the cleaner closes */
+        /* *which stays valid, because entries are freed only when the cleaner closes */
         *which = p;
         *watermark = p->watermark;
         snprintf(topic, size, "%s", strchr(p->name, ' ') + 1);

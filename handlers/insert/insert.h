@@ -76,8 +76,8 @@ enum lw_swept {
 
 struct lw_store_kind {
     const char *const *schemes; /* prefixes of handler.store, with NULL after the last */
-    /* The part of handler.store that is passed to the kind as the address: if `prefix` is true, the
-     * text after the scheme, otherwise all of it. */
+    /* If `prefix` is true, the functions of the kind get the text after the scheme as the address.
+     * Otherwise the address is the whole text of handler.store. */
     bool prefix;
     /* Reports what is wrong with handler.store and with the name of the table. Contacts no server.
      * `table` may be NULL. */

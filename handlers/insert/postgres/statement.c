@@ -33,7 +33,7 @@ static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool prima
 }
 
 /* Appends the values of the columns (c0, c1, …) with the casts that they need. If `primary_only` is
- * true, appends only the columns of the primary key. */
+ * true, appends only the values of the primary key. */
 static void add_values(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t,
                        bool primary_only) {
     const char *comma = "";

@@ -55,8 +55,8 @@ static struct lw_pg_wait setup_wait(void) {
     return (struct lw_pg_wait){.until_ms = lw_boot_ms() + LW_PG_SETUP_MS};
 }
 
-/* Turns an error of the server into an error message. The error is permanent if a restart cannot
- * remove its cause. */
+/* Sets *err to an error of the server, and returns -1. Marks *err as permanent if a restart of the
+ * worker cannot remove the cause. */
 static int fail(const struct lw_pg *pg, const char *what, const struct lw_pg_error *error,
                 struct lw_err *err) {
     char name[256];

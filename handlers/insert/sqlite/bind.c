@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Binds the values of a row to a statement of SQLite. An integer is bound as INTEGER and stays
- * exact. Any other number is bound as REAL, the nearest double. Numbers outside both ranges were
- * refused when the payload was read. */
+ * exact. Any other number is bound as REAL, the nearest double. Integers of more than 64 bits, and
+ * numbers too large for a double, were refused when the payload was read. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include <jansson.h>

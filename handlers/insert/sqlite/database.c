@@ -155,7 +155,7 @@ static bool table_exists(struct lw_sqlite *s, const char *table) {
                            "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = "
                            "? COLLATE NOCASE",
                            -1, &st, NULL))
-        return true; /* if this cannot be prepared, the caller's next statement reports the error */
+        return true; /* the error will show up again in the caller's next statement */
     sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
     bool there = sqlite3_step(st) != SQLITE_DONE;
     sqlite3_finalize(st);

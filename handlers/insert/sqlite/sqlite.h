@@ -71,8 +71,8 @@ struct lw_fence {
 
 /* The fences known in memory, and the fences of the current transaction. */
 struct lw_fences {
-    /* `slots` is a hash table with open addressing. Key 0 marks an empty slot, and fence 0 means
-     * that the key has no fence. */
+    /* `slots` is a hash table with open addressing. A slot with key 0 is empty. A slot with a key
+     * and fence 0 says that the database has no fence of this key. */
     struct lw_fence *slots;
     size_t n, size;
     int64_t seen; /* id of the last row read from latchwork_recent */
@@ -107,6 +107,8 @@ int lw_sqlite_step(sqlite3_stmt *st);
 
 /* The functions for identities and fences that return int are called inside a transaction. They
  * return SQLITE_DONE or the error that ends the transaction. */
+
+/* Says whether a message is done already. */
 enum lw_known {
     LW_UNKNOWN,
     LW_KNOWN, /* an earlier transaction has done the message */

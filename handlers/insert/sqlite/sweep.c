@@ -114,8 +114,8 @@ static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t pa
     return number;
 }
 
-/* Deletes one slice of the segments that are entirely below the watermark. Returns true if this was
- * the last slice. Sets *ok to false if the slice was not deleted, which must be tried again
+/* Deletes one slice of the segments that are entirely below the watermark. Returns true if no other
+ * slice remains. Sets *ok to false if the slice was not deleted. Then the caller must try again
  * later. */
 static bool clean_slice(struct lw_sweeper *c, const char *topic, int32_t partition,
                         int64_t watermark, bool *ok) {

@@ -5,7 +5,8 @@
  *     2. BEGIN IMMEDIATE
  *     3. for each job: is it known, stale or bad? if not, write its row
  *     4. write identities and fences
- *     5. if leases ended meanwhile: ROLLBACK, and repeat from 2 without their jobs
+ *     5. if the lease or timeout of a job ended during steps 2 to 4: ROLLBACK, and repeat from 2
+ *        without this job
  *     6. COMMIT, and set the outcomes of the jobs */
 #include "handlers/insert/sqlite/sqlite.h"
 
@@ -153,8 +154,8 @@ static int add_counts(struct tx *t) {
     return r;
 }
 
-/* Gives back the jobs whose leases ended during the transaction, because their writes must not be
- * committed. Returns true if there are such jobs. */
+/* Gives back the jobs whose lease or timeout ended during the transaction, because the rows of
+ * these jobs must not be committed. Returns true if there are such jobs. */
 static bool lost_any(struct tx *t) {
     int64_t now = lw_boot_ms();
     bool any = false;
@@ -173,8 +174,8 @@ static void roll_back(struct tx *t) {
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Returns the time until which to wait for other writers: LW_INSERT_BUSY_MS from now, or earlier
- * if the leases of all unsettled jobs end earlier. */
+/* Returns the time until which to wait for other writers: LW_INSERT_BUSY_MS from now, or earlier if
+ * the lease or timeout of every unsettled job ends earlier. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {
@@ -185,8 +186,8 @@ static int64_t patience(const struct tx *t, int64_t now) {
 }
 
 /* Tries the whole transaction once. Returns SQLITE_DONE if it was committed. Returns LEASES_ENDED
- * if it must be rolled back because leases ended; the transaction can then be tried again with the
- * other jobs. */
+ * if it must be rolled back because the lease or timeout of some jobs ended. The caller can then
+ * try the transaction again with the other jobs. */
 static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
     /* Each attempt counts inserted, updated and ignored rows from 0. The other counters count
