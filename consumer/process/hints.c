@@ -38,8 +38,8 @@ struct lw_hints {
     int64_t next_ms;       /* time before which no hint is asked for */
     int64_t full_until_ms; /* time until which Redis is taken to be at maxmemory */
     int64_t complained_ms;
-    /* `refused_at` is the kind of the command that Redis has refused and not accepted again since
-     * then; NOTHING: there is no such command */
+    /* `refused_at` is the kind of the command that Redis refused last, and has not accepted since;
+     * NOTHING: there is no such command */
     enum asked refused_at;
     char refused[200]; /* text of the refusal, as Redis gave it */
     struct lw_commands commands;

@@ -410,8 +410,8 @@ static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n)
 }
 
 /* Passes the n jobs of one key in a batch to the main thread. If a job is not done, only the jobs
- * up to and including the first such job are passed. Returns the follower of the last job, or NULL
- * if a job before it is not done. */
+ * up to and including the first such job are passed. Returns the follower of the last job. Returns
+ * NULL if the last job has no follower, or if a job before the last one is not done. */
 static struct lw_job *end_jobs(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     size_t last = 0;
     while (last + 1 < n && jobs[last]->outcome == LW_DONE) last++;

@@ -18,8 +18,8 @@ struct first {
     bool waits;
     /* `look` is the state of the query for the group's commits in this epoch */
     enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look;
-    /* `lift_ms` is the time at which the worker next asks Redis whether another worker has ended
-     * the quarantine */
+    /* `lift_ms` is the time at which the worker next calls the script lift, whose reply says
+     * whether the quarantine has ended */
     int64_t lift_ms;
 };
 

@@ -304,8 +304,9 @@ static void tag_set(uint8_t *map, uint32_t tag) {
     map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8));
 }
 
-/* Withdraws grants that have not started, of a partition that is revoked or rewound, or of all
- * partitions if p is NULL. Kafka will deliver their messages again. */
+/* Withdraws the grants of the fast path that have not started and belong to the partition `p`,
+ * which is revoked or rewound. If p is NULL, withdraws those of all partitions. Kafka will deliver
+ * their messages again. */
 static void cut_holds(struct lw_worker *w, const struct part *p) {
     check_worker(w);
     for (int s = 0; s < w->n_shards; s++)

@@ -89,10 +89,11 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
     if (sh->refusal.last_ms && sh->refusal.kind == kind) sh->refusal.allowed = true;
 }
 
-/* Checks whether a refusal is over. If so, ends it and logs its end. One call that succeeds proves
- * little, because a script may need the missing right only for some messages. A refused call is
- * tried again within HOLD_MS or, if it is a periodic one, each quarter of a TTL. If no message
- * needs the call any more, it is not tried again, and the refusal is over after HOLD_MS plus a
+/* Ends the refusal if it is over, and logs its end. A refusal is over if Redis has refused no call
+ * for HOLD_MS, and a call of the refused kind has succeeded since the last refusal. A success alone
+ * proves little, because a script may need the missing right only for some messages. A refused call
+ * is tried again within HOLD_MS or, if it is a periodic one, each quarter of a TTL. If no message
+ * needs the call any more, it is not tried again. The refusal is then over after HOLD_MS plus a
  * TTL. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
     check_refusal(&sh->refusal);

@@ -39,16 +39,16 @@ struct settle { /* only settle.c changes this struct */
     int n, n_named;
     struct hold *listed, **tail; /* holds that have runs to settle */
     size_t n_listed;
-    /* `urgent` is true if the next settle is sent at once, because messages wait for the lane of a
-     * listed hold */
+    /* `urgent` is true if the next settle is sent at once, because the lane of a listed hold waits
+     * for it */
     bool urgent;
 };
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
 /* Returns the number of holds that have runs to settle. */
 size_t settle_listed(const struct shard *sh);
-/* Returns true if the next settle is sent at once, because messages wait for the lane of a listed
- * hold, or because many holds are listed. */
+/* Returns true if the next settle is sent at once, because the lane of a listed hold waits for it,
+ * or because many holds are listed. */
 bool settle_urgent(const struct shard *sh);
 /* Returns true while a settle that may still be sent again names messages of this partition. */
 bool settle_names(const struct shard *sh, const struct part *p);
@@ -62,7 +62,7 @@ void settle_begin(struct shard *sh);
 void settle_list(struct shard *sh, struct hold *h);
 /* Takes a hold out of the list of holds to settle. Does nothing if it is not there. */
 void settle_unlist(struct shard *sh, struct hold *h);
-/* Makes the next settle urgent, because messages wait for the lane of a listed hold. */
+/* Makes the next settle urgent, because the lane of a listed hold waits for it. */
 void settle_urge(struct shard *sh);
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
 /* Marks as owed the outcomes of a settle that will never be answered. */

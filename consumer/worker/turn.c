@@ -68,8 +68,8 @@
 /* PACE_MS is the minimum gap between non-urgent pipelines, so that each carries a larger batch. */
 enum { PACE_MS = 2 };
 
-/* Returns the number of finished runs that this turn does not settle. Each turn settles at most
- * BATCH runs, and the others keep their leases. */
+/* Returns about how many holds this turn cannot settle, but at most `most` per shard. A settle
+ * reports at most BATCH runs, and the other holds keep their leases until a later turn. */
 static size_t backlog(const struct lw_worker *w, size_t most) {
     assert(most <= 2 * BATCH);
     size_t n = 0;

@@ -111,8 +111,8 @@ static void look_waiting(struct shard *sh, struct part *p, int most) {
     p->watch.at[sh->index] = at;
 }
 
-/* Returns how many segments of each partition a call reads. All partitions get the same share, so
- * that the call is not filled with segments of a few partitions. */
+/* Returns how many segments with waiting records a call may read of each partition. All partitions
+ * get the same share, so that the call is not filled with segments of a few partitions. */
 static int look_share(const struct lw_worker *w) {
     check_worker(w);
     int n = 0;
@@ -164,8 +164,8 @@ static enum lw_state state_at(const struct look_item *it, const redisReply *byte
 }
 
 /* Asks Kafka again for the group's commit, because the commit is missing or below the floor in
- * Redis. Returns true if the answer shows no fault: either the commit has reached the floor,
- * because another member has taken over the partition, or Kafka gave no answer. */
+ * Redis. Returns true if no fault is proven: either the commit has reached the floor, because
+ * another member has taken over the partition, or there is no answer from Kafka yet. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     check_part(p);
     assert(p->gen);
