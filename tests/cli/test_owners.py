@@ -140,8 +140,8 @@ def steps(texts):
 
 
 def check_reads(texts):
-    """Checks that only the file of a step mentions its struct inside the shard. Only the functions
-    check_…() of a step may be called with the struct from elsewhere."""
+    """Checks that a struct of a step inside the shard is mentioned only in the file of this step.
+    Other files may pass the struct only to functions with names like check_…()."""
     homes = steps(texts)
     pattern = re.compile(r'(?:\bsh->|\bshards' + INDEX + r'\.)(' + '|'.join(homes) + r')\b(?!\()')
     bad, n = [], 0

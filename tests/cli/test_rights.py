@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the rights of Redis users. Compares the table of rights in the documentation with the code,
-and runs fleets, operators' commands and locks as the user that `check --acl` prints.
+"""Tests the rights of Redis users. Compares the table of rights in cli/check/redis_rights.c with
+the commands that the code calls and with the documentation. Runs fleets, operators' commands and
+locks as the user that `check --acl` prints.
 Usage: test_rights.py [BUILD]"""
 
 import concurrent.futures
@@ -39,7 +40,7 @@ def read(name):
 
 
 def table():
-    """Returns the table of rights in the documentation as {command: set of roles}."""
+    """Returns the table of rights in cli/check/redis_rights.c as {command: set of roles}."""
     rows = re.findall(r'\{"([A-Z]+)", ([A-Z_ |]+|0), "', read("cli/check/redis_rights.c"))
     assert len(rows) > 50
     return {

@@ -142,8 +142,8 @@ def main():
     ):
         check(f'embedded: {line}', embedded(line), want)
     # C sources must not contain scripts, because this test checks only scripts in .lua files. The
-    # search leaves out build/, because build/ may contain a whole Debian system whose symbolic
-    # links form loops.
+    # search leaves out tests/, which may contain scripts. It also leaves out build/, which may
+    # contain a whole Debian system whose symbolic links form loops.
     folders = [f for f in glob.glob('*/') if f not in ('tests/', 'build/')]
     strings = [
         path

@@ -134,7 +134,7 @@ class Tutorials(unittest.TestCase):
             return f.read()
 
     def follow(self, page):
-        """Returns the output of all commands of the page."""
+        """Runs the commands and writes the files of the page. Returns the commands' output."""
         out = ""
         for language, code, text in steps(page):
             named = re.findall(r"`([^` ]+)`", text)

@@ -537,8 +537,8 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     meter_turn(false);
     *out = less(figures(f), before);
     for (int k = 0; k < shape->keys && shape->paused; k++) lane_paused(f, "SREM", k);
-    /* The keys were just removed from the set of paused lanes, so tend finds the lanes of these
-     * keys. */
+    /* The lanes that were paused for the measurement can go on, because tend finds them and makes
+     * hints for them. From now on, messages are counted when they are done. */
     f->paused = false;
     if (shape->part_records) {
         until_full(f);

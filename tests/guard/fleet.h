@@ -28,16 +28,16 @@ struct fleet_shape {
     int max_waiting; /* queue.max_waiting; 0: the default */
     /* Maximum number of records of a partition that a worker remembers. 0: the default. */
     int part_records;
-    /* Number of early records of partition 0 that have a key of their own, whose lane stays paused
-     * until all other records are done. */
+    /* Number of early records of partition 0 that share a key which no other record has. The lane
+     * of this key stays paused until all other records are done. */
     int stays;
     /* True if all lanes are paused until the measurement ends. Messages are then counted when they
      * are parked, and not when they are done. */
     bool paused;
     bool board;  /* true if the fleet has a board, as it does under a supervisor */
     bool traced; /* true if every message is traced; tracing needs the board */
-    int from;    /* the measurement begins when this many messages were counted */
-    int to;      /* the measurement ends when this many messages were counted */
+    int from;    /* the measurement begins when this many messages have been counted */
+    int to;      /* the measurement ends when this many messages have been counted */
 };
 
 struct fleet_figures { /* totals of the rounds that were measured */

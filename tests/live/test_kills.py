@@ -165,8 +165,8 @@ def kill_workers_all_at_once(t):
 
 @scenario
 def kill_supervisor(t):
-    """The supervisor is killed. Its workers and handlers must then end, and the next run must
-    handle the remaining messages."""
+    """The supervisor is killed. Its workers and handlers must then end, and an instance that is
+    started afterwards must handle the remaining messages."""
     t.start_redis()
     t.make_topics()
     t.generate(5000, keys=100)

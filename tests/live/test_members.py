@@ -306,8 +306,8 @@ def supervisor_gone(t):
 @scenario
 def supervisor_stopped(t):
     """After SIGTERM, the partitions of a supervisor must go to the other supervisor at once. With
-    kafka.on_stop "stay", the partitions must instead wait for the next run of their supervisor, and
-    the other supervisor must not be affected."""
+    kafka.on_stop "stay", the partitions must instead wait until their supervisor is started again,
+    and the other supervisor must not be affected."""
     t.start_redis()
     t.make_topics()
     stays, stops = (

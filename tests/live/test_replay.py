@@ -168,8 +168,8 @@ def replay_of_dead_letters(t):
 
 @scenario
 def tool_killed_in_the_middle(t):
-    """The command is killed (kill -9) while it replays and workers run. The job is resumed, and
-    each message must run once."""
+    """`queue replay` is killed (kill -9) while workers run, and its job is resumed. Each message
+    must be replayed once."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()

@@ -129,7 +129,7 @@ class Receiver:
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
 
-            # Ignore the error: the client has closed the connection before it got the response.
+            # Print no error if the client closes the connection before it gets the response.
             def handle_error(self, *_):
                 pass
 

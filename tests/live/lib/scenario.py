@@ -275,7 +275,7 @@ class Scenario:
         return runs, again
 
     def left_on(self, i):
-        """Returns the names of keys in Redis server i that should not exist when all messages are
+        """Returns a text for each key in Redis server i that should not exist when all messages are
         finished. Examines the keys of the server's shards, and the keys that belong to no shard."""
         mine = [self.prefix(shard) for shard in range(i, self.shards, len(self.servers))]
         names = [
