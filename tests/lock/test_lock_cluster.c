@@ -331,8 +331,8 @@ static void a_subscription_ends_with_its_line(void **state) {
     latchwork_client_close(c);
 }
 
-/* The client's user has no right to sharded channels. Its waiters are woken through a plain
- * channel, whose messages are sent to all nodes of the cluster. */
+/* The waiter logs in as a user without the right to sharded channels. The waiter is then woken
+ * through a plain channel, whose messages are sent to all nodes of the cluster. */
 static void a_user_without_sharded_channels(void **state) {
     (void)state;
     for (int i = 0; i < NODES; i++) say(i, "ACL SETUSER plain on >secret ~* &* +@all -ssubscribe");

@@ -129,8 +129,8 @@ static void the_most_rows(unsigned flags, size_t n) {
     uint64_t fence = latchwork_hold_fence(h);
     assert_true(fence > 0);
     for (size_t i = 0; i < n; i += 51) {
-        /* The fence counter of each row contains the fence of the hold, even if the row was taken
-         * in an earlier call. */
+        /* The fence counter of each row contains the fence of the hold, even if the acquire needed
+         * several calls of the script and an early call took the row. */
         assert_int_equal(redis_number("GET lwl:{row:many:%s}:fence", ids[i]), (int64_t)fence);
     }
     /* The second acquire waits longer than the TTL and does not get the lock, because the lease is
@@ -496,7 +496,7 @@ static void many_processes_in_any_order(void **state) {
 }
 
 /* Kills four processes, one after the other, while they hold rows. Each process except the first
- * must get the rows when the lease of the killed process has ended. */
+ * must get the rows when the lease of the process before it has ended. */
 static void killed_holders(void **state) {
     (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

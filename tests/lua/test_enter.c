@@ -155,9 +155,9 @@ static void another_life_is_another_epoch(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* A replica has been attached to the server, so the server has a new replication id, but it was
- * never a replica itself. The life of its data continues, and the script `enter` stores the new
- * id. */
+/* A replica has been attached to the server, so the server has a new replication id. However, the
+ * server itself was never a replica. The life of its data therefore continues, and the script
+ * `enter` stores the new id. */
 static void another_name_of_the_same_life_is_joined(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");

@@ -198,7 +198,8 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     l->drop = true;
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
-    /* Delete the lock of message 1, as if its worker had died. */
+    /* Delete the lane's lock, as if the worker that runs message 1 had died and its lease had
+     * ended. */
     lt_free_lock(l, m[0]);
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
@@ -243,7 +244,7 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
     lt_free_lock(l, m[0]);
-    /* Message 2 is granted, because the lock of message 1 was deleted. */
+    /* Message 2 is granted, because the lane's lock, under which message 1 runs, was deleted. */
     assert_string_equal(lt_gate(l, m + 1, 1), "R");
     struct lt_msg ask[] = {bare(message(1)), bare(message(3)), bare(message(4))};
     for (int i = 0; i < 3; i++) ask[i].token = "t9", ask[i].behind = true;

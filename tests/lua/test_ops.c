@@ -133,7 +133,8 @@ static void jobs_are_numbered_and_run_alone(void **state) {
      * Number 9 is free in this shard, so the new job gets it. */
     assert_string_equal(begin(l, "c", "9", ""), "9");
     assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
-    /* The audit has six entries, because jobs began four times and ended twice. */
+    /* The audit has six entries: four for successful calls of `begin`, including the repeated call,
+     * and two for calls of `end`. */
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6);
 }
 
