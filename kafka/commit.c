@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A commit in flight. Its callback and, for a synchronous commit, a waiting caller share the
- * structure. The one that finishes later frees it. lw_source_close() frees the structures of
- * commits that were never answered. */
+/* A commit in flight. Its callback frees the structure. For a synchronous commit, the waiting
+ * caller uses the structure, too; then whichever of the two finishes later frees it.
+ * lw_source_close() frees the structures of commits that were never answered. */
 struct lw_sent {
     struct lw_sent *next;
     struct lw_source *source;

@@ -405,9 +405,9 @@ static void await_membership(struct lw_source *s, bool is, int64_t until_ms) {
 
 /* Gives up our place in the group. In the classic protocol, librdkafka sends LeaveGroup for a
  * static member when it unsubscribes, but never when it closes. In the new protocol, librdkafka
- * always asks to keep the place. A join in flight must end before the member unsubscribes, because
- * the broker may already list this member, or still list the previous process under this member's
- * id. */
+ * always asks the broker to keep the place. A join in flight must end before the member
+ * unsubscribes, because the broker may already list this member, or still list the previous process
+ * under this member's id. */
 static void give_up_place(struct lw_source *s, int64_t until_ms) {
     if (is_connected(s)) await_membership(s, true, until_ms);
     if (rd_kafka_unsubscribe(s->rk)) return;

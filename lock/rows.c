@@ -19,7 +19,9 @@
 #include <stdlib.h>
 
 enum {
-    /* Maximum number of rows per call. Each row needs two keys in a call, except in a renewal. */
+    /* TAKE_BATCH, RAISE_BATCH, DROP_BATCH and KEEP_BATCH are the maximum numbers of rows in one
+     * call of rows_take, rows_raise, rows_drop and rows_keep. Each row needs two keys in a call,
+     * but only one key in a call of rows_keep. */
     TAKE_BATCH = (LW_CALL_ARGS - 3 - 6) / 2,
     RAISE_BATCH = (LW_CALL_ARGS - 3 - 5) / 2,
     DROP_BATCH = (LW_CALL_ARGS - 3 - 2) / 2,
@@ -399,8 +401,8 @@ static enum latchwork_result end(struct latchwork_lock *l, uint64_t *fence,
     size_t any = 0;
     for (size_t i = 0; i < rows->n; i++) {
         uint64_t one = 0;
-        /* Raise the fence of each row above the largest fence of all rows of the lock. Then any
-         * later lock that has at least one of these rows gets a larger fence. */
+        /* Raise the fence of each row above every fence that this client has seen for the lock of
+         * all rows. Then a later lock that has at least one of these rows gets a larger fence. */
         lw_lock_saw(rows->row[i], atomic_load(&l->seen));
         enum latchwork_result r = lw_one_end(rows->row[i], &one, error);
         if (r == LATCHWORK_LOCK_ERROR) return r;

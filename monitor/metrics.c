@@ -261,8 +261,8 @@ static void write_start_time(const struct writing *w) {
     begin(w, ""), lw_buf_addf(w->out, " %" PRId64 ".%03" PRId64 "\n", ms / 1000, ms % 1000);
 }
 
-/* Writes a row for each partition that a worker of this fleet owns. `fn` computes the value. If
- * `is_ms` is true, `fn` returns ms, and the row has seconds. */
+/* Writes a row for each partition that a worker of this supervisor owns. `fn` computes the value.
+ * If `is_ms` is true, `fn` returns ms, and the row has seconds. */
 static void write_partitions(const struct writing *w,
                              int64_t (*fn)(const struct lw_board_partition *p, int64_t now_ms),
                              bool is_ms) {

@@ -552,8 +552,8 @@ static int put_backup(struct ops_job *j, char letter) {
     return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
 }
 
-/* Removes from the backup the messages that were not dropped. Such a message has run or will run,
- * and would run a second time if the backup were imported. */
+/* Removes from the backup those messages of the batch that were not dropped. Such a message has run
+ * or will run, and would run a second time if the backup were imported. */
 static int correct_backup(struct ops_job *j, off_t from) {
     int n = 0;
     for (int i = 0; i < j->n; i++) n += j->item[i].letter == 'X';

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CURSOR = 64 }; /* maximum number of lane names that one step of the cursor requests */
+/* number of lane names that one step of the cursor asks for; Redis may return more or fewer */
+enum { CURSOR = 64 };
 
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence) {
     *worker = (struct lw_bytes){0};
@@ -48,7 +49,7 @@ static void read_line(struct ops_lane *l, const char *line) {
 
 /* Reads several lanes and calls fn for each lane in the reply, which may have fewer lanes than
  * requested. Returns the number of lanes in the reply. Returns 0 if the reading must end, and then
- * sets *stop to -1 after a failure, or to 1 if fn stopped the reading. */
+ * sets *stop to -1 after a failure, or to the value of fn if it is not 0. */
 static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes,
                            size_t n, ops_lane_fn *fn, void *ctx, int *stop) {
     if ((*stop = ops_tick(o))) return 0;
@@ -106,12 +107,12 @@ static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *pag
     return 0;
 }
 
-/* Calls fn only for paused lanes without waiting messages. A paused lane with waiting messages is
- * left out, because the cursor over the set `lanes` finds it. */
 struct idle {
     ops_lane_fn *fn;
     void *ctx;
 };
+/* Calls the caller's fn for a paused lane only if no message waits in the lane. A paused lane with
+ * waiting messages is left out, because the cursor over the set `lanes` finds it. */
 static int only_idle(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct idle *i = ctx;
     return l->has_head ? 0 : i->fn(o, l, i->ctx);

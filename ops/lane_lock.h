@@ -32,17 +32,18 @@ struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shar
  *
  * A lease of this lock is never longer than the schema's TTL, even if lock.ttl_ms is longer,
  * because a quarantine lasts only as long as the schema's TTL. To hold the lane for a longer time,
- * set LATCHWORK_FLAG_RENEW. A renewal extends only the TOKEN:FENCE that was granted, so the renewal
- * fails after a wipe. If an epoch ends but the lock still exists in Redis, the caller keeps the
- * lock, because every worker of the next epoch waits for the end of a lock that it sees. */
+ * set LATCHWORK_FLAG_RENEW. A renewal extends the lock only if its value is still the TOKEN:FENCE
+ * that was granted, so the renewal fails after Redis was wiped. If an epoch ends but the lock still
+ * exists in Redis, the caller keeps the lock, because every worker of the next epoch waits for the
+ * end of a lock that it sees. */
 struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key,
                                        const struct latchwork_lock_options *options,
                                        struct latchwork_error *error);
 void lw_lane_lock_close(struct lw_lane_lock *l); /* does nothing if `l` is NULL */
 void lw_lane_lock_take_paused(struct lw_lane_lock *l);
 
-/* Returns the lock as an object of the lock library, to be used with the library's functions for
- * acquire, show and give_ttl. The object belongs to `l`. */
+/* Returns the lock as an object of the lock library. The library's functions that acquire the lock,
+ * show it and give it a TTL can be used with this object. The object belongs to `l`. */
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l);
 struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l);
 int lw_lane_lock_shard(const struct lw_lane_lock *l);

@@ -148,8 +148,8 @@ static void say(struct lw_link *k, const char *const *words) {
     k->greetings++;
 }
 
-/* Closes the connection after an allocation for the question failed. No part of the question was
- * sent. */
+/* Closes the connection after an allocation for the greeting or for the question failed. No part of
+ * the question was sent. */
 static void no_memory(struct lw_ask *a, struct lw_link *k) {
     struct latchwork_error why;
     lw_lock_no_memory(&why);
@@ -161,9 +161,10 @@ static void no_memory(struct lw_ask *a, struct lw_link *k) {
  * question. */
 static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
 
-/* Returns true if the server may get the question before it has answered the greeting. If the
- * client has never had an answer from this server, the server may have been restarted a moment ago,
- * so it must first answer the greeting before it is asked for a lock. */
+/* Returns true if the server may get the question before it has answered the greeting. Returns
+ * false if the question asks for the lock, restart_ms is set, and the client does not know this
+ * server's run_id yet: the server may have been restarted a moment ago, which only the answer to
+ * the greeting shows. */
 static bool is_known(struct lw_ask *a, int i) {
     if (!a->taking || a->restart_ms <= 0) return true;
     pthread_mutex_lock(&a->redlock->mutex);
@@ -385,8 +386,9 @@ static bool is_decided(const struct lw_ask *a) {
     int n = a->redlock->n, majority = a->redlock->majority;
     if (a->yes >= majority) return true;
     if (a->yes + a->open >= majority) return false;
-    /* A majority has become impossible, because other clients hold the lock, or because too few
-     * servers can still answer. */
+    /* A majority can no longer say yes. The result is decided when it is certain whether the
+     * servers that say no prevent the majority alone, or only together with those that do not
+     * answer. */
     return a->no > n - majority || a->no + a->open <= n - majority;
 }
 

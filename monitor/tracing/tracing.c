@@ -152,7 +152,7 @@ static void taken(struct tracing *t, const struct batch *b, const struct lw_post
         tell_well(t);
 }
 
-/* Returns how long to wait before the next post. If the endpoint asks for no certain wait, the wait
+/* Returns how long to wait before the next post. If the endpoint has not asked for a wait, the wait
  * is backoff_ms plus or minus a random part of at most an eighth, so that many supervisors do not
  * post at the same time. */
 static int64_t wait_of(const struct lw_post_answer *a, int64_t backoff_ms) {
@@ -160,8 +160,9 @@ static int64_t wait_of(const struct lw_post_answer *a, int64_t backoff_ms) {
     return backoff_ms - backoff_ms / 8 + lw_boot_us() % (backoff_ms / 4);
 }
 
-/* Posts a request until the server accepts or refuses it, or the time for retries is over. After
- * SIGTERM posts only once more. Returns false if the request was neither accepted nor refused. */
+/* Posts a request until the endpoint accepts or refuses it, or until the time give_up_ms is over.
+ * After SIGTERM the request is posted only once more. Returns false if the request was neither
+ * accepted nor refused. */
 static bool deliver(struct tracing *t, const struct batch *b, const char *text) {
     struct lw_post_answer a;
     int64_t first_ms = lw_boot_ms(), backoff_ms = t->times.backoff_ms;

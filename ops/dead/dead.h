@@ -15,6 +15,7 @@ int dead_each(struct ops *o, ops_message_fn *fn, void *ctx);
  * of fn. Returns 0 without a call if that dead letter does not pass the filters. */
 int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn,
               void *ctx);
+enum { DEAD_ID = 48 };
 /* Reads a page, that is, at most `count` dead letters of one shard, oldest or newest first
  * (ops/dead/page.c). Calls fn for each of them that passes the filters. The page begins after the
  * ID `at`, or with the first dead letter if `at` is "". The function sets `at` to the ID of the
@@ -22,18 +23,17 @@ int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_
  * `since` is "", there is no such limit. *more becomes true if there may be another page. Returns 0
  * after the page, -1 with o->err on failure, or the value of fn if it is not 0, which ends the
  * reading. */
-enum { DEAD_ID = 48 };
 int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since,
               int64_t count, bool *more, ops_message_fn *fn, void *ctx);
 
 /* Checks a new payload for a dead letter (ops/dead/edit.c). If the old payload was JSON, the new
  * one must be JSON, too; otherwise returns -1 with *err. */
 int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, struct lw_err *err);
+enum { DEAD_FULL_ID = 64 };
 /* Gives a dead letter another payload, and adds an entry to the audit. Returns -1 with o->err on
  * failure. Sets `id` to the letter's new id, "SHARD:STREAM-ID", or to "" if the letter was not
  * changed, for instance because another operator has changed it since it was read. If the letter
  * was changed and only the entry in the audit failed, returns -1 with `id` set to the new id. */
-enum { DEAD_FULL_ID = 64 };
 int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
                char id[DEAD_FULL_ID]);
 

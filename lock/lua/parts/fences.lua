@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Functions for time and fences. Each file in this folder is a part of scripts.
+-- Functions for time and fences. Each file in this folder is a part, which several scripts use:
 -- scripts/embed-lua.sh inserts a part into a script at the line that names the part. Redis defines
 -- the functions of a part again in each call of the script, which takes about 0.2 µs per function.
 -- So a script names only the parts that it needs, as late as possible.
