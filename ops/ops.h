@@ -211,9 +211,9 @@ int ops_base64_decode(const char *s, size_t n, struct lw_buf *out);
 /* For import: converts a message in the form of ops_message_json() to an envelope and appends it to
  * out. */
 int ops_message_from_json(const json_t *o, int64_t now_ms, struct lw_buf *out, struct lw_err *err);
-/* Sets *key to the primary key that the configured rule finds in a record, and *lane to the name of
- * the record's lane. *key and *lane point into `e` or `scratch`. Returns -1 if the rule finds no
- * key. */
+/* Copies the primary key of a record, which is found as configured (lw_key_of()), and the name of
+ * the record's lane into `scratch`. *key and *lane point to these copies. Returns -1 with *err if
+ * the record has no valid key. */
 int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf *scratch,
                 struct lw_bytes *key, struct lw_bytes *lane, struct lw_err *err);
 
@@ -313,7 +313,7 @@ void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b);
 /* Appends b in printable form, in at most `most` columns; control characters become '?'. A text
  * that is cut ends with "…". */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);
-/* Formats an age, such as "3 m", or "-" if the age is negative. */
+/* Formats an age, such as "3 min", or "-" if the age is negative. */
 const char *ops_age(int64_t ms, char out[16]);
 const char *ops_when(int64_t wall_ms, char out[32]);
 struct ops_column {

@@ -211,7 +211,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     int64_t replay;
     int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
     if (ledger_step(r->l, 1, r->err)) return -1;
-    /* the segment's topic or partition does not belong to this application */
+    /* the name is malformed: it does not contain a topic, a partition and a segment's number */
     if (part < 0) return 0;
     int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT,
             floor = replay ? 0 : floor_of(r, part);
@@ -228,7 +228,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     return 0;
 }
 
-/* Reads the state of a message again. Returns the state, which is 0 to 3, or 4 if the message's
+/* Reads the state of a message again. Returns the state (enum lw_state), or 4 if the message's
  * offset is now below the floor. Returns -1 with an error text on failure. */
 static int state_now(struct reading *r, const struct at *a) {
     const struct ledger_part *p = &r->l->parts[a->part];
