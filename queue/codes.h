@@ -76,7 +76,8 @@ bool lw_outcome_of(const char *word, enum lw_outcome *outcome);
 /* How settle continues with the lane of a settled message. The first four modes are for a lease
  * under which no message runs any more. */
 enum lw_go {
-    LW_GO_KEEP = 'k', /* keep the lease for the messages of the local chain that the item names */
+    /* keep the lease, and grant the messages of the local chain that the item names */
+    LW_GO_KEEP = 'k',
     /* like LW_GO_KEEP, but release the lock if messages wait in the waiting list */
     LW_GO_KEEP_ALONE = 'K',
     LW_GO_NEXT = 'n', /* keep the lease, and hand over heads of the waiting list */
@@ -102,9 +103,10 @@ enum lw_settled {
 /* The answers of settle about each message that an item names. */
 enum lw_named {
     LW_NAMED_GRANTED = 'A',
-    LW_NAMED_FINISHED = 'P', /* the message was finished before this call of settle */
-    /* the call did not decide about the message, because the lease is not kept or nothing more is
-     * granted under it */
+    /* the message was finished before this call of settle, or the call dropped it as a duplicate */
+    LW_NAMED_FINISHED = 'P',
+    /* the call did not decide about the message, because the lease is not kept, or nothing more is
+     * granted under it, or the mode is LW_GO_HEADS, which grants only heads */
     LW_NAMED_UNDECIDED = 'G',
 };
 
@@ -124,7 +126,7 @@ enum lw_gated {
     LW_GATED_FINISHED = 'D', /* the message was finished before this call of gate */
     /* with queue.on_busy = drop: the message was dropped, because its lane is busy */
     LW_GATED_DROPPED = 'X',
-    /* the message was dropped, because another message has the same business id */
+    /* the message was dropped, because another message has recorded the same business id */
     LW_GATED_DUPLICATE = 'U',
     /* ask gate again about the message; with queue.on_busy = drop, only after the run of its lane
      * has ended */

@@ -149,8 +149,8 @@ static bool checksum_matches(int64_t committed, const char *text, size_t len) {
     return memcmp(want, text + len - TAIL_LEN, TAIL_LEN) == 0;
 }
 
-/* Reads one range. Returns false if no correct encoder can have written the range: it is empty, it
- * touches the range before it, or it extends past the largest offset. */
+/* Reads one range. Returns false if the bytes end too early, or if the range is impossible: it is
+ * empty, it touches the range before it, or it extends past the largest offset. */
 static bool unpack_one(const unsigned char *packed, size_t n, size_t *at, int64_t from, bool first,
                        struct lw_range *r) {
     assert(from >= 0 && *at < n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The envelope is the form of a message in a waiting list and among the dead letters.
  *
- * It consists of one line of text that the scripts read, then bytes that only C reads:
+ * It consists of one line of text, then bytes. The scripts read only the line and `dedup`.
  *
  *     "1 " topic " " partition " " offset " " replay " " first_ms " " timestamp_ms " " n_key " "
  *     n_dedup " " n_headers " " n_payload "\n" dedup key headers payload
@@ -37,8 +37,8 @@ enum { LW_ENVELOPE_HEADERS_MAX = 1 << 20 };
 
 /* Encodes a message as an envelope, and appends the envelope to `out`. */
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out);
-/* Decodes an envelope. The texts in *e then point into `in`. Every length is checked. If the
- * envelope is truncated or foreign, *err says what is wrong and at which byte. */
+/* Decodes an envelope. The texts in *e then point into `in`. Every length is checked. Returns 0, or
+ * -1 if the envelope is truncated or foreign; then *err says what is wrong and at which byte. */
 int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err *err);
 void lw_envelope_clear(struct lw_envelope *e); /* frees the array of headers */
 

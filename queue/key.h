@@ -3,12 +3,11 @@
  * `json:/pointer`.
  *
  * The value of a JSON string is its decoded text, and the value of a number is its text in the
- * document (so 1.0 and 1 are two keys). If several headers have the name, the last one counts. An
- * empty key of a Kafka record is a key; a null key is missing. The whole document is scanned
+ * document (so 1.0 and 1 are two keys). If several headers have the name NAME, the last one counts.
+ * An empty key of a Kafka record is a key; a null key is missing. The whole document is scanned
  * (base/json_scan.h), so that malformed JSON is found anywhere in it. If an object contains a name
  * twice, the last one counts. If the pointer leads to null or to nothing, the key is missing. If
- * the pointer leads to true, false, an object or an array, the key is bad. Positions count from
- * 0. */
+ * the pointer leads to true, false, an object or an array, the key is bad. */
 #ifndef LW_QUEUE_KEY_H
 #define LW_QUEUE_KEY_H
 
@@ -31,8 +30,8 @@ enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 
 /* Finds the value that the rule names in a record. With LW_KEY_OK, `*out` points into the record,
  * or into `scratch` if escapes had to be decoded (earlier content of `scratch` is discarded). With
- * LW_KEY_MISSING and LW_KEY_BAD, `err` gets the reason with its position ("malformed JSON at byte
- * 17: …"). Thread-safe. */
+ * LW_KEY_MISSING and LW_KEY_BAD, `err` gets the reason. For malformed JSON, the reason names a
+ * position, counted from 0 ("malformed JSON at byte 17: …"). Thread-safe. */
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r,
                                struct lw_buf *scratch, struct lw_bytes *out, struct lw_err *err);
 

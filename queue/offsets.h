@@ -9,10 +9,10 @@
  * The watermark is the lowest offset that is not finished. Offsets that Kafka skips (compaction,
  * transaction markers) count as finished once a later record, or the end of the partition, was
  * delivered. Every record is IN after its delivery, WAITING while it is parked in Redis, and
- * finally DONE. Only lw_offsets_rewind() lowers a state. The tracker takes 16 bytes per record
- * between the watermark and `next` (lw_offsets_held()), and up to twice that while its memory
- * grows. The caller must stop delivering when the tracker holds too many records. The tracker is
- * not thread-safe, uses no clock and does no I/O. */
+ * finally DONE. Only lw_offsets_rewind() lowers a state. Each record between the watermark and
+ * `next` takes 16 bytes (lw_offsets_held()). The tracker doubles its memory when it is full, and
+ * halves it when less than an eighth is used. The caller must stop delivering when the tracker
+ * holds too many records. The tracker is not thread-safe, uses no clock and does no I/O. */
 #ifndef LW_QUEUE_OFFSETS_H
 #define LW_QUEUE_OFFSETS_H
 
@@ -43,14 +43,14 @@ enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, ui
 /* Records that the partition ends at `offset`: every lower offset was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);
 /* Raises the state of a delivered record to `state`: from IN to WAITING, from IN to DONE, or from
- * WAITING to DONE. Returns false and changes nothing if the record is already DONE, or was not
- * delivered (the caller must mark it again after its delivery). */
+ * WAITING to DONE. Returns false and changes nothing if `state` is not above the record's state, or
+ * if the record was not delivered (the caller must mark it again after its delivery). */
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
 /* Records offsets that are known to be done before their delivery (from commit metadata, or from
  * states in Redis). Offsets below `next` are ignored. Ranges may overlap. */
 void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done);
-/* Returns the state of an offset. The state is DONE if the offset is below the watermark, or known
- * to be done before its delivery. */
+/* Returns the state of an offset: the state of its record; DONE if the offset is below the
+ * watermark, or is known to be done before its delivery; UNKNOWN for any other offset. */
 enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset);
 
 int64_t lw_offsets_watermark(const struct lw_offsets *t);
@@ -75,7 +75,7 @@ bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx);
 
-/* Forgets every delivery above the watermark, and sets next = watermark. A DONE record above the
+/* Forgets every delivery from the watermark on, and sets next = watermark. A DONE record above the
  * watermark stays known to be done (ahead) if keep(ctx, offset, …) returns true. keep() is called
  * for IN, WAITING and DONE records in order of offset, so that it can require that all earlier
  * records of the same key are done; its answer matters only for DONE records. Ranges that were

@@ -19,7 +19,7 @@ NO_VERB = set(
     'a an the this that these those one two three no each every several what how why'.split()
 )
 FORM = re.compile(r'(?:ed|ing|[^sui]s)$')
-# imperatives that end in -ed, -ing or -s
+# imperatives that end in -ed or -ing
 VERBS = set('bring embed exceed feed need proceed seed shed speed string succeed'.split())
 
 

@@ -9,7 +9,7 @@ A file without findings leaves a stamp below BUILD_DIR/lint/tidy: the hash of it
 project's headers that it includes, of .clang-tidy, of the flags and of clang-tidy's version. The
 hash does not cover headers of the system, so run `rm -r BUILD_DIR/lint/tidy` after an upgrade of
 libraries.
-  exit: 0 no findings, 1 there are findings, 2 usage error or no clang-tidy"""
+  exit: 0 no findings, 1 there are findings or no clang-tidy, 2 usage error"""
 
 import argparse, concurrent.futures, hashlib, os, re, shlex, subprocess, sys
 

@@ -68,8 +68,8 @@ static int64_t length(struct import *im, const char *list) {
     return n;
 }
 
-/* Returns up to `n` elements of the list from left to right, beginning at index `from`, or NULL with
- * o->err on failure. */
+/* Returns up to `n` elements of the list from left to right, beginning at index `from`. Returns
+ * NULL with o->err on failure. */
 static redisReply *range(struct import *im, const char *list, int64_t from, int64_t n) {
     redisReply *r = good(im, "LRANGE",
                          lw_redis_ask(im->redis, "LRANGE %s %lld %lld", list, (long long)from,
