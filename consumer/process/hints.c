@@ -12,8 +12,8 @@ enum {
     /* BLOCK_S: a pop blocks for at most this time, so that a broken connection is noticed soon */
     BLOCK_S = 5,
     ANSWER_MS = 2 * BLOCK_S * 1000,
-    /* RECONCILE_MAX is the maximum number of hints that are read back from the list `claimed`;
-     * tend makes the others again */
+    /* RECONCILE_MAX is the maximum number of hints that are read back from the list `claimed`; if
+     * the list has more hints, tend makes the rest of them again */
     RECONCILE_MAX = 1024,
     FULL_PAUSE_MS = 100, /* time between two calls of hints.lua while Redis is at maxmemory */
     FULL_MS = 2000,      /* time after which the pop is tried again if Redis was at maxmemory */

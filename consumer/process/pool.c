@@ -54,7 +54,8 @@ struct worker_thread {
     /* `batch` holds the jobs of the batch: those of `heads`, each with as many of its followers as
      * fit */
     struct lw_job **batch;
-    size_t *lengths; /* for each job of `heads`: number of jobs of its key in the batch */
+    /* `lengths` holds, for each job of `heads`, the number of jobs of its key in the batch */
+    size_t *lengths;
     /* The padding keeps other data off the cache line of the hand, which its owner writes often. */
     char pad[64];
 };

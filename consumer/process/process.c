@@ -141,8 +141,8 @@ static void open_links(struct process *p) {
             .hands_on_moved = true,
             .name = name,
             .owner = p->id,
-            /* the maximum backoff is short, because a restarted server must get its repairs within
-             * one TTL */
+            /* the maximum backoff is short, because the calls of repair must reach a restarted
+             * server within one TTL */
             .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000),
             .answer_ms = clamp(p->c->lock.ttl_ms, ANSWER_MIN_MS, ANSWER_MAX_MS),
             .up = process_up,

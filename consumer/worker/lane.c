@@ -155,8 +155,8 @@ bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BU
 
 /* Returns true if messages behind a run ask gate. Behind a run of the fast path they stay in
  * memory, as its chain. Behind a claimed run they ask gate and are parked. If queue.on_busy is
- * `drop`, gate is asked once about each message behind a run. Messages that gate does not drop stay
- * in the chain. */
+ * `drop`, gate is also asked once about each message of the chain. Messages that gate does not drop
+ * stay in the chain. */
 static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
     assert(l->hold && l->hold->lane == l);
     return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);

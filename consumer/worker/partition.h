@@ -39,9 +39,9 @@ struct part {
      * are ignored. */
     uint32_t pass;
     struct lw_offsets *offsets;
-    /* Offsets: `begin` is where reading began. `log_begin` is where the log began at the
-     * assignment. `log_end` is where the log ended then, or the end of the records read before the
-     * last rewind, if that is higher. `committed` is the commit that Kafka has accepted, or -1 if
+    /* `begin` is the offset at which reading began. At the assignment, the log began at `log_begin`
+     * and ended at `log_end`. If records above that end were read before the last rewind, `log_end`
+     * is the end of these records. `committed` is the commit that Kafka has accepted, or -1 if
      * there is none yet. */
     int64_t begin, log_begin, log_end, committed;
     int64_t new_from; /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
@@ -57,7 +57,8 @@ struct part {
      * this worker */
     bool claims;
     struct part_watch watch;
-    int64_t *floor_sent; /* array: the floor that was sent to each shard (commit.c) */
+    /* `floor_sent` holds, for each shard, the floor that was sent to the shard (commit.c) */
+    int64_t *floor_sent;
     bool held;
     /* `kept` is an array of the records that were known to be finished before the last rewind;
      * repair writes them back to Redis */
@@ -66,7 +67,7 @@ struct part {
         uint32_t tag;
     } * kept;
     size_t n_kept, cap_kept;
-    /* `missing` is an array: for each shard, the lanes whose waiting lists have vanished
+    /* `missing` describes, for each shard, the lanes whose waiting lists have vanished
      * (vanished.c) */
     struct missing *missing;
     /* `full_ms` is the time of the last log line that says that the partition tracks too many

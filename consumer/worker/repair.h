@@ -29,8 +29,8 @@ struct repair_item {
 struct repair { /* only repair.c changes this struct */
     struct repair_item item[REPAIR_BATCH];
     int n;
-    /* `part` and `at` are the position of the repair after enter: index of the partition, and index
-     * in its list of kept records */
+    /* `part` and `at` are the position of the repair after enter: `part` is the index of the
+     * partition, and `at` is the index in the partition's list of kept records */
     size_t part, at;
     /* `floors_sent` is true when a call with the floors has been sent. `over` is true when Redis
      * has answered the last call; then gate and claim may be sent. */

@@ -3,11 +3,12 @@
  * this fleet, but uses another Redis. The two fleets share the partitions, and neither sees the
  * other's locks, so two handlers of one key may run at once.
  *
- * Each commit carries the first digits of an epoch: that of shard 0 of the fleet that made the
- * commit. A foreign epoch alone proves nothing, because Redis may have been wiped or moved. But if
- * commits keep advancing under a foreign epoch for longer than the workers of this fleet need to
- * notice the end of their own epoch, another live fleet makes those commits. The fleet with the
- * younger epoch stops, because it is probably the one that was started by mistake.
+ * Each commit carries the first digits of the id of an epoch, which is the epoch of shard 0 in the
+ * fleet that made the commit. A foreign epoch alone proves nothing, because Redis may have been
+ * wiped or moved. But if commits keep advancing under a foreign epoch for longer than the workers
+ * of this fleet need to notice the end of their own epoch, another live fleet makes those commits.
+ * The fleet with the younger epoch stops, because it is probably the one that was started by
+ * mistake.
  *
  * The older fleet only logs an error. It logs the error even after a single commit under the
  * foreign epoch, because the younger fleet may have stopped before its second commit. But after

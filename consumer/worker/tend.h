@@ -12,8 +12,8 @@ struct shard;
 
 struct tend { /* only tend.c changes this struct */
     int64_t at_ms;
-    /* Lanes must be checked at `due_ms`, because a backoff that this worker has set ends then. 0:
-     * there is no such backoff. */
+    /* `due_ms` is the time at which tend checks the lanes, because a backoff that this worker has
+     * set ends; 0: there is no such backoff */
     int64_t due_ms;
 };
 
@@ -21,7 +21,7 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void tend_now(struct shard *sh, int64_t now);
 /* Makes tend check the lanes at this time at the latest, for example because a short backoff ends
- * then. */
+ * at this time. */
 void tend_by(struct shard *sh, int64_t due_ms);
 
 #endif

@@ -24,8 +24,8 @@
  *                     lift     asks whether the quarantine may end
  *                     tend     makes lost hints again, and regularly checks the server
  *                     watch    reads the states of the messages that wait in Redis
- *                     settle   reports finished messages, so that lanes are released before others
- *                              are asked for
+ *                     settle   reports finished messages, so that their lanes are released before
+ *                              claim and gate ask for lanes
  *                     hints    fetches more hints
  *                     claim    asks for heads of waiting lists, before new messages because they
  *                              are older

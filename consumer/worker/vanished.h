@@ -47,7 +47,7 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why);
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-/* Returns true if more messages must be unparked at once. */
+/* Returns true if the last unpark call was full, so another one must follow at once. */
 bool unpark_busy(const struct part *p, int shard);
 /* Allocates the array of vanished lanes of a new partition, with an element per shard. */
 void missing_open(struct lw_worker *w, struct part *p);

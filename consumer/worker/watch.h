@@ -36,14 +36,14 @@ struct watch { /* only watch.c changes this struct */
 
 /* Holds what this worker has read of a partition's states. */
 struct part_watch { /* only watch.c changes this struct */
-    /* `fresh` is an array: for each shard, 1 if its floor and segments were read for this
-     * assignment */
+    /* `fresh` has an element per shard, which is 1 if the floor and the segments in that shard were
+     * read for this assignment */
     uint8_t *fresh;
     int n_fresh; /* number of shards whose states were read for this assignment */
     /* `recheck_ms` is the time at which the group's offset is read again, because it did not fit
      * the floor */
     int64_t recheck_ms;
-    int64_t *at; /* array: for each shard, the offset from which the watch continues */
+    int64_t *at; /* `at` holds, for each shard, the offset from which the watch continues */
 };
 
 /* Allocates the arrays that the watch needs for a new partition. */
