@@ -135,8 +135,8 @@ enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen 
     bool good;
     if (l->o.kind == LATCHWORK_KIND_SEMAPHORE) {
         good = show_leases(&k, &info, l->key[LW_KEY_LOCK]);
-        /* Show a read/write lock as two locks: the writer's and the readers'. */
     } else if (l->key[LW_KEY_READERS].p) {
+        /* Show a read/write lock as two locks: the writer's and the readers'. */
         info.kind = LATCHWORK_KIND_WRITE;
         good = show_string(&k, &info, l->key[LW_KEY_LOCK], false);
         info = (struct latchwork_lock_info){.kind = LATCHWORK_KIND_READ,

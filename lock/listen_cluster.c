@@ -298,8 +298,8 @@ static void open_ear(struct ears *e, uint64_t peer) {
     dial(e, ear);
 }
 
-/* Gives each line an ear, and frees the lines that have been without waiters for LINGER_MS. Returns
- * the time on the boot clock at which this function must be called again. */
+/* Gives each line with waiters an ear, and frees the lines that have been without waiters for
+ * LINGER_MS. Returns the time on the boot clock at which this function must be called again. */
 static int64_t look_after_lines(struct ears *e) {
     struct lw_waking *k = e->waking;
     struct pass p = {.ears = e};
@@ -316,12 +316,13 @@ static int64_t look_after_lines(struct ears *e) {
         if (opened == EARS_MAX) return p.now + RETRY_MS;
         size_t before = e->n;
         open_ear(e, p.wanted);
-        /* if no memory was left for the ear, try again later */
+        /* if the peer is gone or no memory was left for the ear, try again later */
         if (e->n == before && !ear_at(e, p.wanted)) return p.now + RETRY_MS;
     }
 }
 
-/* Frees the ears that no line uses. */
+/* Frees the ears that no line uses. An ear stays while it pauses, and until it has received nothing
+ * for LINGER_MS, because a line may soon use it again. */
 static void drop_ears(struct ears *e, int64_t now) {
     for (size_t i = 0; i < e->n;) {
         struct lw_ear *ear = e->ear[i];

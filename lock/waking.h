@@ -63,10 +63,10 @@ void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms,
  * waiter behind the first one usually sends nothing to Redis, so it learns from this function that
  * Redis cannot be reached. */
 bool lw_wait_failed(struct lw_waking *k, struct lw_waiter *w, struct latchwork_error *error);
-/* Removes the waiter from its line. `won` says whether the waiter has taken the lock. The next
- * waiter becomes first. If `won` is true, the next waiter tries at look_ms. Otherwise the time of
- * the line's next attempt stays as it is, and the next waiter inherits a notification that the
- * leaving waiter has not used. Returns true if the line is now empty. */
+/* Removes the waiter from its line. `won` says whether the waiter has taken the lock. If the waiter
+ * was first, the next waiter becomes first. If `won` is true, the next waiter tries at look_ms.
+ * Otherwise the time of the line's next attempt stays as it is, and the next waiter inherits a
+ * notification that the leaving waiter has not used. Returns true if the line is now empty. */
 bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t look_ms);
 
 #endif

@@ -238,7 +238,8 @@ static void start_ticking(struct exporter *e) {
                 strerror(failed));
 }
 
-/* Opens the port. While another program has the port, logs that once and keeps trying. */
+/* Opens the port. While this fails, for example because another program uses the port, logs the
+ * reason once and keeps trying. */
 static struct lw_http *serve(struct exporter *e) {
     bool told = false;
     for (;;) {

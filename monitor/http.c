@@ -40,8 +40,8 @@ struct client {
     bool ended; /* true if the socket is shut down; MHD will close the connection soon */
 };
 
-/* A thread that answers slow requests, so that they do not delay the others, and the requests that
- * wait for this thread. */
+/* A thread that answers slow requests, so that they do not delay quick requests, and the list of
+ * the requests that wait for this thread. */
 struct line {
     struct lw_http *http;
     pthread_t thread;

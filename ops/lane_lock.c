@@ -28,7 +28,7 @@ struct lw_lane_lock {
      * lock gets the smaller of the two. */
     int64_t asked_ttl_ms, schema_ttl_ms;
     struct lw_bytes lane;
-    char *own; /* name of the lock's key, an owned copy */
+    char *own; /* the key of the lane, an owned copy */
     bool paused_too;
     /* `unsure_ms` is the time on the boot clock since which enter has answered UNVOUCHED, because
      * no worker has vouched for the data of the lane's slot. It is 0 if the last answer of enter
