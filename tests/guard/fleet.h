@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a small fleet in this process: the real worker logic and the real scripts on the fake Redis
  * of the simulation (tests/sim/redis/store.h), with a fake Kafka and a handler that finishes every
- * job in the next round. The clock advances 2 ms per round. There are no faults, no threads and no
- * real randomness. A fleet is described by its shape (struct fleet_shape). The same shape makes the
- * same calls every time, so their cost can be bounded without measuring time.
+ * job in the next round. After the first quarantine, the clock advances 2 ms per round. There are
+ * no faults, no threads and no real randomness. A fleet is described by its shape (struct
+ * fleet_shape). The same shape makes the same calls every time, so their cost can be bounded
+ * without measuring time.
  *
  * In each round, each worker is served in the order of consumer/process/process.c: results of the
  * handler, answers of Redis, hints, records, and then one turn. */

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the promises hold with Kafka's new group protocol (KIP-848), and which workers lose
-partitions with that protocol. The test needs librdkafka 2.15 and Kafka 4, so it is not part of
-`make check`. `make live-new-protocol` runs this command:
+"""Tests that Latchwork keeps its promises with Kafka's new group protocol (KIP-848), and which
+workers lose partitions with that protocol. The test needs librdkafka 2.15 and Kafka 4, so it is not
+part of `make check`. `make live-new-protocol` runs this command:
 
     LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 \
         tests/live/new_protocol.py build [SCENARIO…]"""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that messages_total and the summary agree with the outcomes that Redis recorded, even if
-workers die.
+"""Checks that the metric messages_total and the summary in the log agree with the outcomes that
+Redis recorded, even if workers die.
 Usage: test_counts.py [BUILD [SCENARIO…]]"""
 
 import re

@@ -31,7 +31,7 @@ RIGHTS = {
     ),
 }
 # Some errors are worded differently in the log of a running worker and in the output of `check`.
-# LOGGED maps the missing right to the text in the log.
+# For these errors, LOGGED contains the texts in the log: {missing right: text}.
 LOGGED = {
     "topic": 'user "%s" may not READ topic ' + TOPIC,
     "dead": 'user "%s" may not WRITE topic ' + DEAD,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the promises hold without faults, and that only the first run of a name needs no
-quarantine. doc/design/faults.md explains oracles such as O1.
+"""Tests that Latchwork keeps its promises when there are no faults, and that only the first run of
+an application's name needs no quarantine. doc/design/faults.md explains oracles such as O1.
 Usage: test_lanes.py [BUILD [SCENARIO…]]"""
 
 import re

@@ -2,8 +2,8 @@
 /* A proxy in front of Redis that can lose a reply: instead of passing the reply on, it closes the
  * connection. So the command has run, but its reply is lost.
  *
- * One thread relays whole reads between unix sockets. After lw_proxy_lose(n), the n-th reply from
- * then on is lost; with n = 1 the next one. */
+ * One thread relays data between unix sockets. All bytes of one read from Redis count as one reply.
+ * After a call of lw_proxy_lose(n), the n-th reply is lost. With n = 1 it is the next reply. */
 #ifndef LW_TEST_LOCK_PROXY_H
 #define LW_TEST_LOCK_PROXY_H
 

@@ -217,8 +217,8 @@ static void what_was_granted_before_is_not_dropped(void **state) {
 }
 
 /* Messages older than the epoch may have been granted in an earlier epoch, so gate does not drop
- * them. A call can tell Redis the offset from which on all messages are new; later calls do not
- * have to repeat this offset. */
+ * them. A call can name an offset to say that the messages from this offset on are newer than the
+ * epoch. Redis stores this offset, so later calls do not have to repeat it. */
 static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     struct lt *l = *state;
     busy(l, "k");
