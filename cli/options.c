@@ -334,8 +334,8 @@ static void begin(const struct cli_command *c, struct cli_args *args) {
             *(int64_t *)(void *)((char *)args + o->at) = o->initial;
 }
 
-/* Removes -- and the arguments after it from the arguments to parse. They are the command that a
- * verb starts. Returns the number of arguments before --. */
+/* Removes -- and the arguments after it from the arguments to parse. The arguments after -- are the
+ * command that a verb starts. Returns the number of the other arguments. */
 static int cut_tail(const struct cli_command *c, int argc, char **argv, struct cli_args *args) {
     bool any = false;
     for (size_t i = 0; i < c->n_verbs; i++) any |= c->verbs[i].tail;

@@ -258,8 +258,8 @@ static const char *who_needs(int roles) {
                                       : "as workers and operators do";
 }
 
-/* Reports, in one line, all refused commands that the table of rights lists with exactly these
- * `roles`. */
+/* Reports, in one line, all refused commands that exactly these `roles` need. The role of the lock
+ * library is not considered. Returns true if there is no such command. */
 static bool tell_commands(struct server *s, const char *letters, int roles, const char *key) {
     struct lw_buf list = {0}, rules = {0};
     size_t at = 0;
@@ -304,7 +304,7 @@ static const struct {
 enum { TOUCHES = sizeof touches / sizeof *touches };
 
 /* Reports the key names that the checked user may not use. `usable` becomes the first name that is
- * not refused, or "" if there is none. */
+ * not refused, or "" if there is none. Returns true if no name is refused. */
 static bool check_names(struct server *s, const char *tag, char usable[200]) {
     static struct samples all;
     static char names[SAMPLES_MAX][200];

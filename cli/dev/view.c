@@ -160,8 +160,8 @@ static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
              n[4], waiting, n[5], n[6]);
 }
 
-/* Returns the terminal's width. A live line must not be longer than one line of the terminal,
- * because a longer line could not be overwritten. */
+/* Returns the maximum length of a live line, which is less than the width of the terminal. A line
+ * that does not fit into one line of the terminal could not be overwritten. */
 static int width(void) {
     struct winsize w = {0};
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;

@@ -43,8 +43,8 @@ struct handler_delivery {
 
 /* Describes how the rig ended. */
 enum handler_end {
-    /* END_NONE: the rig has not stored how it ended, because it still runs, or has crashed, or
-     * because its handler called exit() */
+    /* END_NONE: the rig has not stored how it ended, because it still runs or has crashed, or
+     * because the handler has called exit() */
     END_NONE,
     END_GOOD,
     /* END_GAVE_UP: the handler cannot be opened, or its command cannot start; `failure` has the

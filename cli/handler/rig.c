@@ -24,7 +24,7 @@ enum {
      * the handler's process died. */
     TRIES = 12,
     /* A supervisor replaces a worker if a handler runs longer than twice handler.timeout_ms plus a
-     * fixed time. STUCK_MS is the same fixed time for the rig. */
+     * fixed time of 5 s. The rig uses the same limit, with STUCK_MS as the fixed time. */
     STUCK_MS = 5000,
     CLOSE_MS = 2000,
     JOBS = 64
@@ -58,7 +58,9 @@ struct rig {
     struct run *runs; /* array with one element per message of the round */
     size_t left;      /* number of runs that are under way */
     enum handler_round round;
-    int64_t progress_ms; /* time at which wait_for_all() began, or a delivery ended last */
+    /* `progress_ms` is the time at which the last delivery ended; until a delivery has ended, it is
+     * the time at which wait_for_all() began */
+    int64_t progress_ms;
     size_t held;
     /* `answered` is true if the handler has answered any message. `on_trial` is true while one
      * message is used to test the command. */
@@ -224,9 +226,10 @@ static void tend(struct rig *r) {
     }
 }
 
-/* Returns true if a handler in the pool takes too long. The handler's thread cannot be ended, so
- * the whole rig must end. A handler type with the function serve() has no thread in the pool, and
- * ends slow processes or requests without the rig's help. */
+/* Returns true if no delivery has ended for so long that a handler in the pool must be stuck. The
+ * handler's thread cannot be ended, so the whole rig must end. A handler type with the function
+ * serve() has no thread in the pool, and ends slow processes or requests without the rig's
+ * help. */
 static bool is_stuck(const struct rig *r) {
     int64_t timeout_ms = r->c->handler.timeout_ms;
     bool limited = timeout_ms > 0 || r->round == ROUND_CANCEL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits until a file that the test uses, or any other file in the same folder, changes. */
+/* Waits until a file changes that the test uses, or that is in the same folder as such a file. */
 #ifndef LW_CLI_HANDLER_WATCH_H
 #define LW_CLI_HANDLER_WATCH_H
 

@@ -243,9 +243,9 @@ static void look_at_child(struct run *r) {
     }
 }
 
-/* If the command has ended and the lock is lost, kills the rest of the command's process group. The
- * group is killed before the command is reaped, because afterwards the group's number may belong to
- * other processes. */
+/* Finds out whether the command has ended or was stopped. If the command has ended and the lock is
+ * lost, kills the rest of the command's process group. The group is killed before the command is
+ * reaped, because afterwards the group's number may belong to other processes. */
 static void look(struct run *r) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&

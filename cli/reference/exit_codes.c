@@ -61,7 +61,8 @@ static size_t collect(struct row rows[ROWS_MAX]) {
     return n;
 }
 
-/* Names the commands of a row, as in "queue" or "lock ls, show and break". */
+/* Names the command of a row and, if only some verbs end with the status, these verbs: "queue", or
+ * "lock ls, show and break". */
 static void who(const struct row *r, struct lw_buf *out) {
     lw_buf_addf(out, "%s", r->command->name);
     if (!r->status->verbs) return;

@@ -55,7 +55,7 @@ static void list(void) {
     }
 }
 
-/* Prints the generated file with this name. Returns false if there is no such file. */
+/* Appends to `out` the generated file with this name. Returns false if there is no such file. */
 static bool make(const char *file, struct lw_buf *out) {
     char name[NAME_MAX_BYTES];
     for (size_t i = 0; i < FILES; i++)
