@@ -211,8 +211,9 @@ static void finish_security(struct lw_loader *l) {
                             l->c->kafka.properties[i].name, protocol);
 }
 
-/* Checks how long a rebalance may wait for handlers. The worker does not poll during that wait, so
- * librdkafka counts it against max.poll.interval.ms. */
+/* Sets how long a rebalance may wait for handlers, and warns if this is less than
+ * shutdown.grace_ms. The worker does not poll during that wait, so librdkafka counts the wait
+ * against max.poll.interval.ms. */
 static void finish_poll_interval(struct lw_loader *l) {
     enum { DEFAULT_MS = 300000, MARGIN_MS = 10000 };
     struct lw_config *c = l->c;

@@ -27,7 +27,8 @@ bool lw_librdkafka_has(const struct lw_librdkafka *k, const char *feature);
  * value of the property is refused. */
 bool lw_librdkafka_judge(const struct lw_librdkafka *k, const char *name, const char *value,
                          struct lw_problems *problems);
-/* Reports those limits of this library that concern every configuration. */
+/* Warns of those limits of this library that concern every configuration, unless they are only
+ * notes (NOTE in librdkafka.c). */
 void lw_librdkafka_judge_all(const struct lw_librdkafka *k, struct lw_problems *problems);
 /* Appends a line for every limit of this library to `out`. Each line begins with `before`. */
 void lw_librdkafka_limits(const struct lw_librdkafka *k, const char *before, struct lw_buf *out);

@@ -12,8 +12,9 @@
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Reports malformed JSON by its position. The text of jansson's error is not shown, because it
- * quotes the input near the error, which may be a secret. Only a duplicate key is named. */
+/* Reports malformed JSON with its position and jansson's error text. The end of that text is cut
+ * off, because it quotes the input near the error, which may be a secret. Only if a key is
+ * duplicate, the whole text is shown, which names the key. */
 static void syntax_problem(struct lw_problems *problems, const char *name, const json_error_t *e) {
     size_t n = strlen(e->text);
     if (json_error_code(e) == json_error_null_character) {

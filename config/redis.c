@@ -20,8 +20,8 @@ static bool fill_tls(struct lw_tls *t, const struct lw_tls *from) {
            fill(&t->key_file, from->key_file) && fill(&t->server_name, from->server_name);
 }
 
-/* Adds redis.username, redis.password and redis.tls to a server whose URL does not contain such
- * settings. */
+/* Completes the URL of a server: adds redis.username and redis.password if the URL has no password,
+ * and adds the settings of redis.tls. */
 static int fill_login(struct lw_redis_url *u, const struct lw_config *c, struct lw_err *err) {
     bool whole =
         u->password || (fill(&u->user, c->redis.username) && fill(&u->password, c->redis.password));

@@ -40,8 +40,9 @@ int lw_board_add_spans(struct lw_board *b, struct lw_err *err) {
     return b->spans ? 0 : -1;
 }
 
-/* Makes the version of the note odd before its text is written. The version may be odd already,
- * because an earlier writer may have died during a write. */
+/* Writes the text of a note, unless the note has this text already. The version is made odd before
+ * the text is written, and even afterwards. It may be odd at first, because an earlier writer may
+ * have died during a write. */
 void lw_note_set(struct lw_note *n, const char *text) {
     uint32_t version = atomic_load(&n->version);
     if (!(version & 1) && !strcmp(n->text, text)) return;

@@ -263,8 +263,8 @@ void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, 
                   int64_t now_ms);
 void lw_seat_leave(struct lw_seat *s);
 
-/* Returns the suspicion of a message. If the result is LW_BLAMED, copies to `reason` (LW_REASON_MAX
- * bytes) why the message is blamed. Workers call this function. */
+/* Returns the suspicion of a message. Unless the result is LW_INNOCENT, copies the reason for the
+ * suspicion to `reason` (LW_REASON_MAX bytes). Workers call this function. */
 enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, char *reason);
 /* Workers call these functions. lw_board_counted() reports that the attempt of a blamed message was
  * counted, and makes the message LW_SUSPECT again. lw_board_forget() reports that a message is
