@@ -366,8 +366,9 @@ static void learn_fleet(struct server *s) {
     freeReplyObject(reply);
 }
 
-/* Checks whether a replica accepts the user's login and gives the user the same rights, so that
- * Latchwork can still work if the replica is promoted. */
+/* Checks whether Latchwork could still work if a replica were promoted. For that the replica must
+ * accept the user's login, give the user all rights that Latchwork needs, and have the settings
+ * that check_policy() and check_min_replicas() check. */
 static void check_replica(const struct server *master, int shard, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf shown = {0};

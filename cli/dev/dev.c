@@ -38,7 +38,7 @@ struct dev {
     struct dev_demo demo;
     struct dev_child redis, broker, service, traffic, fleet;
     sigset_t signals;
-    bool stop; /* true: this process has received a signal to end */
+    bool stop; /* true: this process has received a signal to end, or stdout has failed */
 };
 
 /* --- options ---------------------------------------------------------------------------------- */
@@ -120,7 +120,8 @@ static void hold_signals(struct dev *d) {
     signal(SIGCHLD, SIG_DFL);
 }
 
-/* Waits at most `ms` milliseconds for a signal that ends the program. */
+/* Waits at most `ms` milliseconds for a signal that ends the program. Returns true if the program
+ * must end, because such a signal has come or because stdout cannot be written. */
 static bool asked_to_stop(struct dev *d, int64_t ms) {
     struct timespec t = {.tv_nsec = ms * 1000000};
     if (sigtimedwait(&d->signals, NULL, &t) > 0 || ferror(stdout)) d->stop = true;

@@ -33,7 +33,7 @@ extern const char *const dev_topics[DEV_TOPICS];
 
 struct dev_options {
     int workers;
-    int64_t rate; /* number of orders that are produced per second */
+    int64_t rate; /* number of messages that are produced per second; each contains an order */
     /* `messages` is the number of messages to produce (0: no limit). One message in `every` is a
      * new order; the others repeat earlier orders. */
     int64_t messages, every;
@@ -58,7 +58,7 @@ struct dev_shared {
     atomic_bool last; /* the demo sets this flag when the last burst may be produced */
     /* The traffic process writes `produced`, `orders`, `ends` and `committed`. */
     _Atomic int64_t produced; /* number of messages that the broker has acknowledged */
-    /* number of different primary keys (order-0, order-1, …) in the produced messages */
+    /* number of different orders (order-0, order-1, …) in the produced messages */
     _Atomic int64_t orders;
     _Atomic int64_t ends[DEV_TOPICS][DEV_PARTITIONS], committed[DEV_TOPICS][DEV_PARTITIONS];
     /* The fleet process writes the members from `done` on. */

@@ -35,8 +35,8 @@ struct handler_message {
     size_t n_headers;
     int attempt;
     size_t line;
-    /* `decided` is the result of a message without a key, which is given to no handler. It is
-     * RESULT_NONE if the message has a key. */
+    /* `decided` is the result of a message without a valid key, which is given to no handler. It is
+     * RESULT_NONE if the message has a valid key. */
     enum handler_result decided;
     char *why; /* the reason for the result in `decided` */
     enum handler_result expect;

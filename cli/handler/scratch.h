@@ -14,7 +14,8 @@ struct handler_scratch {
     char table[256]; /* value to use for handler.table; "": the configured value */
 };
 
-/* Creates the store if the handler is of type insert; otherwise does nothing. */
+/* Creates the store if the handler is of type insert; otherwise does nothing. Returns -1 with *err
+ * on failure. */
 int handler_scratch_open(struct handler_scratch *s, const struct lw_config *c, struct lw_err *err);
 void handler_scratch_close(struct handler_scratch *s); /* removes the temporary store */
 
