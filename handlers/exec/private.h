@@ -83,8 +83,8 @@ void exec_died(struct proc *p);
 void exec_time_over(struct request *r);
 /* Sets the outcome of each message of a process that has ended. */
 void exec_settle(struct proc *p);
-/* Reports the message at jobs[at], whose outcome is set. `took_us` is the time that the message
- * spent in the handler. */
+/* Reports the message at jobs[at]. The outcome of the message must be set before. `took_us` is the
+ * time that the message spent in the handler. */
 void exec_ended(struct request *r, int64_t took_us);
 
 #endif

@@ -35,7 +35,8 @@ void trouble_close(struct trouble *t);
 /* Takes note that a process ended without an answer; `has_read` says whether it had read a request.
  * Returns true if the command is at fault and not a message. */
 bool trouble_innocent(struct trouble *t, bool has_read);
-/* Starts a pause, in which the handler gets no messages. Does nothing if a pause is under way. */
+/* Starts a pause, in which the handler gets no messages. A pause that is under way is not
+ * extended. */
 void trouble_unable(struct trouble *t, const char *why);
 /* Takes note that a process has answered, which shows that the command works. */
 void trouble_answered(struct trouble *t);

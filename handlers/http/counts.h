@@ -32,8 +32,8 @@ struct lw_http_counts {
 extern const char *const lw_http_code_name[LW_HTTP_CODES];
 extern const char *const lw_http_breaker_name[LW_HTTP_BREAKERS];
 
-/* Returns an index into lw_http_code_name: the label of the status, such as "404", or else the
- * label of its class, such as "4xx". */
+/* Returns an index into lw_http_code_name: the index of the status, such as "404", or, if the
+ * status has no label of its own, the index of its class, such as "4xx". */
 int lw_http_code_of(int status);
 
 #endif

@@ -6,8 +6,8 @@
  * has ended writes nothing.
  *
  * For each message the transaction asks three questions in a fixed order: Is the message known? Is
- * it stale? Is its row valid? Only if the message is new, current and valid is its row written. A
- * bad row becomes a dead letter and affects no other message.
+ * it stale? Is its row valid? The row is written only if the message is neither known nor stale and
+ * the row is valid. A message with a bad row becomes a dead letter and affects no other message.
  *
  * A kind of store (struct lw_store_kind) does this for one database. The cleaner deletes identities
  * below the committed watermark. It deletes fences that were granted more than a day ago, because

@@ -149,7 +149,8 @@ static bool flush(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_
 }
 
 /* Waits for all results of the statement. Returns the first result that is an error, or else the
- * last result. Returns NULL if the wait has failed, with *error, or if there was no result. */
+ * last result. If the wait has failed, returns NULL with *error. If there was no result, returns
+ * NULL and does not set *error. */
 static PGresult *collect(struct lw_pg *pg, const struct lw_pg_wait *wait,
                          struct lw_pg_error *error) {
     PGresult *kept = NULL;

@@ -23,9 +23,9 @@
  * The statement returns one letter per message, which says what became of the message (enum
  * lw_pg_fate).
  *
- * Two simultaneous deliveries of a message meet at the fence of its key: the second waits there
- * until the first has committed. It then finds the identity, because an INSERT with ON CONFLICT
- * also sees what was committed after its snapshot.
+ * Two simultaneous deliveries of a message both write the fence of its key, so the second waits
+ * until the first has committed. The second then finds the identity, because an INSERT with ON
+ * CONFLICT also sees what was committed after its snapshot.
  *
  * The session has no state: no prepared statement, no SET, no temporary table. So the store works
  * with a pooler that gives each transaction another connection.
@@ -210,8 +210,8 @@ struct lw_outage {
 };
 void lw_outage_init(struct lw_outage *o, const char *name);
 void lw_outage_free(struct lw_outage *o);
-/* Begins a pause, in which nothing is sent to the server but a test whether it works again. Does
- * nothing if a pause is already under way. */
+/* Begins a pause, in which nothing is sent to the server. The first statement after the pause tests
+ * whether the server works again. A pause that is under way is not extended. */
 void lw_outage_begin(struct lw_outage *o, const char *why);
 /* Takes note that the server has answered, and ends the outage. */
 void lw_outage_end(struct lw_outage *o);

@@ -48,8 +48,8 @@ static PGresult *ask(struct lw_sweeper *w, const char *sql, int n, const char *c
                      int64_t wait_ms) {
     struct lw_pg_error error;
     struct lw_pg_wait wait = {.until_ms = lw_boot_ms() + wait_ms};
-    /* The cleaner sends nothing during a pause. Only the slots test whether the server works
-     * again. */
+    /* The cleaner sends nothing during a pause. Its results neither begin nor end a pause, because
+     * only the slots test whether the server works. */
     if (lw_outage_pauses(&w->store->outage, lw_boot_ms())) return NULL;
     PGresult *result = lw_pg_connect(&w->pg, &wait, &error)
                            ? NULL
