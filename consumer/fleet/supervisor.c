@@ -484,7 +484,8 @@ static bool all_gone(const struct lw_sup *s) {
 static void sleep_until_event(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now(), until = r->report.last_tick_ms + s->times.tick_ms;
-    /* The loop of the supervisor needs a timer, because a change of the board does not wake it. */
+    /* During a drain or a reload, the loop reads the board every WATCH_MS, because a change of the
+     * board does not wake it. */
     bool watching = !s->stopping && (s->o->drain || r->rolling >= 0);
     if (watching && until > now + WATCH_MS) until = now + WATCH_MS;
     for (int i = 0; i < s->board->n_workers; i++)

@@ -38,9 +38,10 @@ struct lw_pool;
 
 enum { LW_POOL_THREADS_MAX = 1024 };
 
-/* Opens a slot of the handler for each thread, then starts the threads. `seats` are the worker's
- * seats on the board; NULL: the worker has none. If timeout_ms is 0, handlers have no timeout. If
- * the environment names a journal (consumer/process/journal.h), this function opens it. */
+/* Opens a slot of the handler for each thread, then starts the threads. `seats` is the worker's
+ * struct on the board, which holds its seats and counts; NULL: there is no board. If timeout_ms is
+ * 0, handlers have no timeout. If the environment names a journal (consumer/process/journal.h),
+ * this function opens it. */
 struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads,
                              int64_t timeout_ms, struct lw_board_worker *seats, int notify_fd,
                              struct lw_err *err);

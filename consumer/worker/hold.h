@@ -87,8 +87,8 @@ static inline void check_hold(const struct hold *h) {
     assert(!h->listed || (!h->lost && !h->stale));
 }
 
-/* Notes that the first of the open runs has ended. If it has failed, no further run starts. These
- * functions are inline because they are called for each message. */
+/* Notes that the first of the open runs has ended. If the run has failed, no further run starts.
+ * This function and those below are inline, because they are called for each message. */
 static inline void hold_run_ended(struct hold *h, bool failed) {
     assert(h->n_open > 0);
     h->n_open--;

@@ -13,8 +13,8 @@ struct lw_worker;
 struct part;
 struct shard;
 
-/* Describes the lanes of a shard whose lists have vanished. The messages of a partition with lo <=
- * offset < hi that were parked in these lanes must be read from Kafka again (vanished.c). */
+/* Describes the lanes of a shard whose lists have vanished. Messages of the partition that were
+ * parked in these lanes must be read from Kafka again if lo <= offset < hi (vanished.c). */
 struct missing {
     struct stream_id {
         uint64_t ms, seq;
@@ -47,7 +47,7 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why);
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-/* Returns true if the last unpark call was full, so another one must follow at once. */
+/* Returns true if the last unpark call was full. Then another one must follow at once. */
 bool unpark_busy(const struct part *p, int shard);
 /* Allocates the array of vanished lanes of a new partition, with an element per shard. */
 void missing_open(struct lw_worker *w, struct part *p);
