@@ -18,13 +18,13 @@ struct ops_item {
     struct lw_bytes lane; /* id of the lane, an owned copy */
     struct lw_buf envelope;
     char identity[320]; /* identity of the message that is put or dropped */
-    /* `tp` has the form topic:partition. For PUT, it is the partition of the original if the
-     * message was read from Kafka again, and "" if it was not. For DROP, it is the partition of the
-     * message. */
+    /* `tp` has the form topic:partition. For OPS_PUT, it names the partition of the original if the
+     * message was read from Kafka again, and is "" otherwise. For OPS_DROP, it names the partition
+     * of the message, followed by "#NUMBER" if the message is a replay. */
     char tp[300];
     int64_t offset;
     char entry[64]; /* id in the stream `dead`; "" if the message is no dead letter */
-    char *backup;   /* for DROP and REMOVE: the message's line in the backup, an owned copy */
+    char *backup;   /* the message's line in the backup, an owned copy; NULL: there is no backup */
     char letter;    /* the script's answer about the message; 0: not sent yet */
 };
 
@@ -57,12 +57,12 @@ struct ops_job {
  * first start of the job. */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
-/* Puts a message into its lane. Returns 1 if the caller must stop, because the limit is reached or
- * the job was interrupted. */
+/* Puts a message into its lane, at the latest with the end of the batch. Returns 0 if the caller
+ * may go on. Returns 1 if it must stop, because the limit is reached or the job was stopped or
+ * interrupted. Returns -1 with o->err on failure. */
 int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane,
                 bool read_again, const struct ops_message *dead);
-/* Drops a message from its lane, or drops a dead letter. Returns 1 if the caller must stop, as
- * ops_job_put() does. */
+/* Drops a message from its lane, or drops a dead letter. Returns the same as ops_job_put(). */
 int ops_job_drop(struct ops_job *j, const struct ops_message *m);
 /* Records that a message cannot be processed. Returns 1 if --stop-on-error was given; the caller
  * must then stop. */
@@ -70,10 +70,12 @@ int ops_job_problem(struct ops_job *j, const char *identity, const char *why);
 /* Records that the caller has processed a message: letter 'T' if the message was sent to a topic,
  * 'R' if the handler ran. Returns 1 if the job was stopped or interrupted. */
 int ops_job_done(struct ops_job *j, const char *identity, char letter, const char *more);
-/* Counts a message whose processing is about to begin. Returns 1 if --limit allows no message after
- * this one. */
+/* Counts a message whose processing is about to begin. Returns 0 if the caller may go on after this
+ * message, 1 if it must stop then, because --limit is reached or the job was interrupted, and -1
+ * with o->err on failure. */
 int ops_job_take(struct ops_job *j);
-/* Ends the job, prints its report, and returns the exit status. */
+/* Ends the job, prints its report, and returns the exit status. `failed` says how the reading of
+ * messages ended: 0 after the last message, -1 after a failure, 1 if the job had to stop. */
 int ops_job_end(struct ops_job *j, int failed);
 
 #endif

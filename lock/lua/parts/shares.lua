@@ -7,8 +7,8 @@ local function add_share(leases, value, ttl)
     call('ZADD', leases, text(now_ms() + ttl), value)
     if call('PTTL', leases) < tonumber(ttl) then call('PEXPIRE', leases, ttl) end
 end
--- Returns the lease with this token, and its fence. Returns nil if there is no such lease. The
--- lease exists if the call was sent before and its answer was lost.
+-- Returns the lease with this token, and its fence. Returns nil if there is no such lease. Such a
+-- lease exists only if the call was already executed once and its answer was lost.
 local function fence_of_share(leases, token)
     for _, value in ipairs(call('ZRANGE', leases, 0, -1)) do
         if sub(value, 1, #token + 1) == token .. ':' then return value, sub(value, #token + 2) end
