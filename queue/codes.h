@@ -128,8 +128,8 @@ enum lw_gated {
     LW_GATED_DROPPED = 'X',
     /* the message was dropped, because another message has recorded the same business id */
     LW_GATED_DUPLICATE = 'U',
-    /* ask gate again about the message; with queue.on_busy = drop, only after the run of its lane
-     * has ended */
+    /* ask gate again about the message; with queue.on_busy = drop, do so only after the message
+     * that the caller runs in the lane has ended */
     LW_GATED_UNDECIDED = 'G',
     LW_GATED_ENVELOPE = 'E', /* the message has to wait, so call gate again with its envelope */
     LW_GATED_BAD = 'B',      /* a Redis key of the lane has a type that the scripts do not expect */

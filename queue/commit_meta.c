@@ -85,8 +85,8 @@ static bool get_base64(const char *s, size_t n, unsigned char *out, size_t *n_ou
     return n % 4 != 1 && (acc & ((1u << bits) - 1)) == 0;
 }
 
-/* Returns the checksum of a text of metadata. It covers the committed offset too, so that metadata
- * is invalid beside any other offset. */
+/* Returns the checksum of a text of metadata and of the committed offset, so that the metadata is
+ * invalid beside any other offset. */
 static uint32_t checksum(int64_t committed, const char *text, size_t len) {
     assert(text && len <= LW_META_MAX);
     unsigned char buf[8 + LW_META_MAX];

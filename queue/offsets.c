@@ -187,7 +187,7 @@ void lw_offsets_free(struct lw_offsets *t) {
 }
 
 /* Inserts a record below `next` that was never delivered. Kafka never delivers a record so late,
- * but if a Kafka client misplaces records (doc/design/traps.md), no message may be skipped. */
+ * but a Kafka client may misplace records (doc/design/traps.md), and no message may be lost. */
 static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     assert(t->n && offset < t->next);
     size_t i = lower_bound(t, offset);

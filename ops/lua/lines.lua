@@ -4,9 +4,9 @@
 -- same moment.
 -- KEYS 1 list, 2 lanes
 -- ARGV 1 number of elements to skip, from the oldest, 2 maximum number of elements, 3 lane
--- Result: {number of elements in the list, the lane's score in `lanes` or '', then the lines}. If
---      elements are large, the script returns fewer than requested, so that it does not block
---      Redis.
+-- Result: {number of elements in the list, the lane's score in `lanes` ('' if it has none), then
+--      the lines}. If elements are large, the script returns fewer lines than requested, so that it
+--      does not block Redis.
 local at, left, some = tonumber(ARGV[1]), tonumber(ARGV[2]), 2
 local out = {redis.call('LLEN', KEYS[1]), redis.call('ZSCORE', KEYS[2], ARGV[3]) or ''}
 local room = 1048576

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds out for `run --drain` whether all remaining messages wait in paused lanes. `run --drain`
- * calls the function only after the workers have made no progress for a while. */
+ * calls lw_paused_lanes() only after the workers have made no progress for a while. */
 #ifndef LW_OPS_QUEUE_PAUSED_LANES_H
 #define LW_OPS_QUEUE_PAUSED_LANES_H
 
