@@ -11,7 +11,7 @@ assertions of the checker, so the first figure counts all of them for each call.
 count as a function.
   usage: asserts.py [--files] [FOLDER...]   (from the top of the tree)
   --files   print the figures of each file, too
-  exit: 0 each folder has enough assertions, 1 one has too few"""
+  exit: 0 each folder has enough assertions, 1 at least one folder has too few"""
 
 import glob, re, sys
 

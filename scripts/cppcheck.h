@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defines the loops of uthash and jansson for cppcheck, which does not read the headers of these
- * libraries. `make lint` includes this file everywhere. */
+ * libraries. `make lint` includes this file in every file that cppcheck reads. */
 #ifndef LW_SCRIPTS_CPPCHECK_H
 #define LW_SCRIPTS_CPPCHECK_H
 

@@ -4,7 +4,7 @@
 the effect of each action in Redis, tokens, messages that contain HTML or scripts, restarts, window
 widths, colours, keyboard and accessibility.
 Usage: test_page.py [BUILD [TEST…]]
-No test asserts a time. Time limits only turn a hang into a failure."""
+No test asserts how long something takes. Time limits only turn a hang into a failure."""
 
 import http.client
 import http.server

@@ -4,8 +4,8 @@
 find the stuck key, break its lock, find out why ten messages died, correct the payload of one
 message, replay the ten messages at 5 per second, and watch the replay in the charts.
 Usage: test_walk.py [BUILD [FOLDER]]
-If FOLDER is given, a screenshot of each step is stored there (make screenshots). No test asserts a
-time. Time limits only turn a hang into a failure."""
+If FOLDER is given, a screenshot of each step is stored in it (make screenshots). No test asserts
+how long something takes. Time limits only turn a hang into a failure."""
 
 import json
 import os

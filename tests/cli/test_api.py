@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the HTTP API (/api/v1/) of a running supervisor, on a private Redis and the dev broker.
 Usage: test_api.py [BUILD [TEST…]]
-No test asserts a time. Time limits only turn a hang into a failure."""
+No test asserts how long something takes. Time limits only turn a hang into a failure."""
 
 import http.client
 import json

@@ -3,7 +3,7 @@
 """Tests actions of the HTTP API that run as jobs because they concern many lanes or messages. The
 tests use a private Redis and the dev broker.
 Usage: test_api_jobs.py [BUILD [TEST…]]
-No test asserts a time. Time limits only turn a hang into a failure."""
+No test asserts how long something takes. Time limits only turn a hang into a failure."""
 
 import glob
 import http.client
@@ -375,7 +375,7 @@ class Jobs(ApiCase):
 
     def test_audit(self):
         """The audit must list the newest entry first. If a client reads the audit in several
-        responses, these must follow each other without gaps."""
+        responses, each response must begin after the last entry of the one before it."""
         for i in range(7):
             self.post("/api/v1/lanes/t-%d/pause" % i)
         rows, pages = self.pages("/api/v1/audit?limit=3", "audit")

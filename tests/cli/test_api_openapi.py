@@ -4,7 +4,7 @@
 private Redis and the dev broker. Every path in the description must answer as described, and every
 route of the server must be described.
 Usage: test_api_openapi.py [BUILD [TEST…]]
-No test asserts a time. Time limits only turn a hang into a failure."""
+No test asserts how long something takes. Time limits only turn a hang into a failure."""
 
 import http.client
 import json

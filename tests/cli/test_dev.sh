@@ -5,7 +5,7 @@
 # --faults there must be ten dead letters and a stuck key. `dev` must print rows of figures, must
 # survive a kill -9 of a worker, and after SIGINT must leave no process and no folder.
 # Usage: tests/cli/test_dev.sh [BUILD_DIR]
-# No test asserts a time. Time limits only turn a hang into a failure.
+# No test asserts how long something takes. Time limits only turn a hang into a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR LATCHWORK_JOURNAL

@@ -3,7 +3,7 @@
 # Tests `latchwork lock` on private redis-servers: exit statuses, output, signals, loss of the lock,
 # lanes of an application, plain locks shared with redis-py, and the inventory example.
 # Usage: tests/cli/test_lock.sh [BUILD_DIR]
-# No test asserts a time. Time limits only turn a hang into a failure.
+# No test asserts how long something takes. Time limits only turn a hang into a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR

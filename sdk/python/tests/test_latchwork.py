@@ -447,8 +447,8 @@ class Processes(unittest.TestCase):
         self.assertIn("write @latchwork.handler above your function", stderr)
 
     def test_no_run(self):
-        """A program that never calls run() must print a hint at its end. After an exception, the
-        traceback must stay the last line."""
+        """A program that never calls run() must print advice when it ends. After an exception,
+        the traceback must be the last text in stderr."""
         marked = "import latchwork\n@latchwork.handler\ndef handle(m): pass\n"
         for code, last, wanted in (
             (marked, "write latchwork.run() at its end", 0),
@@ -459,7 +459,7 @@ class Processes(unittest.TestCase):
             self.assertIn(last, stderr.splitlines()[-1])
         self.assertEqual(
             Handler(marked, side=False).end()[2], ""
-        )  # a program without descriptors 3 and 4 was not started by Latchwork: no hint
+        )  # a program without descriptors 3 and 4 was not started by Latchwork
 
 
 if __name__ == "__main__":
