@@ -48,8 +48,7 @@ static void count(struct ops *o, struct change *ch, bool changed) {
 /* Changes one lane as soon as its name is read, instead of collecting all names first, because
  * there may be a million names. Names are read with two cursors: one over the lanes with waiting
  * messages, and one over the paused lanes without waiting messages. Lanes may be changed during the
- * reading: a lane that one cursor has found is never found by the other cursor because of its
- * change. */
+ * reading, because a change never makes one cursor find a lane that the other cursor has found. */
 static int change_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct change *ch = ctx;
     struct ops_shard *sh = &o->shards[l->shard];

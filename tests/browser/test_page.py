@@ -240,8 +240,8 @@ class Page(unittest.TestCase):
 
     def test_run_messages_again(self):
         """Reads the messages of two keys again from Kafka. The dry run, which is also a job, must
-        print the number of messages. The job without dry run must then run each message once more,
-        under the job's number."""
+        print the number of messages. The job that follows the dry run must run each message once
+        more, under the job's number."""
         b = self.b
         self.w.put(
             "".join(
