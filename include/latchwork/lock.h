@@ -453,8 +453,9 @@ latchwork_lock_open(struct latchwork_client *client, const char *name,
  * NULL is ignored. */
 LATCHWORK_API void latchwork_lock_close(struct latchwork_lock *lock);
 
-/* Attempts once to acquire the lock, without waiting. Returns OK with *hold, BUSY, or ERROR. *hold
- * is NULL unless the result is OK. Codes: those of latchwork_lock_acquire(). */
+/* Attempts once to acquire the lock, without waiting. Returns OK with *hold, BUSY, LOST (only for a
+ * reentrant lock), or ERROR. *hold is NULL unless the result is OK. Codes: those of
+ * latchwork_lock_acquire(). */
 LATCHWORK_API enum latchwork_result latchwork_lock_try(struct latchwork_lock *lock,
                                                        struct latchwork_hold **hold,
                                                        struct latchwork_error *error);
@@ -610,7 +611,8 @@ enum { LATCHWORK_MAX_ROWS = 256, LATCHWORK_MAX_TABLE = 128, LATCHWORK_MAX_ID = 2
  * `give_ttl_ms` or latchwork_lock_give_ttl() gives a TTL to each of them. latchwork_lock_show() and
  * latchwork_lock_break() handle the rows one after the other. The values of all rows begin with
  * latchwork_hold_token(). With LATCHWORK_FLAG_RENEW, a lock of more than 26 rows is renewed over a
- * connection of the client's pool, so leave one free. Codes: ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
+ * connection of the client's pool, so leave one free. `prefix` and `options` may be NULL. Codes:
+ * ARGUMENT, FORK, NO_SCRIPTS, MEMORY. */
 LATCHWORK_API struct latchwork_lock *
 latchwork_rows_open(struct latchwork_client *client, const char *prefix,
                     const struct latchwork_row *rows, size_t n,
@@ -685,12 +687,14 @@ struct latchwork_redlock_options {
 #define LATCHWORK_REDLOCK_INIT .size = sizeof(struct latchwork_redlock_options)
 
 /* Creates a Redlock object, which does not connect yet. `n` is the number of URLs, 1 to
- * LATCHWORK_MAX_NODES; an odd number is best. Codes: ARGUMENT, MEMORY, SYSTEM. */
+ * LATCHWORK_MAX_NODES; an odd number is best. `options` may be NULL. Codes: ARGUMENT, MEMORY,
+ * SYSTEM. */
 LATCHWORK_API struct latchwork_redlock *
 latchwork_redlock_open(const char *const *urls, size_t n,
                        const struct latchwork_redlock_options *options,
                        struct latchwork_error *error);
-/* Opens a lock of kind MUTEX or REENTRANT, without custom names. Codes: ARGUMENT, FORK, MEMORY. */
+/* Opens a lock of kind MUTEX or REENTRANT, without custom names. `options` may be NULL. Codes:
+ * ARGUMENT, FORK, MEMORY. */
 LATCHWORK_API struct latchwork_lock *
 latchwork_redlock_lock_open(struct latchwork_redlock *redlock, const char *name,
                             const struct latchwork_lock_options *options,
