@@ -44,8 +44,8 @@ enum {
 struct lw_feed_setup {
     int64_t timeout_ms; /* handler.timeout_ms; 0: do not change a job's give_up_ms */
     int notify_fd;      /* eventfd that is written when jobs have ended; -1: none */
-    /* `started` is called on the handler's thread when a job starts, and `ended` when a job has
-     * ended. Either may be NULL. */
+    /* `started` is called on the handler's thread when a job starts, and `ended` when this job has
+     * ended. A job that is given back before its start calls neither. Either may be NULL. */
     void (*started)(void *ctx, const struct lw_job *job);
     void (*ended)(void *ctx, const struct lw_job *job);
     void *ctx;

@@ -32,7 +32,7 @@ struct lw_last_words {
     bool ended;
     bool blank; /* the previous line was blank */
     char text[256];
-    char headline[256]; /* the first line after the last blank line */
+    char headline[256]; /* the first line after the last blank line; never Node's version */
 };
 
 struct stream {
@@ -47,8 +47,8 @@ struct stream {
 
 struct lw_stderr_log {
     pthread_t thread;
-    /* The mutex `lock` guards the list of streams. The other members of a stream belong to the
-     * reading thread. */
+    /* The mutex `lock` guards `streams`, and `prev` and `next` of each stream. The other members of
+     * a stream belong to the reading thread. */
     pthread_mutex_t lock;
     struct stream *streams;
     int epoll, wake;

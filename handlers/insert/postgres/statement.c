@@ -127,7 +127,7 @@ static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
     }
     lw_buf_addf(sql, " ON CONFLICT (");
     add_names(sql, in, true, "");
-    /* every column belongs to the primary key, so no column is left to update */
+    /* If every column belongs to the primary key, no column is left to update. */
     lw_buf_addf(sql, ")%s", at == in->n_columns ? " DO NOTHING" : "");
     for (; at < in->n_columns; at++) {
         if (in->columns[at].primary) continue;

@@ -130,7 +130,7 @@ static void add_update(sqlite3_str *sql, const struct lw_insert *in) {
                             in->columns[i].name);
         before = ", ";
     }
-    /* every column belongs to the primary key, so no column is left to update */
+    /* If every column belongs to the primary key, no column is left to update. */
     if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING");
 }
 
