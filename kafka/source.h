@@ -170,9 +170,9 @@ int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *ou
 /* A sink sends dead letters to a topic, by an idempotent producer that never creates topics. */
 struct lw_sink;
 struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err);
-/* The result of sending a dead letter. LW_SENT_NEVER: the letter is too large for its topic or
- * invalid there, so every retry would fail. LW_SENT_LATER: sending failed for any other reason,
- * for example because the topic is missing, so a retry may succeed. */
+/* The result of sending a dead letter. LW_SENT_NEVER: the letter is too large or invalid for its
+ * topic, so every retry would fail. LW_SENT_LATER: sending failed for any other reason, for example
+ * because the topic is missing, so a retry may succeed. */
 enum lw_letter_end { LW_SENT, LW_SENT_LATER, LW_SENT_NEVER };
 /* Sends a dead letter. lw_sink_poll() calls `done(ctx, how, reason)` on the same thread, within
  * message.timeout.ms (30 s), or within twice that time if the letter is sent again alone. Returns 0

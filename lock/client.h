@@ -43,7 +43,8 @@ struct latchwork_client {
      * `url`. */
     struct lw_redis_servers *servers;
     int shard;
-    char *where; /* the URL without its password, for error texts */
+    /* name of the server or servers in error texts, such as the URL without its password */
+    char *where;
     unsigned flags;
     int connections;
     int64_t connect_ms, command_ms;

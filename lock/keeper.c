@@ -319,8 +319,8 @@ static void find_peers(struct lw_keeper *k, struct renewal *r, size_t n) {
     }
 }
 
-/* Orders renewals by server. Servers with a connection come first, because connecting to the others
- * may take time. */
+/* Orders renewals by server. Servers with a connection come first, because connecting to the other
+ * servers may take time. */
 static int by_peer(const void *a, const void *b) {
     const struct renewal *x = a, *y = b;
     if (x->connected != y->connected) return x->connected ? -1 : 1;

@@ -2,7 +2,8 @@
 /* Listening: the thread of a client that receives messages about releases, and the lines of waiters
  * which it wakes (waking.h).
  *
- * For one server there is one connection, subscribed to the channel lwl:wake:CLIENT (listen.c).
+ * If the client has only one server, there is one connection, which is subscribed to the channel
+ * lwl:wake:CLIENT (listen.c).
  *
  * In a cluster (listen_cluster.c) the channels are sharded, so that a message stays at the node
  * that owns the lock's slot. The client has one connection, an *ear*, to each node that owns the

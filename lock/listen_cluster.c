@@ -356,8 +356,9 @@ static void hears(void *ctx, struct lw_line *line) {
     if (line->ear == ctx) set_up(line, true);
 }
 
-/* Handles the confirmation of a subscription, which must be that of the oldest SSUBSCRIBE in
- * flight. Returns false if the confirmation names another channel. */
+/* Handles the confirmation of a subscription. A node confirms subscriptions in the order of the
+ * requests. Returns false if the confirmation does not name the channel of the oldest SSUBSCRIBE in
+ * flight. */
 static bool confirm(struct lw_waking *k, struct lw_ear *ear, const redisReply *channel) {
     struct lw_line *line = pop_asked(ear);
     struct lw_text wanted = {0};
@@ -455,7 +456,8 @@ static bool is_alive(struct lw_waking *k, struct lw_ear *ear, bool ready) {
     return ear->asked = true;
 }
 
-/* Reads and writes as much as the ear's socket allows without blocking. */
+/* Reads and writes as much as the ear's socket allows without blocking. Closes the connection if it
+ * is broken, or if the client has changed to plain channels since the ear connected. */
 static void work_on(struct ears *e, struct lw_ear *ear, short events) {
     struct lw_err why = {0};
     int ready = lw_stream_go_on(&ear->redis->stream, &ear->at, &why);

@@ -163,8 +163,8 @@ static bool read_map(struct latchwork_client *c, int slot, int64_t timeout_ms,
     return whole;
 }
 
-/* Returns the owner of a slot, or NULL with *error. Locks the client's mutex, which stays locked in
- * both cases. */
+/* Returns the owner of a slot, or NULL with *error. Locks the client's mutex, and leaves it locked
+ * on success and on failure. */
 static struct lw_peer *find_owner(struct latchwork_client *c, int slot, int64_t timeout_ms,
                                   struct latchwork_error *error) {
     pthread_mutex_lock(&c->mutex);

@@ -276,8 +276,8 @@ static void end_sub_holds(struct taking *t) {
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
         if (strcmp(h->token, t->hold->token)) {
-            /* The token of this row is not that of the hold, because the row's first grant came
-             * after its lease had ended. So the row must be released separately. */
+            /* This row has another token than the hold of all rows, because the row's first grant
+             * came after its lease had ended. So the row must be released separately. */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
         }

@@ -21,7 +21,8 @@ struct lw_target {
 };
 
 /* Fills *t from the arguments of latchwork_client_open(). Returns false with *error. The caller
- * must free the target in both cases, unless ownership of its fields has passed to a client. */
+ * must free the target on success and on failure, unless ownership of its fields has passed to a
+ * client. */
 bool lw_target_take(const char *url, const struct latchwork_client_options *options,
                     struct lw_target *t, struct latchwork_error *error);
 /* Makes *t the target for one shard of an application. Moves a part of *servers to *t; the caller

@@ -2,7 +2,7 @@
 /* The mutex without scripts: WATCH, reads, and MULTI … EXEC, on one connection.
  *
  * The reads are sent in one write and the changes in another, so a call takes two round trips. If a
- * watched key has changed in between, EXEC does nothing, and both steps are repeated. */
+ * watched key has changed in between, EXEC does nothing, and reads and changes are sent again. */
 #include "lock/one.h"
 
 #include "base/clock.h"

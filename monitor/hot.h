@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hot keys of the overview, with the number of messages that wait for each key. The keys come
  * from the outcomes on the board. Only Redis knows how many messages of a key wait, so a thread
- * that may wait for Redis asks about the listed keys. Each call costs at most one small pipeline
- * per shard, regardless of the number of open pages. Thread-safe. */
+ * that may wait for Redis asks about the listed keys. Each call of lw_hot_ask() costs at most one
+ * small pipeline per shard, regardless of the number of open pages. Thread-safe. */
 #ifndef LW_MONITOR_HOT_H
 #define LW_MONITOR_HOT_H
 

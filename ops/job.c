@@ -226,7 +226,7 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
 }
 
 /* Returns the number of messages that were put, dropped, sent to a topic or tried. In a dry run,
- * returns the number of messages that would have been processed in this way. */
+ * returns the number of messages that would have been put, dropped, sent or tried. */
 static int64_t done_count(const struct ops_job *j) {
     return j->count['P'] + j->count['X'] + j->count['T'] + j->count['R'];
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads lanes and their waiting messages while workers continue. Both are read in pages: a page is
- * the part of a set or of a waiting list that one command or script returns. */
+/* Reads lanes and their waiting messages while workers continue. Lanes and messages are read in
+ * pages: a page is the part of a set or of a waiting list that one command or script returns. */
 #include "base/clock.h"
 #include "ops/ops.h"
 

@@ -72,8 +72,9 @@ static size_t pending(const struct tracing *t) {
 }
 
 /* Chooses the oldest spans of each ring for one request. Each ring may fill at most an equal share
- * of the request. Workers add spans meanwhile, so the spans of each ring are counted only once. If
- * they were counted again, the counts could add up to more spans than fit into the request. */
+ * of the request. Workers add spans while this function runs, so the spans of each ring are counted
+ * only once. If they were counted again, the counts could add up to more spans than fit into the
+ * request. */
 static struct batch collect(const struct tracing *t) {
     struct batch b = {0};
     size_t rings = 0;

@@ -24,8 +24,8 @@ local function tell_first(queue)
         call('ZREM', queue, first[1])
     end
 end
--- Notifies the waiters that may take the lock after a change. No writer holds the lock at that
--- moment. `readers` is a zset, or nil if the lock is a fair lock.
+-- Notifies the waiters that may take the lock now. Must be called only while no writer holds the
+-- lock. `readers` is a zset, or nil if the lock is a fair lock.
 local function tell_queues(writers, alive, readers, waiting_readers)
     if not readers then return tell_first(writers) end
     local _, writer = first_of(writers, alive)
