@@ -6,8 +6,9 @@
  *
  *     poll one ── SET lock TOKEN NX PX ── yes ── handle ── EVALSHA compare-and-delete ── commit
  *              │                        └─ no ── LPUSH waiting (the offset may be committed)
- *              └─ after every --drain-every messages: RPOPLPUSH waiting taken, then the
- *                 same lock; done: LREM taken; busy: put back
+ *              └─ after every --drain-every messages, and whenever poll returns none:
+ *                 RPOPLPUSH waiting taken, then SET as above; yes: handle, release, LREM taken;
+ *                 no: LPUSH waiting, LREM taken
  *
  * Latchwork also keeps the order, renews leases, counts fences, recognizes messages that are
  * already done, and survives crashes. The naive loop does none of these.
@@ -120,7 +121,8 @@ static void push(struct thread *t, const char *list, const char *p, size_t n) {
     freeReplyObject(ask(t, 3, argv, len));
 }
 
-/* A message of the list "waiting". Its text is "KEYLENGTH PARTITION OFFSET KEY PAYLOAD". */
+/* A message from Kafka or from the list "waiting". In the list, the text of a message is
+ * "KEYLENGTH PARTITION OFFSET KEY PAYLOAD". */
 struct item {
     const char *key;
     size_t n_key;

@@ -21,7 +21,8 @@ def median(rows, workload, contender, figure):
 
 
 def number(x):
-    """Formats a number with three significant digits, or as an integer if it is at least 100."""
+    """Formats a number without decimals if it is at least 100, otherwise with one to three: the
+    smaller the number, the more decimals."""
     if x is None:
         return "–"
     if abs(x) >= 100 or isinstance(x, int):
