@@ -45,7 +45,7 @@ enum cli_kind {
 
 enum cli_need {
     CLI_OPTIONAL,
-    CLI_REQUIRED, /* flag of a required option: parsing fails if the option is not given */
+    CLI_REQUIRED, /* parsing fails if the option is not given */
     /* CLI_SPOKEN: the generated usage line leaves out the option, because the usage text in `words`
      * already contains it */
     CLI_SPOKEN
@@ -104,7 +104,7 @@ struct cli_verb {
 };
 
 struct cli_status {
-    const char *code; /* "0", "126, 127" */
+    const char *code; /* the status as text, such as "0" or "126, 127" */
     const char *means;
     unsigned verbs; /* bits of the verbs that may end with this status; 0: all verbs */
 };
@@ -204,7 +204,7 @@ struct lw_config *cli_config(const struct cli_args *a);
 
 /* --- what the help and the pages show (help.c) ------------------------------------------------ */
 
-/* Returns true if the verb `v` is among `verbs`, or if `v` is NULL. */
+/* Returns true if the verb `v` is among `verbs` (0: all verbs), or if `v` is NULL. */
 bool cli_takes(const struct cli_verb *v, unsigned verbs);
 /* Returns true if the option belongs to the command. Two commands may share a table, in which some
  * rows are only for verbs of the other command. */

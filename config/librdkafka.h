@@ -14,7 +14,7 @@
 
 struct lw_librdkafka {
     int version;      /* version as rd_kafka_version() returns it; 0x020601ff is 2.6.1 */
-    const char *text; /* "2.6.1" */
+    const char *text; /* version as text, such as "2.6.1" */
     /* features as builtin.features lists them, such as "gzip,ssl,sasl_plain" */
     const char *features;
 };
