@@ -153,8 +153,8 @@ class Bench:
         }
 
     def turns(self):
-        """Yields the round, the workload and the contender of each run that is still to be measured,
-        in order. Every other round has the contenders in reverse order."""
+        """Yields the round, the workload and the contender of each run that is still to be
+        measured, in order. Every other round has the contenders in reverse order."""
         for number in range(1, self.o.rounds + 1):
             for w in (w for w in self.plan if number <= w.most_rounds):
                 names = [
