@@ -3,10 +3,10 @@
  *
  *     spantool CONFIG.json SPANS SECONDS
  *
- * Ends SPANS jobs on each of two workers. The jobs have every outcome, and some have no parent span
- * or no payload. lw_tracing_run() sends the spans in a process of its own, which gets SIGTERM after
- * SECONDS, or sooner if all spans are sent. The tool prints a line of JSON: how many spans were
- * made, were sent, were lost for each reason, and were left in the workers' rings
+ * Ends SPANS jobs on each of two workers. All outcomes occur among the jobs, and some jobs have no
+ * parent span or no payload. lw_tracing_run() sends the spans in a process of its own, which gets
+ * SIGTERM after SECONDS, or sooner if all spans are sent. The tool prints a line of JSON: how many
+ * spans were made, were sent, were lost for each reason, and were left in the workers' rings
  * (consumer/spans.h). If spans cannot be sent, the first retry comes after 100 ms, and a span that
  * could not be sent for 3 s is given up. */
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the text for a reply of another form than expected. */
+/* Tests the text of the error for a malformed reply (base/redis/reply.h). */
 #include "base/redis/reply.h"
 
 #include <setjmp.h>

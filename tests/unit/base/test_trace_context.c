@@ -59,8 +59,8 @@ static void test_malformed(void **state) {
     assert_false(lw_traceparent_read(lw_bytes("00-" TRACE "-" SPAN "-01", LW_TRACEPARENT - 1), &c));
 }
 
-/* If a traceparent has a later version, the W3C standard asks its reader to use the fields that the
- * reader knows. */
+/* If a traceparent has a later version than 00, its first fields must be read as in version 00, as
+ * the W3C standard says. */
 static void test_later_versions(void **state) {
     struct lw_trace_context c;
     (void)state;

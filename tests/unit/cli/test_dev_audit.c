@@ -95,8 +95,8 @@ static void test_killed(void **state) {
     /* the process was killed after the second run had begun, so the two runs overlap */
     assert_int_equal(judge(journal, (struct dev_killed){7, 55}, 1), 0);
     expect(2, 1, 1, 0, 0, 0);
-    /* the run without an end belongs to a process that was not killed, so the run counts as not
-     * ended */
+    /* process 7, whose run has no end in the journal, was not killed, so the audit must report that
+     * this run has not ended */
     assert_int_equal(judge(journal, (struct dev_killed){9, 40}, 1), 0);
     expect(2, 1, 1, 0, 0, 1);
 }

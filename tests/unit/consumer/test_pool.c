@@ -234,8 +234,8 @@ static void test_close(void **state) {
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
     x.h.gate = true;
-    /* whether or not the other two jobs have begun, lw_pool_close() must not hang, and must close
-     * the slot */
+    /* The handler no longer blocks the first of the three jobs. Whether or not the second and the
+     * third job have begun, lw_pool_close() must not hang, and must close the slot. */
     close_fx(&x);
     free_many(&m);
 }

@@ -241,8 +241,8 @@ static void test_killed_after_a_second_signal_is_no_failure(void **state) {
 }
 
 /* Makes the supervisor stop a worker, writes `fenced` to the board as the worker would, and then
- * reports the event `end` of this worker to the supervisor. Returns true if the whole run then
- * counts as failed. */
+ * reports the event `end` of this worker to the supervisor. Returns true if the supervisor counts
+ * this end as a failure. */
 static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event end) {
     open_sup(state);
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
@@ -259,8 +259,8 @@ static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event e
     return failed;
 }
 
-/* While a worker stops, another member joins under its id, so the worker is fenced. The run must
- * not count as failed, unless the worker crashes. */
+/* While a worker stops, another member joins under its id, so the worker is fenced. The supervisor
+ * must not count the end of this worker as a failure, unless the worker crashes. */
 static void test_fenced_while_it_stops_is_no_failure(void **state) {
     static const enum lw_sup_event ends[] = {LW_SUP_EXIT_FAILED, LW_SUP_KILLED};
     for (size_t i = 0; i < 2; i++) {
@@ -338,8 +338,8 @@ static void printed_summary(const struct lw_sup_report *r, int64_t now_ms, char 
     close(file), close(was);
 }
 
-/* A run has ten seconds of quarantine and then 500 messages in one second. Its reported rate must
- * be 500 per second. */
+/* The workers wait ten seconds for the end of a quarantine, and then finish 500 messages in one
+ * second. The summary must report a rate of 500 per second. */
 static void test_rate_leaves_the_quarantine_out(void **state) {
     (void)state;
     static struct lw_supervise_options drain = {.drain = true};

@@ -308,8 +308,8 @@ static void test_workers_end_with_the_supervisor(void **state) {
 
 static int rolled_worker(const struct lw_config *c, struct lw_board *b, int i) {
     bool again = begin(c, b, i) > 1;
-    /* The second process of a worker takes 20 ms to become ready. Meanwhile the supervisor must not
-     * restart the next worker. */
+    /* The second process of a worker takes 20 ms to become ready. Until then the supervisor must
+     * not restart the next worker. */
     if (again) lw_sleep_ms(20);
     if (again) atomic_fetch_sub(&shared->away, 1);
     int status = live_until_term(b, i);
@@ -463,7 +463,7 @@ static void test_drain_ends_with_a_summary(void **state) {
         launch_drain(json);
         wait_for_starts(1 + json);
         lw_sleep_ms(50);
-        /* the run continues, because one partition is not committed up to its end yet */
+        /* the drain goes on, because one partition is not committed up to its end yet */
         assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0);
         atomic_store(&shared->go, 1);
         assert_int_equal(end_status(), 0);
@@ -487,7 +487,7 @@ static int follow_group(const struct lw_config *c, struct lw_board *b) {
 }
 
 /* All partitions belong to the workers of another supervisor in the same group, so the workers of
- * this run commit nothing. */
+ * the tested supervisor commit nothing. */
 static void test_drain_ends_by_what_the_group_commits(void **state) {
     (void)state;
     live.follow = follow_group;

@@ -199,7 +199,8 @@ static void test_the_ratio(void **state) {
     w->config.tracing.ratio = 0.25;
     for (int i = 0; i < 4000; i++) n += begin(w, i, NULL, 0) != NULL;
     for (int i = 0; i < 4000; i++) again += begin(w, i, NULL, 0) != NULL;
-    assert_in_range(n, 880, 1120); /* the ids are hashes, so this number is the same in each run */
+    /* the ids are hashes, so n is the same each time the test is started */
+    assert_in_range(n, 880, 1120);
     assert_int_equal(n, again);
     w->config.tracing.ratio = 0;
     for (int i = 0; i < 100; i++) assert_null(begin(w, i, NULL, 0));

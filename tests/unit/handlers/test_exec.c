@@ -447,7 +447,7 @@ static void test_lease_end_kills_the_group_before(void **state) {
     assert_true(grandchild(&x) > 0);
     assert_false(fx_alive(grandchild(&x)));
     job = fx_job(&x.j, 2, "k", "ok");
-    /* too little time is left of the lease to begin a run */
+    /* the rest of the lease is too short to begin a run */
     job->lease->deadline_ms = lw_boot_ms() + 500;
     assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, job), LW_BACK);
     char *requests = slurp(&x, "requests");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the HTTP server. Slow requests must not delay other requests, their number is limited, and
- * the server can be closed while they run. test_metrics.c tests how the text of a request is
- * read. */
+/* Tests the HTTP server. Slow requests must not delay other requests, the number of slow requests
+ * is limited, and the server can be closed while requests are being answered. test_metrics.c tests
+ * how the text of a request is read. */
 #include "base/clock.h"
 #include "monitor/http.h"
 #include "monitor/stream.h"
@@ -133,8 +133,8 @@ static void test_quick(void **state) {
     lw_http_close(w.h);
 }
 
-/* One slow request may run and fifteen may wait. All other slow requests must be refused, and quick
- * requests must be answered meanwhile. */
+/* One slow request may run and fifteen may wait. All other slow requests must be refused, but quick
+ * requests must still be answered. */
 static void test_slow_ones_are_bounded(void **state) {
     struct world w;
     char body[1024];

@@ -130,7 +130,7 @@ static void test_percentiles_are_of_the_interval(void **state) {
     w->m.now_ms += 1000;
     lw_live_now(w->live, &w->m, json_array(), &text);
     json_t *now = event(&text, "now"), *point = json_object_get(now, "point");
-    /* no handler has run since the sample */
+    /* no handler has run since lw_live_sample() was called */
     assert_true(json_is_null(json_object_get(point, "handler_p50_us")));
     assert_true(json_is_null(json_object_get(point, "end_to_end_p99_us")));
     json_decref(now);
@@ -233,7 +233,7 @@ static void test_hot_keys(void **state) {
         add(w, i % 3, LW_END_RETRY, 100000 + i, "hot");
         add(w, i % 3, LW_END_SKIPPED, 100000 + i, "");
     }
-    /* the outcomes that the loop added in its first iteration are too old to count */
+    /* at this time the outcomes of the time 100000, which were added first, are too old to count */
     json_t *hot = lw_outcomes_hot(w->board, 100000 + LW_HOT_MS, 10);
     assert_int_equal(json_array_size(hot), 10);
     assert_string_equal(json_string_value(json_object_get(json_array_get(hot, 0), "key")), "hot");

@@ -66,8 +66,8 @@ static void test_mask(void **state) {
            "{\"customer\":\"•••\",\"card\":\"•••\"}");
 }
 
-/* A payload must not be shown if it cannot be parsed, or if it contains a name twice, because the
- * masked value might not be the only value of that name. */
+/* A payload must not be shown if it cannot be parsed. It must not be shown either if an object has
+ * two members of the same name, because only one of the two values might be masked. */
 static void test_doubtful_payloads_are_hidden(void **state) {
     (void)state;
     hidden("");

@@ -245,7 +245,7 @@ static void test_random_orders(void **state) {
         struct lw_offsets *t = lw_offsets_open(7);
         for (int i = 0; i < N; i++) {
             order[i] = i;
-            /* two offsets between each two records have no record */
+            /* the two offsets between a record and the next have no record */
             assert_int_equal(
                 lw_offsets_deliver(t, 7 + 3 * (int64_t)i, (uint32_t)(7 + 3 * (int64_t)i)),
                 LW_OFF_UNKNOWN);
