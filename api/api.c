@@ -85,7 +85,7 @@ static int whole(const char *text, int64_t max, int64_t *out) {
     return 0;
 }
 
-/* Returns the form of a parameter's value, or of the list of its values. */
+/* Returns a text for errors, which says what values a parameter may have. */
 static const char *form_of(unsigned bit) {
     switch (bit) {
     case API_P_KEY:

@@ -61,8 +61,8 @@ int api_lanes(struct api_call *k) {
     for (; !bad && shard < o->c->redis.shards && !api_full(&rs);) {
         before = rs.looked;
         bad = ops_lane_page(o, &o->shards[shard], kind == 'p', at, page, add_lane, &rs);
-        /* a page of lanes from Redis of which none matches the filters still counts toward
-         * API_LOOK_MAX */
+        /* If no lane of the page matches the filters, add_lane() has counted nothing. Such a page
+         * counts toward API_LOOK_MAX, too. */
         if (rs.looked == before) rs.looked += (size_t)page;
         if (strcmp(at, "0") != 0) continue;
         shard += kind == 'p';

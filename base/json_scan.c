@@ -342,10 +342,10 @@ static bool is_index(const char *next, size_t index) {
     return n && (!*p || *p == '/') && v == index;
 }
 
-/* Moves forward, by one step, each path that leads to the container that was opened last, if the
- * path's next step is the member `name` or, if `name` is NULL, the element `index`. Forgets the
- * value that was found earlier for a moved path, because the last of two equal names counts.
- * Returns false if no path was moved. */
+/* The scan has come to the member `name` or, if `name` is NULL, to the element `index` of the
+ * container that was opened last. Moves each path forward by one step if it leads to this container
+ * and its next step is this member or element. Forgets the value that was found earlier for a moved
+ * path, because the last of two equal names counts. Returns false if no path was moved. */
 static bool enter(struct scan *s, const struct lw_bytes *name, size_t index) {
     bool any = false;
     uint32_t mark = name ? mark_of(name->n, name->n ? *name->p : '\0') : 0;
@@ -368,9 +368,9 @@ static void leave(struct scan *s) {
 
 /* --- values --------------------------------------------------------------------------------------
  *
- * `wanted` is true if at least one path leads to the value, which means that the number of steps
- * taken on the path equals the number of open containers. A value that is not wanted is only
- * checked for its syntax. */
+ * `wanted` is true if at least one path leads to the value. A path leads to the value if the number
+ * of steps taken on the path equals the number of open containers. A value that is not wanted is
+ * only checked for its syntax. */
 
 static int scan_value(struct scan *s, bool wanted);
 

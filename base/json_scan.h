@@ -59,8 +59,8 @@ struct lw_json_path {
      * first steps of the pointer */
     int depth;
     /* Each mark combines the length and the first byte of a step: `mark` of the next step, and
-     * `first_mark` of the first step. Most names have another mark than the step and are ruled out
-     * without a comparison of texts. */
+     * `first_mark` of the first step. A name and a step with different marks are different, so for
+     * most names the texts need not be compared. */
     uint32_t mark, first_mark;
 };
 

@@ -5,9 +5,9 @@
  * Each map names more nodes, which are asked if the given nodes do not answer. The user, password
  * and TLS settings of the given nodes are used for all nodes.
  *
- * A map may be wrong, because a node that is cut off from the others has an old map. Three checks
- * find such an error: the login asks the server with ROLE whether it is a master, a node refuses
- * slots that it knows to be elsewhere (MOVED), and after a failed connection the next node is asked
+ * A map may be wrong, because a node that is cut off from the others has an old map. Three things
+ * correct such an error: the login asks the server with ROLE whether it is a master, a node refuses
+ * slots that it knows to be elsewhere (MOVED), and after a failed connection another node is asked
  * for its map. */
 #ifndef LW_BASE_REDIS_CLUSTER_H
 #define LW_BASE_REDIS_CLUSTER_H

@@ -48,8 +48,8 @@ static bool begins(const redisReply *r, const char *word) {
     return strncmp(r->str, word, strlen(word)) == 0;
 }
 
-/* The settings that the text of an error tells the user to correct. They depend on the place from
- * which the login comes. */
+/* The names of settings, for errors that tell the user what to correct. The names depend on the
+ * settings from which the login comes. */
 static const struct {
     const char *password, *both, *tls;
 } words[] = {

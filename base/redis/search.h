@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct lw_search {
-    int64_t until_ms; /* end of the time for all servers, on the boot clock */
+    int64_t until_ms; /* time limit for all servers together, on the boot clock */
     /* text with the answer or failure of each server asked so far; its flag `memory` is set if an
      * allocation failed */
     struct lw_err each;

@@ -121,7 +121,7 @@ static int read_address(void *ctx, const redisReply *r, const struct lw_redis_ur
     return take_address(w->servers, r, w->out, err);
 }
 
-/* Asks the Sentinels one after the other, beginning with the Sentinel that answered last. */
+/* Asks the Sentinels one after the other, beginning with the one that s->first names. */
 static int ask_sentinels(struct lw_redis_servers *s, int64_t timeout_ms, struct lw_redis_url *out,
                          struct lw_err *err) {
     struct wanted wanted = {s, out};

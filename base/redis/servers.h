@@ -55,8 +55,8 @@ void lw_redis_servers_doubt(struct lw_redis_servers *s);
  * each shard counts as a server, because any two shards may move to different nodes. */
 size_t lw_redis_servers_count(const struct lw_redis_servers *s);
 /* Checks whether an error reply means that the server no longer serves the shard. If it does,
- * returns the reason as a text for people: the server is a replica now, it is cut off from the
- * others, or the shard's slot moves. The caller must then search and connect again. Returns NULL
+ * returns the reason as a text for people, for example that the server is a replica now, or that
+ * the shard's slot is on another node. The caller must then search and connect again. Returns NULL
  * for any other error. */
 const char *lw_redis_deposed(const char *error);
 /* Returns true if an error reply says that the shard's slot, or a key of it, is on another node. */

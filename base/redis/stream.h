@@ -4,9 +4,9 @@
  *     lw_stream_start() → CONNECTING → HANDSHAKE (only TLS) → READY → lw_stream_close()
  *                              lw_stream_go_on()
  *
- * The stream creates its socket without hiredis for two reasons: the sockets of hiredis 0.14 lack
- * SOCK_CLOEXEC, so processes that other threads start meanwhile inherit them, and hiredis aborts
- * when memory runs out. The socket does not block until lw_stream_block() is called. Only one
+ * The stream creates its socket without hiredis for two reasons. The sockets of hiredis 0.14 lack
+ * SOCK_CLOEXEC, so processes that other threads start may inherit them. And hiredis aborts when
+ * memory runs out. The socket does not block until lw_stream_block() is called. Only one
  * thread at a time may use a stream. No function raises SIGPIPE. */
 #ifndef LW_BASE_REDIS_STREAM_H
 #define LW_BASE_REDIS_STREAM_H

@@ -158,7 +158,8 @@ static void cut(struct lw_wire *w, const char *why) {
 void lw_wire_connect(struct lw_wire *w) {
     if (w->state == WAITING) return;
     int64_t now = lw_boot_ms();
-    /* if lw_wire_connect() closed no connection lately, the next attempt follows at once */
+    /* if lw_wire_connect() has closed no connection in the last STEADY_MS, the next attempt follows
+     * at once */
     if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0;
     w->anew_ms = now;
     drop(w);
@@ -302,7 +303,8 @@ static void go_on_connecting(struct lw_wire *w) {
 /* --- reading ---------------------------------------------------------------------------------- */
 
 /* If the reply says that the server no longer serves the shard, closes the connection and returns
- * true. Returns false for any other reply, and for an error that set.hands_on_moved lets pass. */
+ * true. Returns false for any other reply. If set.hands_on_moved is true, an error which says that
+ * the shard's slot is elsewhere does not close the connection, and the function returns false. */
 static bool deposed(struct lw_wire *w, const redisReply *r) {
     const char *says =
         w->at->only_master && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
@@ -337,7 +339,7 @@ static void take_reply(struct lw_wire *w, const redisReply *r) {
         now_up(w);
 }
 
-/* Handles the replies that were read. Returns false if the connection was closed meanwhile. */
+/* Handles the replies that were read. Returns false if this has closed the connection. */
 static bool take_replies(struct lw_wire *w) {
     unsigned life = w->life;
     void *r;
@@ -363,8 +365,8 @@ static void read_some(struct lw_wire *w) {
             return;
         }
         if (!take_replies(w)) return;
-        /* a short read means that the socket is empty, but with TLS only that a TLS record has
-         * ended */
+        /* A short read means that the socket is empty. With TLS it only means that a TLS record has
+         * ended. */
         if (!w->stream.ssl && n < (ssize_t)sizeof in) return;
     }
 }

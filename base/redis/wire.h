@@ -11,7 +11,7 @@
  *
  * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest, and then calls
  * lw_wire_serve(), which alone calls the event functions `up`, `reply` and `down`. `up` is called
- * when a connection is ready, which means that only the login was sent on it so far. From then on
+ * when a connection is ready; so far only the login has been sent on this connection. From then on
  * lw_wire_send() sends pipelines, and `reply` is called for each reply in order. After `down`, no
  * reply of that connection is reported any more. The wire closes the connection if a pipeline is
  * unanswered and there is no progress (neither a reply nor bytes that the server accepts) for
@@ -49,7 +49,7 @@ struct lw_wire_setup {
      * connection stays up */
     bool hands_on_moved;
     /* name of the connection in the log, such as "shard 0" or "shard 0, hints"; lw_wire_open()
-     * copies both names */
+     * copies this name and `owner` */
     const char *name;
     const char *owner;      /* name of the connection in CLIENT LIST; NULL for none */
     int64_t connect_ms;     /* time limit for connecting and login together; 0 means 2 s */
