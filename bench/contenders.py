@@ -220,8 +220,8 @@ class Java(Program):
 
 
 class Limit(Program):
-    """A bare client of Redis or Kafka, without handler or threads, which shows a limit. Some limits
-    use no topic."""
+    """A bare client of Redis, Kafka or SQLite, without handler or threads, which shows how fast
+    these can be at most. Some of these clients use no topic."""
 
     def __init__(self, name, label, path, words):
         super().__init__(name, label, path, 0)

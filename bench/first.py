@@ -45,10 +45,10 @@ EXEC = [
     "-u",
     r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/',
 ]  # a handler that answers "done" to each request
-# The commands that count as sent by Latchwork and not as called by scripts. TIME, ZADD and
-# ZREMRANGEBYSCORE are not in this list, because scripts make most calls of them. Latchwork sends
-# these three commands once with each INFO, so three commands are added for each INFO. The list has
-# LRANGE although scripts call it, too, to read the heads of waiting lists.
+# The commands of which all calls count as sent by Latchwork, and none as made by scripts. LRANGE is
+# in this list, although scripts also call LRANGE to read the heads of waiting lists. TIME, ZADD and
+# ZREMRANGEBYSCORE are not in this list, because scripts make most calls of these three commands.
+# Latchwork itself sends the three once with each INFO, so figures() adds three for each INFO.
 SENT = (
     "evalsha",
     "eval",
@@ -129,7 +129,7 @@ class Redis:
 
 class Sampler(threading.Thread):
     """Samples two things: over a Redis connection of its own, the number of SETs that Redis
-    has executed; and the peak memory of the process and of each child."""
+    has executed; and the peak memory of the measured process and of each of its children."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)

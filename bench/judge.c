@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* judge: counts in a journal (bench/journal.h) the runs that overlap or are out of order, and
+/* judge: counts in a journal (bench/journal.h) the handlings that overlap or are out of order, and
  * computes times.
  *
  *     judge FOLDER [--produced FILE]
@@ -18,9 +18,9 @@
  *   busiest              the key with the most handlings, and the count and mean duration of these
  *                        handlings. Count times duration is the shortest time in which one handler
  *                        per key can finish.
- *   latency_us           with --produced, a file of lines `PARTITION OFFSET PRODUCED_US`: the time
- *                        from PRODUCED_US to the start and to the end of the first handling of each
- *                        of these messages, as n, p50, p90, p99 and max
+ *   latency_us           with --produced: for each message in FILE, the time from PRODUCED_US to
+ *                        the start and to the end of its first handling, as n, p50, p90, p99, max.
+ *                        FILE has lines `PARTITION OFFSET PRODUCED_US`.
  *   missing              with --produced: number of messages that were never handled
  * Exit status 1 if a line is malformed or a file cannot be read. */
 #include <dirent.h>
