@@ -128,10 +128,10 @@ struct lw_board_worker {
      * a handler */
     atomic_bool returned;
     struct lw_counts counts;
-    /* `unsure` holds the outcomes that were sent to Redis and not answered yet, one row per shard.
-     * Only the worker writes them. If the worker dies, it is unknown whether Redis recorded these
-     * outcomes. So each of them is counted by the worker that next finds the outcome's message
-     * finished (lw_board_owe). A free element is 0. */
+    /* `unsure` holds the outcomes done and dead that were sent to Redis and not answered yet, one
+     * row per shard. If the worker dies, it is unknown whether Redis recorded these outcomes. So
+     * each of them is counted by the worker that next finds the outcome's message finished
+     * (lw_board_owe). 0: the element is free; LW_UNSURE_COUNTED: the outcome was counted already */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
     /* `outcomes` holds the rings of the worker's last outcomes; the process that replaces the
@@ -258,7 +258,7 @@ void lw_note_set(struct lw_note *n, const char *text);
 bool lw_note_get(const struct lw_note *n, char *out, size_t size);
 
 /* A handler thread calls lw_seat_take() before each run of a handler, and lw_seat_leave() after
- * it. */
+ * the run. When a worker has died, the supervisor calls lw_seat_leave() for all its seats. */
 void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone,
                   int64_t now_ms);
 void lw_seat_leave(struct lw_seat *s);
