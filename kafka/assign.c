@@ -93,7 +93,7 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
                         (long long)a->log_begin, (long long)a->log_begin);
     else
         lw_source_fatal(s,
-                        "%s/%d: the committed offset %lld is behind the end of the log, which is "
+                        "%s/%d: the committed offset %lld is past the end of the log, which is "
                         "%lld: the topic was truncated or recreated. "
                         "To go on, use a new group (and `name`), or move the group's offset",
                         a->topic, (int)a->partition, (long long)a->committed,

@@ -153,8 +153,7 @@ void lw_source_serve_look(struct lw_source *s) {
     pthread_mutex_unlock(&s->looker->mutex);
     if (!answered) return;
     s->looking = false;
-    if (!list)
-        lw_debug("kafka: the commits of group \"%s\" were not told", s->config->kafka.group_id);
+    if (!list) lw_debug("kafka: can't read the commits of group \"%s\"", s->config->kafka.group_id);
     all ? tell_number(s, list) : tell(s, list);
     if (list) rd_kafka_topic_partition_list_destroy(list);
     /* all topics are requested only once, so the thread can end after this answer */

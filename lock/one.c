@@ -376,7 +376,8 @@ struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, cons
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (shapes[i].kind == l->o.kind) l->shape = &shapes[i];
     bool memory = false;
-    const char *wrong = l->shape ? take_names(l, &memory) : "kind is none that can be opened so";
+    const char *wrong =
+        l->shape ? take_names(l, &memory) : "this function does not open locks of this kind";
     if (!wrong && !memory && !take_slot(l))
         wrong = "in a cluster all names must be in one slot: put the same {tag} into each of them";
     if (!wrong && !memory) return l;

@@ -50,7 +50,6 @@ bool connection_unsure(const struct shard *sh) { return sh->server.checking || !
 
 void connection_restart(struct lw_worker *w, struct shard *sh) {
     assert(!pipe_in_flight(sh) && sh->phase != DOWN);
-    assert(!pipe_in_flight(sh));
     sh->server.loaded = sh->server.checking = false;
     shard_to(sh, DOWN);
     w->io->connect(w->ctx, sh->index);
@@ -179,7 +178,7 @@ bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *ou
     assert(out && size > 0);
     if (sh->server.slow_trips < SLOW_TRIPS) return false;
     snprintf(out, size,
-             "the server takes %" PRId64 " ms to answer, and its clock can be judged only by "
+             "the server takes %" PRId64 " ms to answer, but its clock can be compared only if it "
              "answers within lock.ttl_ms / 8 = %" PRId64 " ms; set lock.ttl_ms to %" PRId64
              " or more, or bring the server nearer",
              sh->server.trip_ms, (int64_t)w->c->lock.ttl_ms / 8,

@@ -54,9 +54,9 @@ static void rival_decide(struct lw_worker *w, int64_t now) {
     bool we_stop = strcmp(w->fleet, r->fleet) > 0;
     snprintf(why, sizeof why,
              "group \"%s\": another fleet of \"%s\" (%s) works beside this one (%s) with another "
-             "Redis: it advanced commits, the last one "
-             "of %s, %d time(s) "
-             "within %" PRId64 " ms. Two handlers of one key may run at once. %s. Give one of them "
+             "Redis: the last partition that it committed is %s, and "
+             "it has committed %d time(s) within %" PRId64
+             " ms. Two handlers of one key may run at once. %s. Give one of them "
              "another group.id and \"name\", or let both use "
              "one Redis",
              w->c->kafka.group_id, w->c->name, r->fleet, w->fleet, r->part, r->n, now - r->first_ms,

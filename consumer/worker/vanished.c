@@ -199,7 +199,7 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
     struct looking x = {.n = 0};
     for (size_t i = 0; i < r->elements && x.n < LANES_A_LOOK; i++) {
         if (!read_entry(w, r->element[i], &x.lane[x.n])) {
-            vanished_failed(w, sh, "it holds an entry that no script of ours writes");
+            vanished_failed(w, sh, "it has an entry that no script of Latchwork wrote");
             good = false;
             continue;
         }

@@ -127,7 +127,7 @@ static void take_line(struct proc *p, enum channel_kind from, struct lw_bytes li
     if (!bad && from == CH_SIDE && h->heard.hello)
         greet(p, h->heard.hello);
     else if (!p->n_requests)
-        exec_wrong(p, NULL, "wrote a line though nothing was asked");
+        exec_wrong(p, NULL, "wrote a line although it had no request");
     else if (bad)
         exec_wrong(p, h->heard.id.p ? request_find(p, h->heard.id) : NULL, err.text);
     else if (h->heard.hello)

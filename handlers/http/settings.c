@@ -24,8 +24,7 @@ static const char *clean_string(const json_t *section, const char *key, bool req
     if (!text || (head_value_ok(lw_bytes_of(text)) &&
                   strlen(text) == json_string_length(json_object_get(section, key))))
         return text;
-    lw_problem(problems, "handler.%s: must be shorter than 8 KiB and have no control characters",
-               key);
+    lw_problem(problems, "handler.%s: must have at most 8 KiB and no control characters", key);
     return NULL;
 }
 
@@ -120,7 +119,7 @@ static const char *header_problem(const char *name, const json_t *value) {
     if (event_reserved(lw_bytes_of(name))) return "is set by Latchwork or by HTTP itself";
     if (!json_is_string(value)) return "must be a string";
     struct lw_bytes text = lw_bytes(json_string_value(value), json_string_length(value));
-    return head_value_ok(text) ? NULL : "must be shorter than 8 KiB and have no control characters";
+    return head_value_ok(text) ? NULL : "must have at most 8 KiB and no control characters";
 }
 
 static void add_header(struct http_settings *s, const char *name, const char *value) {

@@ -209,7 +209,7 @@ static void case_fatal(void) {
                  "fatal/2: the committed offset 50 is no longer in the log, which begins at 80");
     TOOL("set-offsets %s 0 101", "fatal-beyond fatal");
     expect_fatal("fatal", "fatal-beyond",
-                 "fatal/0: the committed offset 101 is behind the end of the log, which is 100");
+                 "fatal/0: the committed offset 101 is past the end of the log, which is 100");
     static struct member m;
     setup(&m, "fatal", "fatal-later");
     join(&m);

@@ -298,7 +298,7 @@ static void run_once(struct lw_writer *w, struct item **set, size_t n, int64_t p
     if (result && !apply(w, set, n, result)) {
         *error = (struct lw_pg_error){.class = LW_PG_UNKNOWN};
         snprintf(error->text, sizeof error->text,
-                 "the statement returned something else than a letter per message");
+                 "the statement did not return one letter per message");
     }
     PQclear(result);
 }

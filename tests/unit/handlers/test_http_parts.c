@@ -508,7 +508,7 @@ static void configuration(void **state) {
           "handler.url: put user and password into handler.headers");
     wrong("{\"url\":\"http://h/#x\"}", "handler.url: a fragment");
     wrong("{\"url\":\"http://h/\\u0001\"}",
-          "handler.url: must be shorter than 8 KiB and have no control characters");
+          "handler.url: must have at most 8 KiB and no control characters");
     wrong("{\"url\":\"http://h\",\"urls\":1}", "handler.urls: unknown key; did you mean url?");
     wrong("{\"url\":\"http://h\",\"mode\":\"json\"}",
           "handler.mode: \"json\": must be binary, structured or batch");
@@ -517,7 +517,7 @@ static void configuration(void **state) {
     wrong("{\"url\":\"http://h\",\"headers\":{\"a b\":\"1\"}}", "handler.headers.a b: is no name");
     wrong("{\"url\":\"http://h\",\"headers\":{\"a\":1}}", "handler.headers.a: must be a string");
     wrong("{\"url\":\"http://h\",\"headers\":{\"a\":\"1\\r\\nb: 2\"}}",
-          "handler.headers.a: must be shorter than 8 KiB");
+          "handler.headers.a: must have at most 8 KiB");
     wrong("{\"url\":\"http://h\",\"headers\":{\"ce-id\":\"1\"}}",
           "handler.headers.ce-id: is set by Latchwork");
     wrong("{\"url\":\"http://h\",\"headers\":{\"Content-Type\":\"1\"}}",
