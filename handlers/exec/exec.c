@@ -14,9 +14,9 @@
  *     warden.c       kills the processes of a worker that has died
  *     stderr_log.c   copies the stderr of processes to the log
  *
- * A process is killed with its whole group if it breaks the protocol, if one of its messages times
- * out, or if a lease of its messages is about to end. Its messages get their outcomes only when the
- * group is gone. A new process is started when there are messages for it. */
+ * A process that breaks the protocol, or that must end because of a timeout or a lease, is killed
+ * with its whole group. Its messages get their outcomes only when the group is gone. A new process
+ * is started when there are messages for it. */
 #include "handlers/exec/private.h"
 #include "handlers/feed.h"
 #include "handlers/section.h"

@@ -279,9 +279,9 @@ struct latchwork_client_options {
     /* Maximum number of connections for commands, per node in a cluster. Connections are made when
      * they are needed. The default is LATCHWORK_DEFAULT_CONNECTIONS, the maximum
      * LATCHWORK_MAX_CONNECTIONS. If there are more threads than connections, the threads take
-     * turns. Waiting uses one more connection, and so does renewal. In a cluster, waiting uses one
-     * more to each node with a lock that is waited for, and renewal one more to each node with a
-     * lock that is renewed. */
+     * turns. Waiting uses one more connection, and renewal another one. In a cluster, waiting uses
+     * one connection to each node with a lock that is waited for, and renewal one to each node with
+     * a lock that is renewed. */
     int connections;
     int64_t connect_ms; /* time limit for connecting; default LATCHWORK_DEFAULT_CONNECT_MS */
     /* Time limit for each answer; default LATCHWORK_DEFAULT_COMMAND_MS. A call is sent again at

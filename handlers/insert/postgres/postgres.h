@@ -123,7 +123,7 @@ void lw_pg_name(const char *url, char *out, size_t size);
 enum lw_pg_form {
     LW_PG_VALUE, /* the value as text; the parameter is an array of the column's type */
     /* LW_PG_TEXT: the value as text; the parameter is an array of texts, which the statement casts
-     * to the column's type. For columns whose type is an array, or is a type without arrays. */
+     * to the column's type. This form is for types that are arrays or have no array type. */
     LW_PG_TEXT,
     LW_PG_JSON, /* the value as JSON text */
 };
