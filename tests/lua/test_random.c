@@ -150,8 +150,8 @@ static int take_heads(struct world *w, struct lane *k, int want, int before, con
     }
 }
 
-/* Returns true if queue.on_busy `drop` may discard the message. A message that was granted before
- * must not be dropped. */
+/* Returns true if the message may be dropped when its key is busy and queue.on_busy is `drop`. A
+ * message that was granted before must not be dropped. */
 static bool may_drop(const struct world *w, struct id m) {
     return w->state[m.part][m.o] == 0 && !w->noted[m.part][m.o];
 }
@@ -253,8 +253,8 @@ static void record_done(struct world *w, struct settle *s, bool held) {
     }
 }
 
-/* Predicts what settle does with a lane that the caller holds, if the last message was not put
- * back. */
+/* Predicts what settle does with a lane that the caller holds, if settle puts no message back into
+ * the waiting list of the lane. */
 static void expect_next(struct world *w, struct lane *k, struct settle *s, int token) {
     bool stop = k->paused && s->mode != '-';
     int heads = -1;
@@ -552,7 +552,8 @@ static void after_settle(struct world *w, struct lane *k, struct hold *h, const 
     if (s->answer == 'N') h->of_heads = true;
     for (int i = 0; i < s->n_heads; i++) hold_add(h, s->heads[i]);
     if (s->answer == 'K' && !h->n) {
-        /* The lane is kept, but no message of the hold runs, so a worker would release the lane. */
+        /* settle has kept the lane, but the hold has no message left. A worker would now release
+         * the lane. */
         lt_free_lock(w->l, lt_msg(0, 0, lane_names[k - w->lane], ""));
         k->holder = NOBODY;
     }

@@ -20,7 +20,7 @@ static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready");
 static const char *tries(struct lt *l, int64_t offset) {
     return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset);
 }
-/* Checks that Redis has no lock, waiting list and tries of lane k, and no zset `lanes`. */
+/* Checks that Redis has no lock, no waiting list and no tries of lane k, and no zset `lanes`. */
 static void assert_idle(struct lt *l) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k " LT_TAG "wait:k " LT_TAG "lanes " LT_TAG
                                "tries:orders:0:0"),

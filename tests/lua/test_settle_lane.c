@@ -203,7 +203,8 @@ static void items_have_values_of_their_own(void **state) {
         lt_gate(l, &m[i], 1);
         items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = 'n', .want = 1};
     }
-    /* This value has the token t1, but the lane's lock has the token t3, so the lease is stale. */
+    /* Item 3 gets a value with the token t1, but the lock of its lane has the token t3, so the
+     * lease of item 3 is stale. */
     items[3].value = "t1:77";
     assert_string_equal(lt_settle_items(l, items, 6), "LLLSLL");
     assert_string_equal(lt_lock(l, m[3]), "t3");
@@ -240,7 +241,7 @@ static void keep_alone_keeps_where_nobody_waits(void **state) {
     assert_string_equal(settle(l, naming(item(1, 1, "done", 'K'), 2, 2)), "K");
     assert_string_equal(l->named, "AA");
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
-    /* Park two later messages, which are then marked as finished. */
+    /* Park two later messages, and then mark them as finished. */
     park_run(l, 7, 2);
     lt_floor(l, "orders:0", 2, 0);
     lt_set_state(l, message(7), 2);
@@ -558,7 +559,7 @@ static void ids_of_all_that_is_done_are_recorded(void **state) {
     done[2].reason = "why";
     named[0].dedup = "a", named[1].dedup = "c";
     assert_string_equal(settle(l, it), "K");
-    /* The business id a was recorded, because its message is done. The business id c was not
+    /* The business id "a" was recorded, because its message is done. The business id "c" was not
      * recorded, because its message is dead. Empty business ids are ignored. */
     assert_string_equal(l->named, "PAA");
     assert_int_equal(lt_duplicates(l), 1);
@@ -670,8 +671,9 @@ int main(void) {
         LT(a_waiting_duplicate_of_what_was_just_done),
         LT(a_full_batch),
     };
-    /* This test does not run in the variant in which each call is sent twice, because the second
-     * call would continue where the limit stopped the first. */
+    /* This test does not run in the variant in which each call is sent twice. The first call
+     * removes only a limited number of finished messages from the waiting list, so the second call
+     * would remove more of them. */
     const struct CMUnitTest once[] = {LT(more_finished_than_the_bound)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

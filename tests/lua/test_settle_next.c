@@ -330,8 +330,8 @@ static void all_undue_waits_for_the_earliest(void **state) {
     assert_int_equal(n_hints(l), 0);
 }
 
-/* If retry.order is `block`, due times are ignored. When a lane is kept for a named message, its
- * waiting messages keep their order. */
+/* If retry.order is `block`, due times are ignored. When settle keeps a lane for a named message,
+ * the waiting messages of the lane keep their order. */
 static void due_times_count_in_skip_only(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2, 3);

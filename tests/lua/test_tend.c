@@ -16,8 +16,8 @@ static const char *hint_at(struct lt *l, int i) {
 static void score(struct lt *l, const char *lane, int64_t ms) {
     lt_int(l, "ZADD " LT_TAG "lanes %" PRId64 " %s", ms, lane);
 }
-/* Checks that tend will look at the lane again wait_ms after the call, which was made between
- * from_ms and now. */
+/* Checks that tend will look at the lane again wait_ms after the last call of tend, which was made
+ * between from_ms and now. */
 static void assert_again_in(struct lt *l, const char *lane, int64_t from_ms, int64_t wait_ms) {
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane));
     if (at < from_ms + wait_ms || at > lt_now_ms(l) + wait_ms)

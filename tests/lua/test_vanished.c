@@ -145,9 +145,9 @@ static void put_beside_a_deleted_list_is_told(void **state) {
 
 /* --- no signs --------------------------------------------------------------------------------- */
 
-/* In each iteration, two jobs put messages into a lane, and all these messages are done before the
- * next iteration. So the waiting list is deleted and created again, which must not be reported as a
- * vanished list. */
+/* In each iteration, two replay jobs put messages into a lane, and all these messages are done
+ * before the next iteration. So the waiting list is deleted and created again, which must not be
+ * reported as a vanished list. */
 static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
     struct lt *l = *state;
     for (int round = 1; round <= 3; round++) {
@@ -155,7 +155,7 @@ static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
         assert_string_equal(put(l, 1, 2 * round + 1), "P");
         l->want = 2;
         assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
-        /* Mark the message with offset 1 as done in both replays. */
+        /* Mark the message with offset 1 as done in the replays of both jobs. */
         lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round);
         lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round + 1);
         lt_free_lock(l, message(0));
@@ -188,8 +188,8 @@ static void lanes_that_are_drained_are_not_told(void **state) {
     }
 }
 
-/* The reply of a settle was lost, so the settle is sent again. The heads that it reports are no
- * longer in the waiting list, which must not be reported as vanished. */
+/* The reply of a settle was lost, so the settle is sent again. The first settle has removed the
+ * heads and the waiting list, which must not be reported as a vanished list. */
 static void a_settle_sent_again_is_not_told(void **state) {
     struct lt *l = *state;
     claim(l, 2, 2);
@@ -275,7 +275,7 @@ int main(void) {
     };
     const struct CMUnitTest once[] = {
         /* These tests do not run in the variant in which each call is sent twice, because the
-         * second call gets a different answer. */
+         * second call gets another answer than the first. */
         LT(only_what_waits_is_unparked),
         LT(what_is_unparked_comes_as_new),
         LT(unpark_goes_on_in_the_quarantine),
