@@ -273,8 +273,8 @@ static void *goes_on(void *arg) {
 }
 
 /* Runs lw_check_kafka() as if Redis belonged to the fleet `ours`, and returns the report. If `ours`
- * is "", Redis belongs to no fleet. If `ours` is NULL, the report does not say which fleet Redis
- * belongs to. */
+ * is "", Redis belongs to no fleet. If `ours` is NULL, lw_check_kafka() does not know which fleet
+ * Redis belongs to. */
 static struct lw_check_report check_fleet(struct group *g, const char *ours) {
     struct lw_config *c = config(rd_kafka_mock_cluster_bootstraps(g->mock), "unix:///r", "redis");
     struct lw_check_report r = {.wait_ms = 10000, .fleet_known = ours};

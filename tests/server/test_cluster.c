@@ -182,7 +182,7 @@ static void a_dead_node_before_a_live_one(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* The only configured node is down. Before it was killed, it named the other node, which can also
+/* The only configured node, node 0, is down. Before it was killed, it named node 1, which can also
  * give the slot map. */
 static void a_node_that_was_learned(void **state) {
     (void)state;

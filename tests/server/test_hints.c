@@ -135,7 +135,7 @@ static void a_broken_pop_loses_nothing(void **state) {
     begin(&s, NULL);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
-    /* Put hints into the list `claimed`, as a pop does whose reply is lost. */
+    /* Put hints into the list `claimed`, as if the reply to a pop had been lost. */
     ask(&s, "RPUSH " CLAIMED " new old");
     ask(&s, "CLIENT KILL TYPE normal SKIPME yes");
     until(&s, 2);

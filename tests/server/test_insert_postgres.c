@@ -95,8 +95,8 @@ static void expect_sound(const struct fx *x) {
 static void new_database(struct fx *x) {
     *x = (struct fx){.folder = NULL};
     snprintf(x->store, sizeof x->store, "%s", lw_test_pg_url(server, through_bouncer));
-    /* The script defines group_concat, because the tests that SQLite shares use this name.
-     * PostgreSQL has the same function under the name string_agg. */
+    /* Define group_concat, because the tests that run with every store use this name. PostgreSQL
+     * has the same function under the name string_agg. */
     run_sql(x, "SET client_min_messages = error; DROP SCHEMA public CASCADE; CREATE SCHEMA public;"
                "CREATE FUNCTION join_step(text, anyelement) RETURNS text IMMUTABLE LANGUAGE sql AS"
                " 'SELECT CASE WHEN $1 IS NULL THEN $2::text ELSE $1 || '','' || $2::text END';"

@@ -165,8 +165,8 @@ static void a_lock_that_is_gone_or_anothers(void **state) {
     begin(&s);
     for (int i = 0; i < 3; i++) take(&s, i);
     DO(&s, "DEL lw:{t.0}:lock:k0");
-    /* The token w.22 of the new holder begins with w.2, the token of the lost lease, but is another
-     * token. */
+    /* The new holder has the token w.22, which begins with the token w.2 of the lost lease. The two
+     * tokens must not be mistaken for each other. */
     DO(&s, "SET lw:{t.0}:lock:k1 w.22:101 PX 100000");
     until_cancelled(&s, 0);
     until_cancelled(&s, 1);

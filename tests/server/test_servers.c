@@ -213,8 +213,8 @@ static void a_name_that_is_unknown(void **state) {
 }
 
 /* The first Sentinel refuses connections, and the second accepts connections but never answers.
- * Neither may use up the time of the search, and the next search must begin with the third, which
- * answers. */
+ * These two must not use up the time limit of lw_redis_servers_find(). The next call of this
+ * function must begin with the third Sentinel, which answers. */
 static void dead_sentinels_before_a_live_one(void **state) {
     (void)state;
     int silent_port, silent = lw_test_bound(&silent_port);
@@ -427,8 +427,8 @@ static void a_master_that_was_demoted(void **state) {
     close_wire(&s);
 }
 
-/* A Sentinel that does not know of a failover yet names a server that is now a replica. The search
- * must not accept this server. */
+/* A Sentinel that does not know of a failover yet names a server that is now a replica. The finder
+ * must not accept this server as the master. */
 static void a_replica_is_no_master(void **state) {
     (void)state;
     struct seen s;
@@ -451,8 +451,8 @@ static void no_sentinel_answers(void **state) {
     close_wire(&s);
 }
 
-/* Tests that closing the finder does not wait for a running search, even if its Sentinel is
- * silent. */
+/* Tests that closing the finder does not wait until the finder has found the master, even if the
+ * Sentinel is silent. */
 static void closed_in_a_search(void **state) {
     (void)state;
     struct seen s;

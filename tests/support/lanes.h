@@ -14,8 +14,9 @@
  * lane may get more grants than there are fences. The answer must have the right number of letters,
  * heads and attempts.
  *
- * Besides the plain variant there are three more, and LT_RUN() names the variants in which a list
- * of tests runs. In LT_FLUSHED, each script is removed from Redis before each call (SCRIPT FLUSH).
+ * A test can run in four variants, and LT_RUN() names the variants in which a list of tests runs.
+ * In LT_PLAIN, nothing special happens. In LT_FLUSHED, each script is removed from Redis before
+ * each call (SCRIPT FLUSH).
  * In LT_FULL, each call except gate is made at maxmemory. In LT_TWICE, each call is sent twice with
  * the same arguments, as after a lost reply. The second call must then answer as the protocol says,
  * and change nothing. There are two exceptions: the script `hints`, which would remove further

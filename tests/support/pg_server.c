@@ -52,8 +52,9 @@ static pid_t start(const struct lw_test_pg *pg, const char *log, char *const *ar
     lw_test_exec(parent, SIGQUIT, argv[0], argv);
 }
 
-/* Finds the folder of PostgreSQL's programs, which distributions do not put into PATH. The result
- * is the newest version below /usr/lib/postgresql, or else "" for PATH. */
+/* Finds the folder of PostgreSQL's programs, which distributions do not put into PATH. Sets pg->bin
+ * to the folder of the newest version below /usr/lib/postgresql. If there is none, pg->bin stays
+ * empty, and the programs are looked up in PATH. */
 static void find_programs(struct lw_test_pg *pg) {
     glob_t g;
     if (glob("/usr/lib/postgresql/*/bin/postgres", 0, NULL, &g) == 0 && g.gl_pathc)

@@ -200,7 +200,8 @@ static void expect_fatal(const char *topic, const char *group, const char *text)
     leave(&m);
 }
 
-/* Tests faults 22 and 23 of doc/design/faults.md. */
+/* A committed offset that is outside the log, and a seek to an offset that is no longer in the log,
+ * must each end the reading with a clear error (faults 22 and 23 of doc/design/faults.md). */
 static void case_fatal(void) {
     make_topic("fatal", 400);
     TOOL("set-offsets %s 2 50", "fatal-deleted fatal");
