@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the live scenarios of one cell, which is a combination of distribution, server, librdkafka
-and Kafka (matrix.py), on one broker: a run without faults that ends with a drain, killed
-workers, a wiped Redis, a killed Redis, rebalances, and operators' commands. The scenarios are those
-of tests/live and check the same promises.
+and Kafka (matrix.py), on one broker. The scenarios are some of those in tests/live: a run without
+faults, which ends with a drain, and runs in which workers are killed, Redis is wiped, Redis is
+killed, partitions are rebalanced, or operators use their commands.
 usage: tests/matrix/live.py [BUILD [SCENARIO…]]"""
 
 import os

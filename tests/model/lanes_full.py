@@ -75,8 +75,8 @@ RULES = dict(
     # If the lease has ended, settle records at most one message as done, the first of its list, and
     # answers STALE. The worker then counts only the run of this message as done.
     stale_first=1,
-    # If a settle is answered STALE, the messages whose done was not counted are sent to gate again,
-    # before the message that was still running.
+    # If a settle is answered STALE, the messages whose outcome done was not counted are sent to
+    # gate again, before the message that was still running.
     redo_first=1,
     # A call of gate that is sent again also grants messages that were parked in the meantime. If 0,
     # such a message waits in Redis, and later messages of its key stay in the chain.
@@ -420,8 +420,8 @@ class Hold:  # one acquisition of a lane
         # messages that the unanswered settle names.
         h.chain = deque()
         h.asked = []
-        # `redo` holds messages whose done was not counted after the answer STALE. These messages
-        # are sent to gate again before all others.
+        # `redo` holds messages whose outcome done was not counted because of the answer STALE.
+        # These messages are sent to gate again before all others.
         h.redo = []
         # `last` is the message settled last, with its outcome. `lost` is true after the answer
         # STALE. `void` is true if grants of the unanswered settle do not count.
@@ -611,7 +611,7 @@ class Sim:
         else:
             h.chain.extend(ms)
 
-    def ahead(s, w):  # lets the handler threads of some holds start the next message
+    def ahead(s, w):  # lets some holds start their next message, as handler threads do
         for h in list(w.run.values()):
             if s.r.random() < 0.6:
                 s.go_on(h)
@@ -694,7 +694,7 @@ class Sim:
         if run in w.stale[pk]:
             if R.late_repair and v == 'OK':
                 w.late.append(run)
-                return  # the run blocks its key until its done is recorded in Redis
+                return  # the run blocks its key until Redis has recorded it as done
             w.stale[pk].remove(run)
             if v == 'OK' and m[1] in w.tracker and s.closed(w, m):
                 w.tracker[m[1]][m[2]] = 'done'
@@ -858,7 +858,7 @@ class Sim:
                 if w.pipe[h] and w.dead_until <= s.now:
                     s.cut(w, h)
                 return
-        # Executes one call of a pipeline that is on the wire.
+        # Executes one call of a pipeline that is in flight.
         if s.wire and r.random() < 0.45:
             p = r.choice(s.wire)
             if not p.live and r.random() < 0.8:
@@ -1135,7 +1135,7 @@ class Sim:
             run = hold and hold.find(m)
             if R.ident and run:
                 # The message already runs in this worker. It is not sent to gate, because the
-                # settle of the present run will set its mark.
+                # settle of the present run will set the mark of the message.
                 if hold.kind == 'lane':
                     s.mark(w, m, 'waiting')
                 elif run.state == 'granted' and not run.own and R.orphan_hold:

@@ -7,10 +7,10 @@ the page.
 usage: tests/scale/api.py BUILD [LANES]
 LANES is 1,000,000 by default, which takes 1 GB of memory and some minutes.
 
-scale.py makes the lanes. None of them may run, so the supervisor on the same Redis has nothing to
-do. The script fails if an answer is not as expected, if a lane was lost, or if the serving process
-needs more than 64 MiB. The duration of a command in Redis includes waiting for a processor core. On
-a busy machine, set LW_REDIS_SERVER to a script that runs `chrt -f 1 redis-server "$@"`, as root."""
+scale.py makes the lanes. No lane is due, so the supervisor on the same Redis has nothing to do. The
+script fails if an answer is not as expected, if a lane was lost, or if the serving process needs
+more than 64 MiB. The duration of a command in Redis includes waiting for a processor core. On a
+busy machine, set LW_REDIS_SERVER to a script that runs `chrt -f 1 redis-server "$@"`, as root."""
 
 import http.client
 import json
@@ -101,8 +101,8 @@ class Measure:
         )
 
     def __call__(self, name, ask, times=10):
-        """Calls ask() several times, and prints how long it took and what it cost Redis. Returns
-        the last answer."""
+        """Calls ask() several times, and prints how long the calls took and how much work Redis had
+        with them. Returns the last answer."""
         self.redis.call("SLOWLOG", "RESET"), self.redis.call("CONFIG", "RESETSTAT")
         before, took = scale.cpu(self.redis), []
         for _ in range(times):
