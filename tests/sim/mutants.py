@@ -261,7 +261,8 @@ M = {
             "shard_to(sh, READY);",
         )
     ],
-    # The next mutants change how a worker runs ahead, without asking Redis between the messages.
+    # The next mutants change how a worker runs ahead, which means that it runs all messages granted
+    # to a hold without asking Redis in between.
     'settle without the lease records all': [
         ('queue/lua/settle.lua', "and (is_held or k == 1) then", "then")
     ],
@@ -1186,7 +1187,7 @@ def try_one(tree, name):
 
 
 def missing_texts(names):
-    """Prints each text of a mutant that no longer stands in its file. Returns their number."""
+    """Prints each text of a mutant that its file no longer contains. Returns how many there are."""
     gone = [
         (name, path, a)
         for name in names

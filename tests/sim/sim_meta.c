@@ -33,7 +33,7 @@ static struct scene {
     int n_job;
     int64_t committed, asked; /* asked: offset of the commit under way; -1: none */
     uint32_t asked_gen;
-    int64_t sought; /* offset from which the worker wants partition 0 again; -1: none */
+    int64_t sought; /* offset from which the worker wants to read partition 0 again; -1: none */
     /* Number of commits that changed a partition's offset while the partition was held back. */
     int premature;
     /* can_look: Kafka can list the commits of the group. looking: the worker waits for this list.
@@ -71,9 +71,9 @@ static void connect_shard(void *ctx, int shard) {
 
 static bool is_repair_of_ranges(const struct lw_commands *k, int i) {
     const char *const *a = k->argv + k->cmd[i].first;
+    /* a[6] is the number of floors. A call without floors carries finished offsets. */
     return !strcmp(a[0], "EVALSHA") && !strncmp(a[1], script_sha(&lw_script_repair), 40) &&
-           k->cmd[i].argc > 7 &&
-           *a[6] == '0'; /* number of floors; a call without floors carries finished offsets */
+           k->cmd[i].argc > 7 && *a[6] == '0';
 }
 
 static int count_repairs(const struct lw_commands *k) {
@@ -259,7 +259,8 @@ static void rounds(int n) {
 }
 
 static struct lw_config *config_of(void) {
-    static struct lw_config of[2]; /* one for each TTL: workers with two TTLs can exist at once */
+    /* One configuration for each TTL, because workers with different TTLs can run at once. */
+    static struct lw_config of[2];
     struct lw_config *c = &of[s.ttl_ms > 10000];
     c->name = "t";
     c->redis.shards = 1;
@@ -415,10 +416,10 @@ static bool a_repair_that_is_late(void) {
     return last_of_k(5);
 }
 
-/* The second owner gets the partition after the quarantine, and runs record 2 again. Then the
- * second owner dies, and Redis is wiped a second time. The third owner must not trust the commit
- * metadata that the first owner wrote. So record 4, which has the same key as record 2, must run
- * again after record 2. */
+/* The first owner of the partition ends, and Redis is wiped. The second owner gets the partition
+ * after the quarantine, and runs record 2 again. Then the second owner ends, and Redis is wiped a
+ * second time. The third owner must not trust the commit metadata that the first owner wrote. So
+ * record 4, which has the same key as record 2, must run again after record 2. */
 static bool metadata_that_is_outdated(void) {
     first_life();
     end_worker();

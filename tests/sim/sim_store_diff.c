@@ -68,8 +68,8 @@ static void put_array(FILE *out, const redisReply *r, enum diff_mode mode) {
     free(texts);
 }
 
-/* Writes a reply as text for the comparison. Of an error only the first word is written. In mode
- * DIFF_SHAPE only the types are written. */
+/* Returns a reply as text for the comparison. The text contains only the first word of an error. In
+ * mode DIFF_SHAPE it contains only the types. */
 static char *canonical(const redisReply *r, enum diff_mode mode) {
     char *text;
     size_t size;

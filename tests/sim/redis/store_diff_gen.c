@@ -154,9 +154,9 @@ static void add_zrange_options(uint64_t *state, struct diff_step *step) {
     if (one_in(state, 2)) diff_add(step, "WITHSCORES");
 }
 
-/* Adds a random option to some EXPIRE commands. GT and LT compare times of expiry, and the two
- * servers convert a relative time at slightly different moments. So a command with GT or LT gets a
- * time from a wide range, in which two times are hardly ever close to each other. */
+/* Adds a random option to some EXPIRE commands. GT and LT compare times of expiry, and the fake
+ * Redis and the real one convert a relative time at slightly different moments. So a command with
+ * GT or LT gets a time from a wide range, in which two times are hardly ever close together. */
 static void add_expire_option(uint64_t *state, struct diff_step *step) {
     static const char *const options[] = {"NX", "XX", "GT", "LT", "gt"};
     if (!one_in(state, 3)) return;

@@ -283,7 +283,7 @@ static void dropped(struct world *w, const struct item *it) {
     /* From now on the message must never run. The exception is a message that was done before the
      * drop, because another run of it may already have begun. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
-    /* The other oracles then treat the dropped message as finished. */
+    /* From now on the other oracles treat the dropped message as finished. */
     p->done[it->index] = p->dead[it->index] = true;
 }
 
@@ -296,8 +296,8 @@ static void drop(struct world *w) {
     if (!n) return;
     script(w, shard, lw_op_drop.text, n, names);
     for (int i = 0; i < n; i++) name_arg(w, shard, "lock:", key);
-    /* Maximum number of heads that a lane's holder may have been granted. drop.lua does not drop
-     * these heads. */
+    /* lock.run_ahead is the maximum number of heads that a lane's holder may have been granted.
+     * drop.lua does not drop these heads. */
     lw_arg_i64(&op->cmd, w->config.lock.run_ahead), lw_arg_text(&op->cmd, "");
     for (int i = 0; i < n; i++) {
         int len = snprintf(tp, sizeof tp, "t:%d", it[i].part);

@@ -152,8 +152,9 @@ struct place {
     char tp[40];
 };
 
-/* Returns the message that a call of a script names by the three bytes at `at`. The first group of
- * segments begins with the argument groups[1], and len[1] is the length of that argument. */
+/* Returns the message that a call of a script names by the three bytes at `at`: the number of a
+ * group of arguments, which describes a segment, and the index within the segment. The first group
+ * begins with the argument groups[1], and len[1] is the length of that argument. */
 static struct place place_of(const struct world *w, const unsigned char *at, char **groups,
                              const size_t *len) {
     int g = 1 + 4 * (at[0] - 1);
@@ -332,8 +333,8 @@ static bool same_id(const struct world *w, int part, int index, int p, int i) {
            record(w, p, i)->dedup == record(w, part, index)->dedup;
 }
 
-/* Returns true if another message with the same business id has had its effect. If `shard` is
- * not negative, Redis must also have recorded that effect. */
+/* Returns true if another message with the same business id has had its effect. If `shard` is not
+ * negative, that message must also be marked as finished in the Redis of this shard. */
 static bool has_twin(const struct world *w, int part, int index, int shard) {
     char tp[20];
     for (int p = 0; p < PARTS; p++)

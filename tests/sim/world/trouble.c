@@ -47,8 +47,8 @@ bool trouble_seek(struct world *w, struct sim_worker *me) {
     return true;
 }
 
-/* Returns true while a record keeps its handler busy. The watermark then stands still while later
- * records are finished. */
+/* Returns true if the handler cannot end yet, because its record keeps it busy for a long time. The
+ * watermark then stands still while later records are finished. */
 bool trouble_lingers(struct world *w, const struct exec *x) {
     if (!w->faults_on || !w->f->linger) return false;
     return x->job->offset % w->f->linger == 0 && rnd_unit(w) < 0.9;

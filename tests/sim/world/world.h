@@ -404,7 +404,7 @@ void oracle_start(struct world *w, struct exec *x);
  * store refuses the run's fence. */
 enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome wish);
 /* Checks that no handler runs in the last third of its lease, because the worker must have
- * cancelled such a handler. Is called each time after a worker has checked its leases. */
+ * cancelled such a handler. The world calls this function after each check of a worker's leases. */
 void oracle_fenced(struct world *w, const struct sim_worker *me);
 void oracle_died(struct world *w, int part, int64_t offset);
 void oracle_commit(struct world *w, int part, int64_t offset);
