@@ -181,7 +181,9 @@ static void test_long_texts_are_cut(void **state) {
     assert_int_equal(strlen(reason), LW_REASON_MAX - 1);
 }
 
-/* Repeatedly asks about the oldest suspects, which are the next to be replaced. */
+/* Repeatedly asks about the oldest suspects, which are the next to be replaced. If forget_every is
+ * not 0, removes the suspects whose offset is a multiple of it. Returns 1 if a suspect has the
+ * reason of another one, or 0 when board->quick is set. */
 static int ask_the_oldest(int forget_every) {
     char id[LW_IDENTITY_MAX], want[LW_REASON_MAX], reason[LW_REASON_MAX];
     for (uint64_t n = 0; !atomic_load(&board->quick); n++) {

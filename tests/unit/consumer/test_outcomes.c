@@ -94,8 +94,8 @@ static void test_texts_are_cut(void **state) {
     /* another key that begins with the same bytes must not match */
     assert_false(lw_outcome_has_key(&r, lw_bytes(key, 199)));
     assert_false(lw_outcome_has_key(&r, lw_bytes(key, LW_OUTCOME_KEY)));
-    /* the maximum length of a key ends within a character of three bytes, which must not be cut in
-     * two */
+    /* the maximum length falls inside a character of three bytes, so the key must be cut before
+     * this character */
     memcpy(key + 62, "\xe2\x80\xa2", 3);
     lw_outcome_texts(&r, lw_bytes(key, 200), "");
     assert_int_equal(r.n_key, 62);

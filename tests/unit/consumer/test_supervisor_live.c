@@ -66,8 +66,9 @@ static int good_worker(const struct lw_config *c, struct lw_board *b, int i) {
     return live_until_term(b, i);
 }
 
-/* The first process of worker 0 has a message and dies by calling `death`. The second process
- * reports what the board says about the message. */
+/* The first process of worker 0 has a message and dies by calling `death`, or ends with
+ * LW_EXIT_FAILED if `death` is NULL. The second process reports what the board says about the
+ * message. */
 static void (*death)(void);
 static bool death_alone;
 static int dying_worker(const struct lw_config *c, struct lw_board *b, int i) {

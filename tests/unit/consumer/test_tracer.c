@@ -138,8 +138,8 @@ static void test_a_parent_that_is_not_sampled(void **state) {
     assert_null(end(w, LW_DONE, ""));
 }
 
-/* If a message has several traceparent headers, the last one counts. All of them are replaced by
- * the new span, so that a handler may read any of them. */
+/* If a message has several traceparent headers, the last one counts. The traceparent of the new
+ * span replaces each of them, so that a handler may read any of them. */
 static void test_two_parents(void **state) {
     struct world *w = *state;
     const struct lw_header headers[] = {header("traceparent", "00-" TRACE "-1111111111111111-00"),

@@ -28,8 +28,8 @@ static void each_vector(const char *path, judge_fn *judge, size_t least) {
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* Returns the bytes of a JSON string, or the decoded bytes of an object {"base64":"…"}. The decoded
- * bytes are stored in `room`. */
+/* Returns the bytes of a JSON string, or the decoded bytes of an object {"base64":"…"}, which are
+ * stored in `room`. For JSON null, the pointer to the bytes is NULL. */
 static struct lw_bytes bytes_of(const json_t *v, char room[256]) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     if (json_is_null(v)) return (struct lw_bytes){0};

@@ -177,8 +177,8 @@ static void test_outcomes(void **state) {
     close_fx(&x);
 }
 
-/* If a response is incomplete or too long, the message must be tried again, and the handler must
- * keep working. */
+/* If a response is incomplete, malformed or too long, the message must be tried again, and the
+ * handler must keep working. */
 static void test_malformed_answers(void **state) {
     (void)state;
     struct fx x;

@@ -196,9 +196,9 @@ static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     close_fx(&x);
 }
 
-/* The lease ends between the first row and the commit, because the function of a trigger cancels
- * the lease. */
 static struct lw_job_lease *to_cancel;
+/* A trigger calls this function when the second row is inserted. So the lease of the first message
+ * ends after the first row was inserted and before the commit. */
 static void cancel_it(sqlite3_context *ctx, int n, sqlite3_value **v) {
     (void)n, (void)v;
     if (to_cancel) atomic_store(&to_cancel->cancelled, true);

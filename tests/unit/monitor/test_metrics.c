@@ -228,9 +228,9 @@ static void test_bounds_rise(void **state) {
     }
 }
 
-/* Another thread adds durations while the test reads the histogram. In each reading, no bucket may
- * be smaller than the bucket before it, and the total must not be smaller than in the reading
- * before. */
+/* Two threads add durations while the test reads the metrics. In each reading, no bucket of the
+ * histogram may be smaller than the bucket before it, and the total must not be smaller than in the
+ * reading before. */
 static void *adds(void *arg) {
     for (int64_t i = 0; i < 200000; i++) lw_hist_add(arg, &lw_bounds_redis, i * 37 % 7000000);
     return NULL;
