@@ -33,9 +33,9 @@ struct lw_redis {
     char why[256]; /* text of the error; "" while err is LW_REDIS_FINE */
 };
 
-/* Connects, then logs in; each of the two steps may take connect_ms. Later answers may take
- * answer_ms. client_name is the name shown in CLIENT LIST, or NULL. Returns NULL with *err, which
- * never contains the password and does not name the server. */
+/* Connects, which may take connect_ms, and logs in. Each answer to the login may take connect_ms,
+ * and each later answer may take answer_ms. client_name is the name shown in CLIENT LIST, or NULL.
+ * Returns NULL with *err, which never contains the password and does not name the server. */
 struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client_name,
                                int64_t connect_ms, int64_t answer_ms, struct lw_err *err);
 /* Begins to connect, without blocking. Nothing can be sent before lw_stream_go_on() has made the
@@ -60,9 +60,9 @@ redisReply *lw_redis_ask(struct lw_redis *c, const char *format, ...);
 redisReply *lw_redis_ask_argv(struct lw_redis *c, int argc, const char **argv, const size_t *len);
 
 /* These three functions are for callers that poll. lw_redis_send() writes all n bytes at p, or sets
- * c->err. lw_redis_read() reads once, and returns false if c->err is set. lw_redis_parsed() returns
- * the next complete reply, or NULL if there is none yet; if the bytes are malformed, it also sets
- * c->err. */
+ * c->err. lw_redis_read() reads once, and returns false if no bytes came in time or if c->err is
+ * set. lw_redis_parsed() returns the next complete reply, or NULL if there is none yet; if the
+ * bytes are malformed, it also sets c->err. */
 void lw_redis_send(struct lw_redis *c, const char *p, size_t n);
 bool lw_redis_read(struct lw_redis *c);
 redisReply *lw_redis_parsed(struct lw_redis *c);

@@ -29,12 +29,13 @@ struct lw_finding {
 
 struct lw_finder {
     struct lw_redis_servers servers;
-    pthread_mutex_t mutex; /* guards all fields below, and the findings */
+    /* guards the fields below, except `resolved` and `thread`, and guards the findings */
+    pthread_mutex_t mutex;
     pthread_cond_t asked;
     struct lw_finding *all;
     bool stopping, threaded;
-    /* number of host names resolved so far; this number chooses one of a host's addresses, so that
-     * successive searches take different addresses */
+    /* number of host names resolved so far, which only the finder's thread uses; this number
+     * chooses one of a host's addresses, so that successive searches take different addresses */
     unsigned resolved;
     pthread_t thread;
 };

@@ -11,10 +11,10 @@ enum { LW_REPLY_TEXT = 400 };
 const char *lw_reply_type(int type);
 
 /* Writes "malformed reply from NAME: expected WHAT, got TYPE" into `out`, cut at its size, and
- * returns `out`. TYPE is the type of `r`; for an array it also has the number of elements and the
- * types of the first eight. The values are left out, because they may be payloads; only the text of
- * an error reply is quoted. `name` is the script or command that replied. `expected` and what
- * follows are the format and the arguments of WHAT. */
+ * returns `out`. TYPE is the type of `r`, or "nothing" if `r` is NULL; for an array TYPE also has
+ * the number of elements and the types of the first eight. The values are left out, because they
+ * may be payloads; only the text of an error reply is quoted. `name` is the script or command that
+ * replied. `expected` and the arguments after it are the format and the arguments of WHAT. */
 const char *lw_malformed(char out[LW_REPLY_TEXT], const redisReply *r, const char *name,
                          const char *expected, ...) __attribute__((format(printf, 4, 5)));
 

@@ -14,7 +14,7 @@
 
 enum {
     CONNECT_MS = 2000,
-    /* time limit for finding a shard's server, which is exceeded only if the resolver of host names
+    /* time limit for the finder's answer; one search exceeds it only if the resolver of host names
      * hangs */
     FIND_MS = 10000,
     ANSWER_MS = 5000,
@@ -105,8 +105,8 @@ static void drop(struct lw_wire *w) {
     w->life++;
 }
 
+/* Returns a random duration between ms / 2 and ms. */
 static int64_t jitter(struct lw_wire *w, int64_t ms) {
-    /* Returns a random duration between ms / 2 and ms. */
     w->random = w->random * 6364136223846793005U + 1442695040888963407U;
     return ms / 2 + (int64_t)((w->random >> 33) % (uint64_t)(ms - ms / 2 + 1));
 }
