@@ -28,8 +28,8 @@ enum {
     STEPS = 250,
     SEEDS = 6
 };
-/* Returns the offset of message number o. The offsets are so far apart that a script needs several
- * reads of a segment for all of them. */
+/* Returns the offset of message number o. The first 30 offsets are the last ones of a segment. The
+ * others are so far apart in the next segment that a script needs several reads for all of them. */
 static int64_t offset_of(int o) { return o < 30 ? FIRST + o : 16384 + (int64_t)(o - 30) * 120; }
 
 struct id {

@@ -105,7 +105,8 @@ static void retry_counts_and_waits(void **state) {
     assert_string_equal(settle1(l, m), "L");
     assert_string_equal(lt_waiting(l, m), "0/1");
     assert_int_equal(lt_state(l, m), 1);
-    /* During a backoff the value of the lock is `backoff`, because the lock has no holder. */
+    /* During a backoff the lock has no holder, so its value has the word `backoff` in place of a
+     * token. */
     assert_string_equal(lt_lock(l, m), "backoff");
     int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
     assert_true(left > 0 && left <= 200000);

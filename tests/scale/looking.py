@@ -7,7 +7,8 @@ usage: tests/scale/looking.py BUILD [MESSAGES]      (default: 2,500,000)
 The script needs the benchmark's plugin: make build/bench/bench.so
 
 The plugin does nothing with a message. There are two workers and 10,000 keys. The commands have
-much to read: 20,000 paused lanes with one message each, and 2,000 dead letters."""
+much to read: 20,000 paused lanes with one message each, a paused lane with 2,000 messages, and
+2,000 dead letters."""
 
 import os
 import statistics
