@@ -618,7 +618,7 @@ static void look(const char *fleet, int64_t offset) {
 }
 
 /* Number of rounds of the test, 2 ms each, between two looks at the commits of the group. A worker
- * reports a rival only after 2.5 times as many rounds. */
+ * reports a rival only after 2.5 * LOOK rounds, which is half of its TTL. */
 enum { LOOK = 1000 };
 #define YOUNGER "ffffffffffffffff"
 #define OLDER "0000000000000001"

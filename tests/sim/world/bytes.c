@@ -99,8 +99,8 @@ void bytes_called(struct world *w, int argc, char *const *argv, const size_t *le
     size_t n, bytes = carried(argc, argv, len, &n), back = settle ? n : 0;
     if (bytes > b.call + largest(w))
         world_bad(w, "a call carries %zu bytes, more than %zu", bytes, b.call + largest(w));
-    /* For each message that settle puts back into a waiting list, settle also reads the head of the
-     * list, so the bytes of these heads are allowed in addition. */
+    /* For each message that settle puts back into a waiting list, settle may read an element of the
+     * list twice, so the bytes of these elements are allowed in addition. */
     uint64_t most = b.call + (LW_READ_AT_ONCE + 1 + 2 * back) * largest(w);
     if (list_bytes > most)
         world_bad(w, "a script reads %" PRIu64 " bytes of lists, more than %" PRIu64, list_bytes,

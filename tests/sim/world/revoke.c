@@ -24,9 +24,9 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
 }
 
 /* Checks that no message of a revoked partition starts from the fast path. In Redis a head has the
- * mark waiting (1), while a message of the fast path has no mark. A head may have no mark either if
+ * mark waiting (1), while a message of the fast path has no mark. A head may also have no mark if
  * Redis may have lost data, or if a script failed in the middle and a waiting list is reported as
- * vanished. Nothing is checked in worlds with such faults. */
+ * vanished. So nothing is checked in worlds with such faults. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
     if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 ||
         w->f->disaster > 0 || w->f->failover > 0 || w->f->torn > 0 || !leaves(w, worker, job))

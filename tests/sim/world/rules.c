@@ -334,7 +334,7 @@ static bool same_id(const struct world *w, int part, int index, int p, int i) {
 }
 
 /* Returns true if another message with the same business id has had its effect. If `shard` is not
- * negative, that message must also be marked as finished in the Redis of this shard. */
+ * negative, the Redis of this shard must also know that the other message is finished. */
 static bool has_twin(const struct world *w, int part, int index, int shard) {
     char tp[20];
     for (int p = 0; p < PARTS; p++)
