@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contenders of the benchmark, and how each is started. Every contender except Latchwork is a
-program with the options --brokers --topic --group --redis (Java: --redis-port) --messages --work-us
---threads [--journal DIR]. Such a program ends without a signal when all messages are handled, and
-prints a line of JSON with messages, first_us and last_us."""
+program that ends without a signal when all messages are handled, and prints a line of JSON with
+messages, first_us and last_us. The class Program has the usual options of such a program:
+--brokers --topic --group --redis (Java: --redis-port) --messages --work-us --threads
+[--journal DIR]. Some classes below use fewer or other options."""
 
 import hashlib
 import json
@@ -176,9 +177,9 @@ class Bare(Program):
 
 
 class Driver(Program):
-    """A client of the web server of bench/web.c, without Kafka and Redis: either a load driver, or
-    Latchwork's http handler alone. `words` is the client's command, and `needs` names a program
-    that must be installed."""
+    """A client of a web server, bench/web.c or bench/node/web.js, without Kafka and Redis. The
+    client is either a load driver, or Latchwork's http handler alone. `web` is the command of the
+    server, `words` is that of the client, and `needs` names a program that must be installed."""
 
     def __init__(self, name, label, web, words, needs=None):
         super().__init__(name, label, web[-1], 0)

@@ -22,7 +22,7 @@
  *                        the start and to the end of its first handling, as n, p50, p90, p99, max.
  *                        FILE has lines `PARTITION OFFSET PRODUCED_US`.
  *   missing              with --produced: number of messages that were never handled
- * Exit status 1 if a line is malformed or a file cannot be read. */
+ * The exit status is 1 if a line is malformed or if a file cannot be read. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
