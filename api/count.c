@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers GET lanes/count and dead/count: counts the lanes or dead letters that the filters match.
- * Counting stops when the request's time is used up. */
+ * Counting stops after COUNT_MS, or earlier if the request's time is used up. */
 #include "api/private.h"
 #include "ops/dead/dead.h"
 

@@ -34,8 +34,8 @@ struct lw_buf {
     size_t n, cap;
 };
 
-/* The functions below abort the process when memory runs out. The supervisor then restarts the
- * worker, and no message is lost. */
+/* The functions below abort the process when memory runs out. If the process is a worker, the
+ * supervisor restarts it, and no message is lost. */
 void lw_buf_add(struct lw_buf *b, const void *p, size_t n);
 void lw_buf_addf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_buf_free(struct lw_buf *b);

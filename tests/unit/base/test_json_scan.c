@@ -228,7 +228,8 @@ static void put_value(struct lw_buf *b, unsigned depth) {
     lw_buf_addf(b, "%s", spaces[below(6)]);
 }
 
-/* Returns the value to which a JSON pointer leads in jansson's document. */
+/* Returns the value to which a JSON pointer leads in jansson's document, or NULL if there is no
+ * such value. */
 static const json_t *walk(const json_t *v, const char *pointer) {
     while (v && *pointer) {
         char step[64];

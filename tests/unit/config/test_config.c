@@ -161,8 +161,8 @@ static void test_files(void **state) {
     expect_errors(&p, c, "big: larger than 1 MiB\n");
 }
 
-/* A named pipe must be refused as a configuration file: reading would wait for a writer, and a
- * reload would find nothing to read. */
+/* A named pipe must be refused as the file of a reference ${file:PATH}: reading would wait for a
+ * writer, and a reload would find nothing to read. */
 static void test_named_pipe(void **state) {
     (void)state;
     char path[] = "/tmp/lw-config-XXXXXX", text[300], want[200];

@@ -35,7 +35,7 @@ static void another_word_is_no_outcome(void **state) {
 
 static void four_states_stand_in_a_byte(void **state) {
     (void)state;
-    /* 10 00 01 11 */
+    /* the byte 0x87 has the bits 10 00 01 11, two bits for each state */
     static const enum lw_state states[] = {LW_STATE_DONE, LW_STATE_UNSEEN, LW_STATE_WAITING,
                                            LW_STATE_DEAD};
     for (int64_t offset = 0; offset < 8; offset++)
