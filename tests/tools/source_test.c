@@ -2,12 +2,12 @@
 /* Tests the source, which is the code in kafka/, with a real Kafka. tests/live/test_source.sh runs
  * this program.
  *
- *   source_test BROKERS KAFKA_DIR            runs all cases; KAFKA_DIR is the folder in which
- *                                            kafka.sh runs Kafka, which the cases restart and kill
- *   source_test BROKERS KAFKA_DIR measure    measures the speed of lw_source_poll(), which returns
- *                                            one record per call
+ *   source_test BROKERS KAFKA_DIR            runs all cases except `cooperative` and `measure`
+ *   source_test BROKERS KAFKA_DIR measure    measures how many records lw_source_poll() delivers
+ *                                            per second
  *   source_test BROKERS KAFKA_DIR CASE       runs one case by name
  *
+ * KAFKA_DIR is the folder in which kafka.sh runs Kafka. Some cases restart or kill this Kafka.
  * One thread runs all members of the consumer group, and polls them in turn. */
 #include "tests/tools/member.h"
 

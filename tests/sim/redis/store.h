@@ -126,7 +126,7 @@ bool store_peek_score(const struct store *s, const char *key, size_t key_len, co
  * counted from 0, or NULL if i is past the last command. */
 struct store_command {
     const char *name;
-    int arity; /* number of words as in COMMAND INFO; a negative number is a minimum */
+    int arity; /* number of words as in COMMAND INFO; -n: at least n */
     unsigned flags;
 };
 enum { STORE_WRITE = 1, STORE_DENYOOM = 2, STORE_NOSCRIPT = 4 };
