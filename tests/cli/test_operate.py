@@ -180,7 +180,7 @@ def what_is_stuck(w, blocks):
     assert re.search(r"^lanes .* 1 held", text, re.M) and re.search(
         r"^ +\d+  %s$" % CUSTOMER, text, re.M
     ), text
-    assert "NO_RATE" in text and re.search(r"^out +\d+ a second", text, re.M), text
+    assert "NO_RATE" in text and re.search(r"^out +\d+ per second", text, re.M), text
 
 
 def who_holds_it(w, blocks):
@@ -224,7 +224,7 @@ def why_did_ten_die(w, blocks):
 def mend_a_payload(w, blocks):
     edit, show = lines_of(blocks[0])
     text = w.run(edit)
-    assert "dead replay puts it back" in text, text
+    assert "use dead replay to run it" in text, text
     text = w.run(show)
     assert (
         "edited by" in text

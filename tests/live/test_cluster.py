@@ -98,14 +98,14 @@ def master_killed(t):
         pauses.append(back_at_work(t, shard))
         hit = {s for s in where if where[s] is old}
         t.same(
-            said_of(run, "is lost", begin) - hit,
+            said_of(run, " is lost: ", begin) - hit,
             set(),
             "shards of other nodes that lost their epoch",
         )
         t.redis.restart(old)
     t.figure(kills=KILLS)
     finish(t, run, before, pauses, wiped=True)
-    t.check("is lost" in run.log(), "no epoch was lost")
+    t.check(" is lost: " in run.log(), "no epoch was lost")
 
 
 @scenario

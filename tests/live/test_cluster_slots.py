@@ -43,9 +43,9 @@ def moved_whole(t):
         time.sleep(SEEN_S)
     t.check(moved > 0, "no key was moved")
     t.check(
-        "is lost" not in run.log(),
+        " is lost: " not in run.log(),
         "an epoch was lost: %s"
-        % [line for line in run.log().splitlines() if "is lost" in line][:3],
+        % [line for line in run.log().splitlines() if " is lost: " in line][:3],
     )
     t.figure(moves=MOVES, keys=moved, pauses=" ".join("%.1f" % p for p in pauses))
     finish(t, run, before, pauses, wiped=False)

@@ -1032,6 +1032,7 @@ MORE = {
     'a letter that its topic will never take is sent for ever': 300,
     'named messages known by their place alone': 300,
     'drop asks for nothing behind a run': 300,
+    'a slot that came back is not looked at': 300,
 }
 # These mutants break no promise within the usual number of seeds, so they run only with --all. The
 # text after each name says why.
