@@ -311,9 +311,9 @@ class Measure:
                 raise Failure(
                     f"{contender.label}: {j['distinct']:,} of {run.messages:,} messages are in the journal"
                 )
-            # The journal divides the time of a batch among its messages. The shortest possible time
-            # of a run (bound_s) is computed for messages that are handled one by one, so each
-            # message counts with at least work_us.
+            # The journal divides the time of a batch among its messages, so the share of a message
+            # may be less than work_us. But bound_s, the shortest possible time of the workload,
+            # assumes that messages are handled one by one. So each message has at least work_us.
             bound_s = (
                 j["busiest"]["count"] * max(j["busiest"]["mean_us"], run.workload.work_us) / 1e6
             )

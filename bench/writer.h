@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store of the bare writer. Each function ends the program after an error. */
+/* A store into which the bare writer writes. The bare writer is a contender of the benchmark that
+ * inserts rows without locks, and so shows how fast the store is. If a function fails, it ends the
+ * program. */
 #ifndef LW_BENCH_WRITER_H
 #define LW_BENCH_WRITER_H
 

@@ -8,9 +8,9 @@
  * holds, and waits for their answers only until the next hold must be given up.
  *
  * In a cluster, the keeper has a connection to each node that stores a lock of its holds. It
- * follows ASK replies, so that holds are renewed while their slot is being moved. The keeper waits
- * for one node only a part of the time, so that a slow node does not delay the renewal of holds on
- * other nodes. */
+ * follows ASK replies, so that holds are renewed while their slot is being moved. The keeper
+ * spends only a part of its waiting time on any one node, so that a slow node does not delay the
+ * renewal of holds on other nodes. */
 #ifndef LW_LOCK_KEEPER_H
 #define LW_LOCK_KEEPER_H
 

@@ -265,8 +265,8 @@ static int take_address(struct latchwork_client *c, const struct lw_redis *redis
     bool named = read_address(redis, text, &slot, host, &port);
     int peer = named ? peer_at(c, host, port) : -1;
     if (moved && slot != LW_ANY_SLOT) {
-        /* If the refusal names no peer, the owner becomes 0, which means unknown, so that the map
-         * is read again. */
+        /* If the refusal names no peer, the slot's owner becomes 0, which means unknown, so that
+         * the slot table is read again. */
         c->table->owner[slot] = (uint16_t)(peer + 1);
         if (peer >= 0) c->peer[peer]->owns = true;
         tell_waking(c);

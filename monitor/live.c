@@ -38,7 +38,7 @@ struct point {
 
 /* The sum of the histograms of all workers. */
 struct spread {
-    int64_t at_ms; /* time of the sum; boot clock */
+    int64_t at_ms; /* when the sum was computed, on the boot clock */
     struct lw_hist_counts handler, end_to_end;
 };
 

@@ -20,8 +20,8 @@ import re
 import subprocess
 import sys
 
-# SPDX names of licences, by their short names in debian/copyright. Only unambiguous licences are
-# translated, because a package's main licence may differ from the licence of its library.
+# SPDX names of licences, by their short names in debian/copyright. A licence is translated only if
+# it certainly applies to the library, because a package's main licence may differ from it.
 SPDX = {
     "Apache-2.0": "Apache-2.0",
     "Apache-2": "Apache-2.0",

@@ -186,8 +186,9 @@ void lw_offsets_free(struct lw_offsets *t) {
     free(t);
 }
 
-/* Inserts a record below `next` that was never delivered. Kafka never delivers a record so late,
- * but a Kafka client may misplace records (doc/design/traps.md), and no message may be lost. */
+/* Inserts a record below `next` that had not been delivered before. Kafka delivers no record so
+ * late, but a Kafka client may deliver records out of order (doc/design/traps.md), and no message
+ * may be lost. */
 static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     assert(t->n && offset < t->next);
     size_t i = lower_bound(t, offset);

@@ -138,9 +138,9 @@ static enum lw_health health(const struct rig *r, char *why, size_t size) {
     return r->type->health ? r->type->health(r->handler, why, size) : LW_WELL;
 }
 
-/* Keeps a message that was given back because the command could not start. If the handler has never
- * answered a message, and also gave back the messages with which the command was tested, sets
- * `err`, which ends the test. */
+/* Keeps a message that was given back because the command could not start, so that release() can
+ * submit it again. Sets `err`, which ends `handler test`, if the handler has answered no message
+ * and has given back enough messages with which it was on trial. */
 static void hold(struct rig *r, struct run *run) {
     static const char prefix[] = "handler: ";
     char why[512] = "";

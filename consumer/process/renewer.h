@@ -35,8 +35,8 @@ struct lw_renewer_setup {
 };
 
 struct lw_renewer *lw_renewer_open(const struct lw_renewer_setup *setup, struct lw_err *err);
-/* Ends the thread of the renewer. Afterwards no lease is renewed, and the self-fence cancels
- * none. */
+/* Ends the thread of the renewer. Afterwards no lease is renewed, and the self-fence cancels no
+ * handler. */
 void lw_renewer_close(struct lw_renewer *r);
 
 #endif

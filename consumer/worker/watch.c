@@ -242,8 +242,9 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
     bool first = it->last && !p->watch.fresh[sh->index];
-    /* After the first read of an assignment the floor is sent once more, because the last owner, or
-     * a repair, may have left segments below it. */
+    /* When the states of a newly assigned partition have been read for the first time, the floor is
+     * sent once more, because the previous owner, or a repair, may have left segments below the
+     * floor. */
     floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin,
                 floor->len && first);
     if (first) {

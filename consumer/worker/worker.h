@@ -120,7 +120,7 @@ struct lw_worker_setup {
     int64_t grace_ms;
     struct lw_byte_bounds bytes; /* limits in bytes; tests with small messages set smaller limits */
     /* `part_records` is the maximum number of tracked records above the watermark of a partition;
-     * 0: the partition's share of 64 MiB */
+     * 0: as many as fit into the partition's share of 64 MiB */
     size_t part_records;
     /* `repair_batch` is the maximum number of ranges per repair call; 0: the default. The
      * simulation sets a small number, so that several calls are needed. */

@@ -55,9 +55,9 @@
  * ERROR.
  *
  * Codes. The description of each function lists the codes that it may set, without their prefix
- * LATCHWORK_E_. *Any of Redis* stands for the codes of every exchange with Redis: MEMORY, FORK,
- * CONNECT, TIMEOUT, POOL, DENIED, TYPE, FULL, READONLY, NO_SCRIPTS, REPLY. Later versions may add
- * codes: treat a code that you do not know by its result.
+ * LATCHWORK_E_. *The Redis codes* are those that every exchange with Redis may set: MEMORY, FORK,
+ * CONNECT, TIMEOUT, POOL, DENIED, TYPE, FULL, READONLY, NO_SCRIPTS and REPLY. Later versions may
+ * add codes: treat a code that you do not know by its result.
  *
  * Names. Each prefix belongs to one thing: LATCHWORK_LOCK_ to results, LATCHWORK_E_ to codes,
  * LATCHWORK_KIND_ to kinds of locks, LATCHWORK_FLAG_ to flags (each has a bit of its own, so that a
@@ -321,8 +321,8 @@ struct latchwork_client_options {
 LATCHWORK_API struct latchwork_client *
 latchwork_client_open(const char *url, const struct latchwork_client_options *options,
                       struct latchwork_error *error);
-/* Sends PING on a connection of the pool; in a cluster, to one of its masters. Codes: ARGUMENT, any
- * of Redis. */
+/* Sends PING on a connection of the pool; in a cluster, to one of its masters. Codes: ARGUMENT, the
+ * Redis codes. */
 LATCHWORK_API enum latchwork_result latchwork_client_ping(struct latchwork_client *client,
                                                           struct latchwork_error *error);
 /* Ends every call that waits for a lock, now or later, with ERROR and LATCHWORK_E_CLOSED. Releases
@@ -390,7 +390,7 @@ enum latchwork_loss {
 
 /* Names of the lock's keys in Redis, for a lock that must use the names of another scheme. The
  * value of the lock is a string TOKEN:FENCE. All names must be in the same slot of a cluster. They
- * are not NUL-terminated, because their sizes are given. struct latchwork_name is a member of other
+ * need no NUL at the end, because their sizes are given. struct latchwork_name is a member of other
  * structures, so it will not change in this MAJOR version. */
 struct latchwork_name {
     const char *p;
@@ -466,7 +466,7 @@ LATCHWORK_API enum latchwork_result latchwork_lock_try(struct latchwork_lock *lo
  * may have to be searched for twice, by 4 × connect_ms + 2 × command_ms. The call returns LOST if
  * this owner has a hold of a reentrant lock that was lost: release the hold as often as it was
  * acquired, and start again. Codes: BUSY and NO_TTL with result BUSY; EXPIRED with LOST; otherwise
- * ARGUMENT, CLOSED, SYSTEM, MAJORITY (Redlock), any of Redis. */
+ * ARGUMENT, CLOSED, SYSTEM, MAJORITY (Redlock), the Redis codes. */
 LATCHWORK_API enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *lock,
                                                            int64_t wait_ms,
                                                            struct latchwork_hold **hold,
@@ -485,7 +485,7 @@ LATCHWORK_API enum latchwork_result latchwork_lock_acquire_as(struct latchwork_l
  * longer exists, whatever the result is, with two exceptions. After ERROR with FORK the hold still
  * exists. For a reentrant lock, only the last release frees the lock and ends the hold. After ERROR
  * the lock expires at the end of its TTL at the latest. Codes: NOT_OWNER, UNKNOWN and EXPIRED with
- * result LOST; otherwise ARGUMENT, MAJORITY (Redlock), any of Redis. */
+ * result LOST; otherwise ARGUMENT, MAJORITY (Redlock), the Redis codes. */
 LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold *hold,
                                                            struct latchwork_error *error);
 /* Frees the hold object, and leaves the lock in Redis to expire. This is for a program that must
@@ -496,13 +496,13 @@ LATCHWORK_API void latchwork_hold_forget(struct latchwork_hold *hold);
  * says that the lease has ended. With LATCHWORK_FLAG_RENEW, ttl_ms must not be smaller than the TTL
  * of the lock. After ERROR the lease may have the old or the new end, and the deadline is the
  * earlier of the two. Codes: EXPIRED and NOT_OWNER with result LOST; otherwise ARGUMENT, MAJORITY
- * (Redlock), any of Redis. */
+ * (Redlock), the Redis codes. */
 LATCHWORK_API enum latchwork_result
 latchwork_hold_renew(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwork_error *error);
 /* Asks Redis whether this hold still has the lock, and changes nothing in Redis. Returns OK if the
  * hold has the lock, LOST if it does not, or ERROR. OK is true only for the moment of the answer,
  * so rely on the fence. Codes: NOT_OWNER with result LOST; otherwise ARGUMENT, MAJORITY (Redlock),
- * any of Redis. */
+ * the Redis codes. */
 LATCHWORK_API enum latchwork_result latchwork_hold_check(struct latchwork_hold *hold,
                                                          struct latchwork_error *error);
 
@@ -554,7 +554,7 @@ struct latchwork_lock_info {
 typedef int latchwork_lock_seen(void *ctx, const struct latchwork_lock_info *info);
 
 /* Calls seen() for each hold of this lock. Returns BUSY if nobody holds the lock. Codes: NOT_HELD
- * with result BUSY; otherwise ARGUMENT, UNSUPPORTED, any of Redis. */
+ * with result BUSY; otherwise ARGUMENT, UNSUPPORTED, the Redis codes. */
 LATCHWORK_API enum latchwork_result latchwork_lock_show(struct latchwork_lock *lock,
                                                         latchwork_lock_seen *seen, void *ctx,
                                                         struct latchwork_error *error);
@@ -563,19 +563,19 @@ LATCHWORK_API enum latchwork_result latchwork_lock_show(struct latchwork_lock *l
  * The old holders detect the loss at their next call to Redis. Returns BUSY if nobody held the
  * lock. If an answer was lost and nobody holds the lock now, this call may have broken the lock.
  * Codes: NOT_HELD, or UNKNOWN after a lost answer, with result BUSY; otherwise ARGUMENT,
- * UNSUPPORTED, any of Redis. */
+ * UNSUPPORTED, the Redis codes. */
 LATCHWORK_API enum latchwork_result
 latchwork_lock_break(struct latchwork_lock *lock, uint64_t *fence, struct latchwork_error *error);
 /* Gives a TTL to a lock that has none. Returns OK if the lock got the TTL, or BUSY if nobody holds
  * the lock or the lock already has a TTL. Codes: NOT_HELD and HAS_TTL with result BUSY; otherwise
- * ARGUMENT, UNSUPPORTED, any of Redis. */
+ * ARGUMENT, UNSUPPORTED, the Redis codes. */
 LATCHWORK_API enum latchwork_result
 latchwork_lock_give_ttl(struct latchwork_lock *lock, int64_t ttl_ms, struct latchwork_error *error);
 
 /* Calls seen() for every held lock whose name matches `glob` (a pattern as in SCAN of Redis; NULL
  * matches all names). The function uses SCAN, so it never blocks Redis for long, but it may show a
  * lock twice, or miss a lock that is acquired or released during the call. `flags` is 0 or
- * LATCHWORK_FLAG_KEYS. Codes: ARGUMENT, any of Redis. */
+ * LATCHWORK_FLAG_KEYS. Codes: ARGUMENT, the Redis codes. */
 LATCHWORK_API enum latchwork_result latchwork_lock_list(struct latchwork_client *client,
                                                         const char *glob, unsigned flags,
                                                         latchwork_lock_seen *seen, void *ctx,

@@ -85,8 +85,8 @@ def working(t, since_us=None, limit_s=60, partitions=8, without=()):
 
 
 def longest_gap(t, partitions, since_us, until_us):
-    """Returns the longest time in seconds during which no message of one of the given partitions
-    began to run."""
+    """Returns the longest time, in seconds, during which any one of the given partitions began no
+    run."""
     longest = 0
     for p in partitions:
         times = (

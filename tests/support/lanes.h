@@ -121,7 +121,8 @@ struct lt_msg {
     const char *token, *dedup;
     bool bare;   /* true if the call of gate contains no envelope of this message */
     size_t size; /* size of the payload; 0 means a short payload */
-    /* For gate with queue.on_busy: drop, true if the caller already runs a message of the lane. */
+    /* True if the caller already runs a message of the lane. Only gate uses it, and only if
+     * queue.on_busy is `drop`. */
     bool behind;
     /* Only settle uses the members below. */
     /* `mode` is a value of enum lw_go as a word: next, drop, keep, Keep (for LW_GO_KEEP_ALONE),

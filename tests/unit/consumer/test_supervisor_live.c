@@ -196,8 +196,8 @@ static void test_stops_when_asked(void **state) {
     }
 }
 
-/* Runs dying_worker(), and returns what the board said about the message to the worker's second
- * process. */
+/* Runs dying_worker(). Returns what the worker's second process read on the board about the
+ * message. */
 static enum lw_suspicion told_after_death(void) {
     live.worker_main = dying_worker;
     launch();
