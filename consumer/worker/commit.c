@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     COMMIT_MS = 200,
@@ -202,12 +203,13 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     check_floors(&sh->floors);
     assert(sh->floors.n > 0 && sh->floors.n <= FLOOR_BATCH);
-    if (r->type != REDIS_REPLY_INTEGER && !r->str) {
+    bool all = r->str && strcmp(r->str, "OK") == 0;
+    if (!all && r->type != REDIS_REPLY_INTEGER) {
         char why[LW_REPLY_TEXT];
         pipe_malformed(w, sh, lw_malformed(why, r, "floor.lua", "OK or an integer"));
         return;
     }
-    int taken = r->str ? sh->floors.n : (int)r->integer;
+    int taken = all ? sh->floors.n : (int)r->integer;
     for (int i = 0; i < sh->floors.n && i < taken; i++)
         if (sh->floors.item[i].part->gen == sh->floors.item[i].gen)
             sh->floors.item[i].part->floor_sent[sh->index] = sh->floors.item[i].to;

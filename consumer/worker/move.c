@@ -85,10 +85,10 @@ void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == HELLO || sh->phase == READY);
     if (!r->str || !lw_nodes_self(r->str, lw_slot(sh->prefix, sh->n_prefix), &m->node)) {
         char why[LW_REPLY_TEXT];
-        lw_worker_disconnected(w, sh->index,
-                               lw_malformed(why, r, "CLUSTER NODES",
-                                            "a string with one line per node, one of them "
-                                            "marked \"myself\""));
+        pipe_malformed(w, sh,
+                       lw_malformed(why, r, "CLUSTER NODES",
+                                    "a string with one line per node, one of them marked "
+                                    "\"myself\""));
         return;
     }
     m->text.n = 0;

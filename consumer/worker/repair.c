@@ -222,12 +222,12 @@ void late_build(struct lw_worker *w, struct shard *sh) {
 
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     check_repair(&sh->repair);
-    if (!r->str) {
+    bool ok = r->str && strcmp(r->str, "OK") == 0, forget = false;
+    if (!ok && (!r->str || strcmp(r->str, "LATE") != 0)) {
         char why[LW_REPLY_TEXT];
         pipe_malformed(w, sh, lw_malformed(why, r, "repair.lua", "OK or LATE"));
         return;
     }
-    bool ok = strcmp(r->str, "OK") == 0, forget = false;
     size_t metas = 0;
     for (int i = 0; i < sh->repair.n; i++) {
         struct repair_item *it = &sh->repair.item[i];
