@@ -217,12 +217,13 @@ int queue_audit_page(struct ops *o, const char *cursor, int64_t most, json_t *li
     next[0] = 0;
     if (cursor && parse_place(o, cursor, &place)) return 1;
     struct entries es = {.reply = lw_alloc((size_t)o->c->redis.shards * sizeof(redisReply *))};
+    /* one entry more than the page has shows whether there is a next page */
     for (int s = 0; s < o->c->redis.shards && !bad; s++)
-        bad = read_shard(o, &es, s, first_id(cursor ? &place : NULL, s, id), most);
+        bad = read_shard(o, &es, s, first_id(cursor ? &place : NULL, s, id), most + 1);
     if (!bad && es.n) qsort(es.at, es.n, sizeof *es.at, by_time);
     for (size_t n = 0; !bad && n < es.n && (int64_t)n < most; n++)
         json_array_append_new(list, entry_json(&es.at[es.n - 1 - n]));
-    if (!bad && es.n > 0 && (int64_t)es.n >= most) {
+    if (!bad && (int64_t)es.n > most) {
         const struct entry *last = &es.at[es.n - (size_t)most];
         snprintf(next, QUEUE_AUDIT_CURSOR, "%" PRId64 "-%" PRId64 ".%d", last->ms, last->nth,
                  last->shard);

@@ -381,6 +381,8 @@ class Jobs(ApiCase):
         rows, pages = self.pages("/api/v1/audit?limit=3", "audit")
         self.assertEqual(len(rows), len(self.audit()))
         self.assertGreater(pages, 2)
+        one = self.ask("/api/v1/audit?limit=%d" % len(rows))
+        self.assertEqual((one["audit"], one["next"]), (rows, None))
         self.assertEqual(
             [r["words"]["words"] for r in rows[:7]], [["t-%d" % i] for i in range(6, -1, -1)]
         )
