@@ -116,8 +116,10 @@ build() {
     notes >"$out/NOTES.md"
     (cd "$out" && sha256sum -- *.deb *.tar.gz *.spdx.json >SHA256SUMS)
     ls -l "$out"
-    echo "To publish: git tag -s v$version -m 'Latchwork $version' && git push origin v$version"
-    echo "then upload what is in $out, with NOTES.md as the text."
+    echo "To publish:"
+    echo "    git tag -s v$version -m 'Latchwork $version'"
+    echo "    git push origin v$version"
+    echo "Then upload what is in $out, with NOTES.md as the text."
 }
 
 case ${1:-} in
