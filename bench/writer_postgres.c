@@ -38,8 +38,12 @@ static void begin_postgres(void) {
  * hash, returns a larger number, because a statement must not contain a hash twice. */
 static uint64_t new_key(const rd_kafka_message_t *m) {
     uint64_t key = lw_fence_key("writer", lw_bytes(m->key, m->key_len));
-    for (size_t i = 0; i < n_keys; i++)
-        if (keys[i] == key) key++, i = 0;
+    size_t i = 0;
+    while (i < n_keys)
+        if (keys[i] == key)
+            key++, i = 0;
+        else
+            i++;
     return keys[n_keys++] = key;
 }
 
