@@ -489,7 +489,7 @@ LATCHWORK_API enum latchwork_result latchwork_lock_acquire_as(struct latchwork_l
 LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold *hold,
                                                            struct latchwork_error *error);
 /* Frees the hold object, and leaves the lock in Redis to expire. This is for a program that must
- * end at once. NULL is ignored. */
+ * end at once. NULL is ignored. In a child of fork() it does nothing to a hold of the parent. */
 LATCHWORK_API void latchwork_hold_forget(struct latchwork_hold *hold);
 /* Extends the lease to ttl_ms from now (0 stands for the TTL of the lock) if this hold still has
  * the lock. Never acquires the lock again. LOST is final, even if only the clock of this machine
