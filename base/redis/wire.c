@@ -15,7 +15,7 @@
 enum {
     CONNECT_MS = 2000,
     /* time limit for the finder's answer; one search exceeds it only if the resolver of host names
-     * hangs */
+     * hangs, but the finder searches for one shard after the other */
     FIND_MS = 10000,
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
@@ -400,10 +400,10 @@ static void give_up(struct lw_wire *w) {
     if (w->state == UP)
         snprintf(why, sizeof why, "no answer in %lld ms", (long long)w->set.answer_ms);
     else if (w->state == FINDING)
-        snprintf(
-            why, sizeof why,
-            "no Sentinel or cluster node was asked within %d ms: the resolver of host names hangs",
-            (int)FIND_MS);
+        snprintf(why, sizeof why,
+                 "the search for its address did not end in %d ms: Sentinels or cluster nodes do "
+                 "not answer, or the resolver of host names hangs",
+                 (int)FIND_MS);
     else
         snprintf(why, sizeof why, "no connection in %lld ms", (long long)w->set.connect_ms);
     broken(w, why);
