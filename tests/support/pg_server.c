@@ -57,10 +57,13 @@ static pid_t start(const struct lw_test_pg *pg, const char *log, char *const *ar
  * empty, and the programs are looked up in PATH. */
 static void find_programs(struct lw_test_pg *pg) {
     glob_t g;
-    if (glob("/usr/lib/postgresql/*/bin/postgres", 0, NULL, &g) == 0 && g.gl_pathc)
-        snprintf(pg->bin, sizeof pg->bin, "%.*s",
-                 (int)(strlen(g.gl_pathv[g.gl_pathc - 1]) - strlen("postgres")),
-                 g.gl_pathv[g.gl_pathc - 1]);
+    const char *newest = NULL;
+    if (glob("/usr/lib/postgresql/*/bin/postgres", 0, NULL, &g) == 0)
+        for (size_t i = 0; i < g.gl_pathc; i++)
+            if (!newest || strverscmp(g.gl_pathv[i], newest) > 0) newest = g.gl_pathv[i];
+    if (newest)
+        snprintf(pg->bin, sizeof pg->bin, "%.*s", (int)(strlen(newest) - strlen("postgres")),
+                 newest);
     globfree(&g);
 }
 
