@@ -380,10 +380,14 @@ def label(how):
     )
 
 
+FORMS = (
+    "ours:WORKERSxTHREADS[@BUILD], exec:WORKERSxPROCESSES[@BUILD], naive:THREADS or "
+    "naive:THREADS/DRAIN_EVERY"
+)
+
+
 def parse(text):
-    """A configuration is ours:WORKERSxTHREADS[@BUILD], exec:WORKERSxPROCESSES[@BUILD],
-    naive:THREADS or naive:THREADS/DRAIN_EVERY. BUILD is another build folder, to compare two
-    versions in one run."""
+    """Returns what a configuration, one of FORMS, means."""
     m = re.fullmatch(r"(ours|exec):(\d+)x(\d+)(?:@(.+))?", text)
     if m:
         how = {"who": "ours", "workers": int(m.group(2)), "threads": int(m.group(3))}
@@ -392,7 +396,7 @@ def parse(text):
         return how | ({"exec": EXEC} if m.group(1) == "exec" else {})
     m = re.fullmatch(r"naive:(\d+)(?:/(\d+))?", text)
     if not m:
-        raise argparse.ArgumentTypeError(parse.__doc__)
+        raise argparse.ArgumentTypeError(f'"{text}" is not a configuration; expected {FORMS}')
     return {"who": "naive", "threads": int(m.group(1)), "drain_every": int(m.group(2) or 1)}
 
 
@@ -453,7 +457,7 @@ def main():
         nargs="*",
         type=parse,
         default=[parse("ours:2x2"), parse("naive:4")],
-        help=parse.__doc__,
+        help=f"{FORMS}. BUILD is another build folder, to compare two versions in one run",
     )
     a.add_argument("--build", default="build")
     a.add_argument("--messages", type=int, default=1000000)
