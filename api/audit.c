@@ -12,8 +12,7 @@ int api_audit(struct api_call *k) {
         api_put(k, json_pack("{s:O,s:o}", "audit", list, "next",
                              next[0] ? json_string(next) : json_null()));
     else if (bad > 0)
-        lw_http_error(k->a, 400,
-                      "malformed cursor; expected the \"next\" of an answer of this path");
+        api_misplaced(k);
     json_decref(list);
     return bad < 0 ? -1 : 0;
 }

@@ -43,11 +43,6 @@ static int finish(struct api_call *k) {
     return 0;
 }
 
-static int misplaced(struct api_call *k) {
-    lw_http_error(k->a, 400, "malformed cursor; expected the \"next\" of an answer of this path");
-    return 0;
-}
-
 /* --- dead letters ----------------------------------------------------------------------------- */
 
 static int put_dead(struct ops *o, struct ops_message *m, void *ctx) {
@@ -60,17 +55,10 @@ static int put_dead(struct ops *o, struct ops_message *m, void *ctx) {
 int api_dead_export(struct api_call *k) {
     struct ops *o = k->o;
     struct part e = begin(k);
-    char at[DEAD_ID] = "";
-    int shard = 0, end = 0, bad = 0;
+    char at[DEAD_ID];
+    int shard, bad = 0;
     bool more = true;
-    if (k->cursor) {
-        int n = sscanf(k->cursor, "%3d:%n", &shard, &end);
-        const char *id = k->cursor + end;
-        if (n != 1 || !end || shard < 0 || shard >= o->c->redis.shards || strlen(id) >= sizeof at ||
-            id[strspn(id, "0123456789-")])
-            return misplaced(k);
-        snprintf(at, sizeof at, "%s", id);
-    }
+    if (!api_dead_place(k, &shard, at, sizeof at)) return api_misplaced(k);
     while (bad >= 0 && shard < o->c->redis.shards && !is_full(&e)) {
         bad = dead_page(o, &o->shards[shard], false, at, "", OPS_PAGE, &more, put_dead, &e);
         if (more) continue;
@@ -231,6 +219,6 @@ int api_lanes_export(struct api_call *k) {
     free(ls.name);
     lw_buf_free(&ls.lane);
     lw_buf_free(&ls.identity);
-    if (!good) return misplaced(k);
+    if (!good) return api_misplaced(k);
     return bad ? -1 : finish(k);
 }

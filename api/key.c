@@ -108,14 +108,6 @@ static int find_pause(struct api_call *k, json_t *out) {
 
 /* --- its dead letters ------------------------------------------------------------------------- */
 
-static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
-    struct api_rows *rs = ctx;
-    (void)o;
-    api_append(rs, api_message_json(rs->k, m, API_HEAD_BYTES),
-               m->e.key.n + m->reason.n + API_HEAD_BYTES);
-    return api_full(rs);
-}
-
 /* Lists the newest dead letters of this key from the key's shard. Each letter read is compared with
  * the key, because the shard has the letters of many keys. An edit can give a letter another key,
  * but the letter stays in its old shard. So the list lacks a letter that got this key by an edit in
@@ -129,8 +121,8 @@ static int find_dead(struct one_key *one, json_t **list, bool *complete) {
     o->args.keys[0] = one->k->segment[1];
     o->args.n_keys = 1;
     for (; more && bad >= 0 && !api_full(&rs); rs.looked += OPS_PAGE)
-        bad =
-            dead_page(o, ops_shard_of(o, one->lane), true, at, "", OPS_PAGE, &more, add_dead, &rs);
+        bad = dead_page(o, ops_shard_of(o, one->lane), true, at, "", OPS_PAGE, &more, api_add_dead,
+                        &rs);
     *complete = !more;
     return bad < 0 ? -1 : 0;
 }

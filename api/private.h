@@ -190,6 +190,15 @@ void api_append(struct api_rows *rs, json_t *v, size_t about);
 /* Lists the messages that wait in a lane, oldest first. Sets *more to true if the list ends before
  * the last waiting message. The caller owns *list, even after a failure. */
 int api_waiting(struct api_call *k, int shard, struct lw_bytes lane, json_t **list, bool *more);
+/* Appends a dead letter to the rows `ctx`. Returns true if no more rows are added after it. */
+ops_message_fn api_add_dead;
+/* Sets the shard and the id after which a list of dead letters begins, from the request's cursor.
+ * The cursor is "SHARD:ID" of the last dead letter looked at, or "SHARD:" before the shard's first
+ * dead letter. Without a cursor the list begins with shard 0. Returns false if the cursor is
+ * malformed. */
+bool api_dead_place(const struct api_call *k, int *shard, char *at, size_t size);
+/* Answers 400 because the cursor is malformed. Returns 0. */
+int api_misplaced(struct api_call *k);
 
 /* --- shapes of JSON (api/schema.c) -----------------------------------------------------------
  *

@@ -24,7 +24,7 @@ static void put_list(struct api_rows *rs, const char *name, const char *next) {
             json_pack("{s:o,s:o}", name, rs->list, "next", next ? json_string(next) : json_null()));
 }
 
-static int misplaced(struct api_call *k) {
+int api_misplaced(struct api_call *k) {
     lw_http_error(k->a, 400, "malformed cursor; expected the \"next\" of an answer of this path");
     return 0;
 }
@@ -51,7 +51,7 @@ int api_lanes(struct api_call *k) {
         (sscanf(k->cursor, "%3d.%c.%20[0-9]%n", &shard, &kind, at, &end) != 3 || k->cursor[end] ||
          !strchr("lp", kind) || shard < 0 || shard >= o->c->redis.shards || o->args.n_keys)) {
         json_decref(rs.list);
-        return misplaced(k);
+        return api_misplaced(k);
     }
     if (o->args.n_keys) {
         bad = ops_each_lane(o, add_lane, &rs);
@@ -127,7 +127,7 @@ int api_lane(struct api_call *k) {
 
 /* --- dead letters ----------------------------------------------------------------------------- */
 
-static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
+int api_add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     struct api_rows *rs = ctx;
     (void)o;
     api_append(rs, api_message_json(rs->k, m, API_HEAD_BYTES),
@@ -135,26 +135,34 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return api_full(rs);
 }
 
-/* Answers GET dead. The cursor is "SHARD:ID" of the last dead letter looked at, or "SHARD:" before
- * the shard's first dead letter. */
+bool api_dead_place(const struct api_call *k, int *shard, char *at, size_t size) {
+    int end = 0;
+    *shard = 0;
+    at[0] = '\0';
+    if (!k->cursor) return true;
+    int n = sscanf(k->cursor, "%3d:%n", shard, &end);
+    const char *id = k->cursor + end;
+    if (n != 1 || !end || *shard < 0 || *shard >= k->o->c->redis.shards || strlen(id) >= size ||
+        id[strspn(id, "0123456789-")])
+        return false;
+    snprintf(at, size, "%s", id);
+    return true;
+}
+
+/* Answers GET dead. */
 int api_dead(struct api_call *k) {
     struct ops *o = k->o;
     struct api_rows rs = {.k = k, .limit = k->limit, .list = json_array()};
-    char at[DEAD_ID] = "", next[64];
-    int shard = 0, end = 0, bad = 0;
+    char at[DEAD_ID], next[64];
+    int shard, bad = 0;
     bool more = true;
-    if (k->cursor) {
-        int n = sscanf(k->cursor, "%3d:%n", &shard, &end);
-        const char *id = k->cursor + end;
-        if (n != 1 || !end || shard < 0 || shard >= o->c->redis.shards || strlen(id) >= sizeof at ||
-            id[strspn(id, "0123456789-")]) {
-            json_decref(rs.list);
-            return misplaced(k);
-        }
-        snprintf(at, sizeof at, "%s", id);
+    if (!api_dead_place(k, &shard, at, sizeof at)) {
+        json_decref(rs.list);
+        return api_misplaced(k);
     }
     while (bad >= 0 && shard < o->c->redis.shards && !api_full(&rs)) {
-        bad = dead_page(o, &o->shards[shard], k->newest, at, "", OPS_PAGE, &more, add_dead, &rs);
+        bad =
+            dead_page(o, &o->shards[shard], k->newest, at, "", OPS_PAGE, &more, api_add_dead, &rs);
         rs.looked += OPS_PAGE;
         if (more) continue;
         shard++;
