@@ -22,7 +22,7 @@ int api_ledger(struct api_call *k) {
     int64_t at_ms = 0;
     json_t *v = api_job_last(k, &work_ledger, &at_ms);
     if (v) {
-        /* The time is added to a copy, because the result that the job keeps must stay
+        /* Add the member at_ms to a copy, because the result that the job keeps must stay
          * unchanged. */
         json_t *copy = json_copy(v);
         json_decref(v);

@@ -48,8 +48,8 @@ struct lw_json_rules {
     bool fit;
 };
 
-/* A pointer, and how far a scan has followed it. A path can be used for any number of scans, one
- * after the other. */
+/* A path: a JSON pointer (RFC 6901), and how far a scan has followed it. A path can be used for any
+ * number of scans, one after the other. */
 struct lw_json_path {
     const char *pointer; /* text of the pointer, borrowed */
     /* Only the scan itself uses the fields below. */

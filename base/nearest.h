@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-/* Returns the one of the n `words` that is nearest to `word`, or NULL if none is near enough. */
+/* Returns the one of the n `words` that is nearest to `word`. Returns NULL if all of them differ
+ * too much from `word` to be suggested instead of it. */
 const char *lw_nearest(const char *word, const char *const *words, size_t n);
 
 #endif

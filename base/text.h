@@ -19,8 +19,8 @@ struct lw_text {
 
 void lw_text_add(struct lw_text *t, const void *p, size_t n);
 void lw_text_addf(struct lw_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Returns the text, NUL-terminated, which the caller frees, or NULL if an allocation failed. The
- * struct lw_text is empty afterwards. */
+/* Returns the text with a NUL at its end, or NULL if an allocation failed. The caller frees the
+ * text. The struct lw_text is empty afterwards. */
 char *lw_text_take(struct lw_text *t);
 void lw_text_free(struct lw_text *t);
 

@@ -173,9 +173,10 @@ struct lw_handler_type {
     struct lw_handler *(*open)(const struct lw_config *c, int worker, struct lw_err *err);
     /* For a type with `serve`: starts at most `most` of the processes that serve() needs. */
     int (*start)(struct lw_handler *h, int most, struct lw_err *err);
-    /* Takes jobs from the feed and ends them, many at a time, until lw_feed_stopped() and no job is
-     * under way. Like a job of `run`, each job must end in time without outside help. Only commands
-     * and tests call the function again after it has returned. */
+    /* Takes jobs from the feed and ends them, many at a time, until the feed is stopped
+     * (lw_feed_stopped()) and no job is under way. Like a job of `run`, each job must end in time
+     * without outside help. Only commands and tests call the function again after it has
+     * returned. */
     void (*serve)(struct lw_handler *h, struct lw_feed *feed);
     /* For a type with `serve`: writes how many requests each of its processes has now, for at most
      * `max` processes. Returns the number of processes, which may be greater than `max`. Any thread

@@ -38,7 +38,8 @@ struct lw_assigned {
     size_t metadata_len;
 };
 
-/* The group's commit for a partition. The pointers are valid during the call. */
+/* The group's commit for a partition. The pointers are valid only during the call of `looked`
+ * (below). */
 struct lw_group_offset {
     const char *topic;
     int32_t partition;

@@ -105,8 +105,9 @@ static void say(struct lw_waking *k, struct lw_ear *ear, const char *word,
 static void set_up(struct lw_line *line, bool up) {
     if (line->up == up) return;
     line->up = up;
-    /* The first waiter must try: if the subscription has ended, a message may have been missed; if
-     * it has begun, an attempt adds this client to the lock's list of waiters in Redis. */
+    /* Let the first waiter try to take the lock. If the subscription has ended, the announcement of
+     * a release may have been missed. If it has begun, the attempt adds this client to the lock's
+     * list of waiters in Redis. */
     lw_line_wake(line);
 }
 
@@ -169,7 +170,7 @@ struct pass {
     struct ears *ears;
     int64_t now, next_ms; /* start of this pass, and of the next one (boot clock) */
     bool moved;
-    uint64_t wanted; /* a peer to which an ear must be opened; 0: none */
+    uint64_t wanted; /* id of a peer to which an ear must be opened; 0: none */
 };
 
 static void due(struct pass *p, int64_t at_ms) {

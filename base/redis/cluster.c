@@ -161,7 +161,8 @@ void lw_cluster_doubt(struct lw_cluster *c) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* Copies a login to *out, with another host and port. */
+/* Copies the URL `like` to *out, with the host and port of the node `at`. Returns 0, or -1 if an
+ * allocation failed. */
 static int node_at(const struct lw_redis_url *like, const struct lw_place *at,
                    struct lw_redis_url *out) {
     if (lw_redis_url_copy(like, out, NULL)) return -1;

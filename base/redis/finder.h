@@ -18,8 +18,8 @@
 struct lw_finder;
 struct lw_finding;
 
-/* Starts a finder. Takes ownership of the content of *servers and leaves *servers empty, even if
- * the start fails. Returns NULL with *err. */
+/* Starts a finder. Returns NULL with *err if the start fails. In both cases, takes ownership of the
+ * content of *servers and leaves *servers empty. */
 struct lw_finder *lw_finder_open(struct lw_redis_servers *servers, struct lw_err *err);
 /* Ends the finder, whose findings must all be closed. Waits at most 2 s for the thread. If a search
  * takes longer, the thread is detached and ends after the search. Ignores NULL. */

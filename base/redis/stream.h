@@ -42,8 +42,8 @@ int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned
                     unsigned *addresses, struct lw_err *err);
 /* Resolves the host's name, and sets at->address to the address that lw_stream_start() would
  * choose. May block. Afterwards, a thread that must not block can call lw_stream_start(), which
- * then resolves no name. Does nothing if `at` already has a path or an address. Returns -1 with
- * *err. */
+ * then resolves no name. Does nothing if `at` already has a path or an address. Returns 0, or -1
+ * with *err. */
 int lw_stream_resolve(struct lw_redis_url *at, unsigned attempt, struct lw_err *err);
 /* Continues to connect as far as possible without waiting. Returns 1 if the stream is READY, 0 if
  * the caller must wait for lw_stream_events(), or -1 with *err and a closed stream. */

@@ -32,7 +32,8 @@ struct lw_child {
 
 /* Starts argv[0] (searched in PATH) with the environment `envp`, default signal handlers and no
  * other open descriptors. *listed holds the number of the process group while the group lives.
- * Returns -1 with the reason if argv[0] cannot be executed. */
+ * Returns 0. Returns -1 with *err if the process cannot be started, for example because argv[0]
+ * cannot be executed. */
 int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _Atomic pid_t *listed,
                    struct lw_err *err);
 /* Returns true if the child has ended, even if other processes of its group live on. `text` (may be

@@ -47,8 +47,9 @@ static void drop_idle(struct lw_handler *h, struct http_conn *conn) {
     shut(h, conn);
 }
 
-/* Returns the connection that became idle last, or NULL. If it was idle for too long, closes all
- * idle connections, because the others have been idle even longer. */
+/* Returns the connection that became idle last, or NULL if no connection can be used. If the last
+ * one has been idle for more than IDLE_MAX_MS, closes all idle connections, because the others have
+ * been idle even longer. */
 static struct http_conn *take_idle(struct lw_handler *h) {
     if (h->idle && h->now_ms - h->idle->idle_ms <= IDLE_MAX_MS) return take(&h->idle);
     while (h->idle) drop_idle(h, h->idle);

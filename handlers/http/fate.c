@@ -45,8 +45,8 @@ static struct lw_job *end_message(struct call *c, const struct http_verdict *v, 
     return follower;
 }
 
-/* Ends the call, with this outcome for the message at jobs[at]. The later messages of the call get
- * no outcome, and belong again to the thread that reaps jobs. */
+/* Ends the call. The message at jobs[at] gets the outcome `outcome`. The later messages of the call
+ * get no outcome, and belong again to the thread that reaps jobs. */
 static void end_call(struct call *c, enum lw_outcome outcome, const char *reason, int64_t wait_ms) {
     struct http_verdict v = {.outcome = outcome, .wait_ms = wait_ms};
     lw_reason_copy(v.reason, reason);

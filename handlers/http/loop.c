@@ -43,7 +43,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
     if (epoll_ctl(h->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) &&
         epoll_ctl(h->epoll, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &ev))
         lw_error("handler: can't watch a connection: epoll: %s", strerror(errno));
-    /* After curl_multi_assign(), `known` is not NULL in later calls for this socket. */
+    /* After curl_multi_assign(), later calls of on_socket() for this socket get h as `known`. */
     if (!known) curl_multi_assign(h->multi, fd, h);
     return 0;
 }

@@ -34,8 +34,8 @@ struct lw_link {
     /* Number of greeting commands that the server has not answered yet. */
     int greetings;
     int owed; /* number of missing answers to questions of earlier rounds */
-    /* If answers are missing, the time (boot clock) at which they began to be missing, or at which
-     * the last of them came since then. */
+    /* The time (boot clock) from which the server's silence is counted. It is set when the
+     * connection is opened, when a first answer is missing, and when a missing answer comes. */
     int64_t since_ms;
     bool fresh; /* true if the connection was opened in this round */
     bool asked; /* true if this round's question was sent and not answered */

@@ -30,8 +30,8 @@ for _, lane in ipairs(due) do
         vanished = vanished + 1
         forget_vanished(lane)
     elseif not listed then
-        -- leave the lane to a later call, because owners read only some entries of `vanished` at a
-        -- time
+        -- leave the lane to a later call, because this call has added VANISHED_A_CALL entries to
+        -- `vanished`, and owners read only some of these entries at a time
         call('ZADD', lanes, text(now + math.max(floor(ttl / 4), 1)), lane)
     elseif left ~= -2 then
         call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))),

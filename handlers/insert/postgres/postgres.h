@@ -155,7 +155,7 @@ void lw_pg_quote(struct lw_buf *sql, const char *name);
 enum {
     LW_PG_P_APP,
     LW_PG_P_LOCK_MS, /* time limit of each wait for a lock, ms */
-    LW_PG_P_PART,    /* part of latchwork_count to which the statement adds */
+    LW_PG_P_PART,    /* column `part` of the rows of latchwork_count that receive the counts */
     LW_PG_P_KEYS,    /* hashes of the messages' keys, all different */
     LW_PG_P_FENCES,
     LW_PG_P_TOPICS,

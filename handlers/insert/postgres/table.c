@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 /* The schema of Latchwork's own tables, which doc/how-to/insert.md also shows. COLLATE "C" makes
- * names compare by their bytes, which is faster. Free space in the pages of fences and counts
- * allows an updated row to stay in its page. */
+ * names compare by their bytes, which is faster. PostgreSQL leaves free space in the pages of the
+ * tables latchwork_fences and latchwork_count, so that an updated row can stay in its page. */
 static const char own_tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_seen(app text COLLATE \"C\" NOT NULL, topic text COLLATE "
     "\"C\" NOT NULL, partition integer NOT "

@@ -86,8 +86,8 @@ static bool step(struct lw_sweeper *c, sqlite3_stmt *st) {
     return false;
 }
 
-/* Runs a statement that changes rows as a separate transaction, while holding the mutex that the
- * slots also use. */
+/* Runs a statement that changes rows. The statement is a transaction of its own, and runs under the
+ * mutex that the slots also use. */
 static bool change(struct lw_sweeper *c, sqlite3_stmt *st) {
     pthread_mutex_lock(c->writer);
     bool ok = step(c, st);

@@ -4,7 +4,8 @@
 -- numbers for each granted message that had attempts before: its place among the granted messages
 -- and its number of attempts. heads_out has the envelopes of heads.
 local n_grants, tries_out, heads_out = 0, {}, {}
-local function grant(tp, offset, s) -- s is the message's segment, or nil
+-- s is the message's segment; if s is nil, the function finds the segment itself
+local function grant(tp, offset, s)
     n_grants = n_grants + 1
     s = s or segment_of(tp, offset)
     if s.has_tries == nil then
