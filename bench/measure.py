@@ -414,10 +414,11 @@ class Measure:
             c(command, name, *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys))))
 
     def waiting_figures(self, c, prefix, data, used):
-        """Returns the bytes per waiting message, of Redis' memory and of the envelope alone. `used`
-        is the number of bytes by which Redis' memory has grown. The figures whose names end with
-        "beyond" exclude the payload. "of_envelope" and "of_whole" are the ratios of memory to
-        envelope, without and with the payload."""
+        """Returns figures for one waiting message, in bytes: "memory" is the memory that Redis
+        uses, and "envelope" is the length of the envelope. `used` is the number of bytes by which
+        Redis' memory has grown. The figures whose names end with "beyond" exclude the payload.
+        "of_envelope" and "of_whole" are the ratios of memory to envelope, without and with the
+        payload."""
         sizes = []
         for k in range(0, data.keys, max(1, data.keys // 200)):
             element = c("LINDEX", prefix + f"wait:{data.prefix}{k}", 0)

@@ -51,8 +51,9 @@ static struct row row_of(const struct lw_hot *h, const char *key, size_t n) {
     return r;
 }
 
-/* Sets "waiting" of one key of the list, and adds the key to the rows for the next request to
- * Redis. If the key is cut off or is not UTF-8, sets "waiting" to null and adds no row. */
+/* Sets the member "waiting" of `one`, the entry of a key in the list: to the number of waiting
+ * messages of the key, or to null if no recent number is known. Adds the key to the rows for the
+ * next request to Redis, unless the key is cut off or is not UTF-8. */
 static void take(const struct lw_hot *h, struct row *rows, size_t *n, json_t *one, int64_t now_ms) {
     const json_t *key = json_object_get(one, "key");
     bool whole = json_is_string(key) && !json_object_get(one, "key_cut") && *n < LW_HOT_ASKED;

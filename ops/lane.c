@@ -118,8 +118,8 @@ static int only_idle(struct ops *o, const struct ops_lane *l, void *ctx) {
     return l->has_head ? 0 : i->fn(o, l, i->ctx);
 }
 
-/* Reads the next page of a cursor over the set `lanes` (names and scores) or the set `paused`
- * (names). */
+/* Sends ZSCAN for the set `lanes`, whose reply has names and scores, or SSCAN for the set `paused`,
+ * whose reply has names only. */
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR],
                   int64_t count, ops_lane_fn *fn, void *ctx) {
     struct idle only = {fn, ctx};

@@ -195,8 +195,8 @@ static bool is_patient(const struct attempt *a) {
 
 /* Joins the shard's epoch. After Redis was wiped or replaced, the call starts a new epoch, as a
  * worker would, and nobody can take a lock before the quarantine is over. The call also sends the
- * schema. So a configuration with another number of shards is refused, instead of locking a lane in
- * the wrong shard. */
+ * schema. So a command whose configuration has another number of shards is refused, and cannot lock
+ * a lane in the wrong shard. */
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
     struct lw_life life;

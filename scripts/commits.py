@@ -30,7 +30,8 @@ def git(*arguments):
 
 
 def default_range():
-    """Returns the range from the commit where HEAD left the branch of origin, or None."""
+    """Returns the range of the commits since HEAD left the main branch of origin, or None if there
+    is no such branch."""
     for branch in ('origin/HEAD', 'origin/main'):
         base = git('merge-base', 'HEAD', branch)
         if base.returncode == 0:

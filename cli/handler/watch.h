@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits until a file changes that the test uses, or that is in the same folder as such a file. */
+/* Watches the files that `latchwork handler test` uses and all other files in their folders, and
+ * waits until one of them changes. */
 #ifndef LW_CLI_HANDLER_WATCH_H
 #define LW_CLI_HANDLER_WATCH_H
 

@@ -105,8 +105,8 @@ struct lw_sup_totals {
 };
 struct lw_sup_report {
     int64_t started_ms, moved_ms; /* `moved_ms` is the time at which the totals last changed. */
-    /* `idle_until_ms` is the time of the last tick before the first message finished; the rate is
-     * measured from this time */
+    /* `idle_until_ms` is the time of the last tick before the first message finished. The rate in
+     * the summary (finished messages per second) is measured from this time. */
     int64_t idle_until_ms;
     uint64_t last_finished, last_moves;
     int64_t last_line_ms, last_log_ms, last_tick_ms;

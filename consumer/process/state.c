@@ -21,8 +21,8 @@ enum {
     QUIET_MS = 10000,
 };
 
-/* Limits new grants while the handler cannot work: to no message or, while the handler is on trial,
- * to one message at a time. */
+/* Limits the worker's new grants according to the health of its handler. A handler that cannot work
+ * gets no new message. A handler on trial gets one message at a time. */
 void process_limit(struct process *p) {
     static const enum lw_grant_limit limit[] = {
         [LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};

@@ -52,7 +52,7 @@ int64_t connection_wall_offset_ms(const struct shard *sh);
 const char *connection_jumped(const struct shard *sh);
 /* Returns the life of the server as it was when the epoch was joined or last confirmed. */
 const struct lw_life *connection_old_life(const struct shard *sh);
-/* Returns the life of the server as it has last reported it. This life is sent with enter. */
+/* Returns the life that the server has reported last. The worker sends this life with enter. */
 const struct lw_life *connection_life(const struct shard *sh);
 /* Stores the life that connection_life() returns. Returns true if a different life was stored
  * before. */

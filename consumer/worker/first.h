@@ -25,7 +25,8 @@ struct first {
 
 /* Returns true while nothing may be granted, because no commit of the group is known yet. */
 bool first_waits(const struct shard *sh);
-void first_begin(struct shard *sh, bool waits); /* sets whether handlers wait for a first commit */
+/* Forgets what was known in the earlier epoch of the shard, and sets the field `waits`. */
+void first_begin(struct shard *sh, bool waits);
 /* Notes that Kafka has accepted a commit of this worker. */
 void first_committed(struct lw_worker *w);
 void first_look(struct lw_worker *w);

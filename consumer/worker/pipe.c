@@ -157,7 +157,8 @@ static bool keeps(enum call_kind k) {
     return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM;
 }
 
-/* Sends the kept calls again, before anything else is sent that names the same keys. */
+/* Sends the calls in the list `kept` again. Nothing else that names the same keys may be sent
+ * before them. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);

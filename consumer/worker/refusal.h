@@ -23,7 +23,8 @@ struct refusal { /* only refusal.c changes this struct */
 /* Handles an error reply to a call of this kind. Returns false if the error denies no right.
  * Otherwise remembers the refusal, and logs it from time to time. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
-/* Notes that a call of this kind has succeeded, if the refusal is of the same kind. */
+/* Call this function when a call of this kind has succeeded. If there is a refusal of the same
+ * kind, the function notes the success in it. */
 void refusal_allowed(struct shard *sh, enum call_kind kind);
 /* Ends the refusal if it is over. Call this function once per turn. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now);

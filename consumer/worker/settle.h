@@ -47,8 +47,8 @@ struct settle { /* only settle.c changes this struct */
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
 /* Returns the number of holds that have runs to settle. */
 size_t settle_listed(const struct shard *sh);
-/* Returns true if the next settle is sent at once, because the lane of a listed hold waits for it,
- * or because many holds are listed. */
+/* Returns true if the next settle is sent at once: because the lane of a hold in the list `listed`
+ * waits for it, or because the list is long. */
 bool settle_urgent(const struct shard *sh);
 /* Returns true while a settle that may still be sent again names messages of this partition. */
 bool settle_names(const struct shard *sh, const struct part *p);

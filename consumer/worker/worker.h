@@ -95,7 +95,7 @@ struct lw_byte_bounds {
     /* `call` is the maximum size of the envelopes that one call to Redis carries, and of the
      * elements of waiting lists that it reads */
     size_t call;
-    size_t lane; /* maximum size of the heads of a lane that are granted at once */
+    size_t lane; /* maximum total size of the heads that are granted at once in one lane */
     /* `heads` is the maximum size of the heads in memory; when it is reached, no more heads are
      * claimed */
     size_t heads;

@@ -345,8 +345,8 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .passed = io_passed,
                                 .stop = io_stop};
 
-/* Returns the configuration of a worker. Settings that `shape`, the description of the fleet, does
- * not change have their defaults. */
+/* Returns the configuration of a worker: the text below, with the settings that `shape`, the
+ * description of the fleet, changes. */
 static struct lw_config *configure(const struct fleet_shape *shape) {
     static const char text[] =
         "{\"name\": \"guard\", \"kafka\": {\"topics\": [\"work\"]}, \"lock\": {\"ttl_ms\": 10000},"

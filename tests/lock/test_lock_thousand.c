@@ -155,8 +155,8 @@ static void a_lease_that_ends_wakes_few(void **state) {
     start_all(pid, true);
     wait_until_all_wait();
     latchwork_hold_forget(h);
-    /* The first waiter of each process tries about every five seconds, and so learns the shortened
-     * TTL. */
+    /* The next command shortens the lease. Clients learn of this, because the first waiter of each
+     * process tries to take the lock about every five seconds. */
     redis_says("PEXPIRE lwl:{a}:lock 7000");
     int64_t until = lw_boot_ms() + 120000;
     while (!shared->inside && lw_boot_ms() < until) lw_sleep_ms(2);

@@ -271,7 +271,7 @@ static void my_own_lane_with_waiters_runs_again(void **state) {
     char value[64];
     snprintf(value, sizeof value, "t1:%" PRIu64, l->fence);
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
-    /* Pausing the lane between the two calls makes no difference. */
+    /* Even if the lane is paused before the call is sent again, its messages are granted. */
     lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(lt_gate(l, m, 2), "RA");
     assert_string_equal(lt_gate(l, other, 2), "WW");

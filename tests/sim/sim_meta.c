@@ -383,9 +383,9 @@ static bool a_gap_of_the_key(void) {
     return last_of_k(4);
 }
 
-/* A worker learns of a new epoch too late: another worker has already entered the epoch, and the
- * quarantine of the epoch is over. The records of key K that the first worker had done must run
- * again before record 5, which has the same key. */
+/* The first worker learns of a new epoch too late: a second worker has already entered the epoch,
+ * and the quarantine of the epoch is over. The records of key K that the first worker had finished
+ * must run again before record 5, which has the same key. */
 static bool a_repair_that_is_late(void) {
     first_life();
     struct scene a = s;

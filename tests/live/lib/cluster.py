@@ -293,7 +293,8 @@ class Cluster:
         return source
 
     def move_keys(self, slot, source, target, at_once=100):
-        """Moves up to `at_once` keys of the slot, and returns the number of moved keys."""
+        """Moves up to `at_once` keys of the slot from the source to the target. Returns the number
+        of moved keys."""
         keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, at_once)
         if keys:
             source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 10000, "KEYS", *keys)

@@ -341,7 +341,7 @@ void world_dump(const struct world *w);
 /* wire.c defines the following functions, which simulate servers, pipelines and connections. Each
  * function whose name begins with step_ does one thing for a worker, except that step_wire() does
  * one thing for a pipeline. */
-/* Makes a server of the shard. The server takes ownership of the store. */
+/* Creates a server for the shard. The server takes ownership of the store `st`. */
 struct server *server_new(struct world *w, struct store *st, int shard);
 /* Returns false if the server is an old master that no longer serves clients. */
 bool serves(struct world *w, const struct server *s);

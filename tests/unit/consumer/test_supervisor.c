@@ -188,7 +188,8 @@ static void test_fork_that_fails_is_tried_again(void **state) {
     assert_int_equal(sup->workers[0].state, LW_SUP_RUNNING);
 }
 
-static int exit_of(int status) { return status << 8; } /* makes the status that wait(2) reports */
+/* Returns what wait(2) reports for a process that has ended with this exit status. */
+static int exit_of(int status) { return status << 8; }
 
 static void test_ends_are_told_apart(void **state) {
     (void)state;
