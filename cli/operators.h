@@ -7,8 +7,8 @@
 #include "cli/options.h"
 #include "ops/ops.h"
 
-/* Each verb of the two commands has one bit, which the table of options uses to say which verbs
- * take an option. */
+/* Each verb of `queue` and of `dead` has one bit. The table of options uses these bits to say which
+ * verbs take an option. */
 enum {
     QUEUE_LS = 1 << 0,
     QUEUE_SHOW = 1 << 1,

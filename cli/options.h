@@ -99,7 +99,7 @@ struct cli_verb {
     const char *help; /* the verb's help text: an imperative, without a full stop */
     /* `operate` runs a verb of queue or dead, and returns the exit status */
     int (*operate)(struct ops *o);
-    /* `run` runs a verb of any other command, and returns the exit status */
+    /* `run` runs a verb of a command other than queue and dead, and returns the exit status */
     int (*run)(const void *args);
 };
 

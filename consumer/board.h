@@ -110,8 +110,8 @@ struct lw_board_worker {
     /* `loads` holds, for each process of the exec handler, the number of requests that were sent to
      * it and are not answered yet */
     _Atomic uint32_t loads[LW_BOARD_SEATS];
-    /* `ready` is true if the worker can use every shard, has joined the consumer group, and its
-     * handler can work */
+    /* `ready` is true if the worker can use every shard and has joined the consumer group, and if
+     * its handler can work */
     atomic_bool ready;
     /* `kafka` is the state of the connection to Kafka, as enum lw_kafka_state plus 1; 0: unknown */
     _Atomic uint32_t kafka;

@@ -196,8 +196,9 @@ struct lw_handler_type {
      * finished, so that the handler can delete recorded identities. Called on the main thread. May
      * be NULL. */
     void (*passed)(struct lw_handler *h, const char *topic, int32_t partition, int64_t watermark);
-    /* Returns whether the handler can work. If it cannot, `why` (may be NULL) receives the reason.
-     * Any thread may call it. NULL: the handler can always work. */
+    /* Returns whether the handler can work. If it cannot, writes the reason to `why`, unless `why`
+     * is NULL. Any thread may call this function. If `health` itself is NULL, the handler can
+     * always work. */
     enum lw_health (*health)(struct lw_handler *h, char *why, size_t size);
     /* For the command `check`. Returns 0 if the process that start() started still runs after
      * wait_ms (exec), or if the service accepts a connection within wait_ms (http), otherwise -1

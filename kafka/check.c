@@ -25,8 +25,8 @@ enum {
 };
 
 void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m) {
-    /* While the partition has no anchor, the inspector compares with the first candidate instead.
-     * So this candidate must not be replaced by a later record. */
+    /* While the partition has no anchor, the inspector uses the first candidate as its anchor. So
+     * this candidate must not be replaced by a later record. */
     bool first = p->candidate.offset < 0;
     if (!first && (p->anchor.offset < 0 || s->polled_ms - p->candidate_ms < CANDIDATE_MS)) return;
     p->candidate = lw_anchor_of(m);

@@ -33,8 +33,8 @@ enum {
     TROUBLE_MS = 10000, /* minimum time between two log lines about the same problem */
     INSPECTOR_MS = 500,
     DESTROY_MS = 3000, /* minimum time that librdkafka's threads are given to end */
-    /* error code of the new group protocol: another member uses our id; older headers of librdkafka
-     * have no name for the code */
+    /* error code of the new group protocol if another member uses our id; older headers of
+     * librdkafka have no name for this code */
     UNRELEASED_INSTANCE_ID = 111,
 };
 

@@ -23,7 +23,8 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     digits[n_fence] = '\0';
     i->fence = strtoull(digits, NULL, 10);
     /* Usually a fence is the time of its grant in µs, so the time of the grant is derived from the
-     * fence. If Redis' clock was set back, the fence is larger, so the derived time is too late. */
+     * fence. If Redis' clock was set back, the fence is larger than that time, so the derived time
+     * is too late. */
     i->since_ms = (int64_t)(i->fence / 1000);
     i->token_len = (size_t)(colon - p);
     const char *slash = memrchr(p, '/', i->token_len);

@@ -76,9 +76,9 @@ void lw_peer_doubt(struct latchwork_client *c, uint64_t peer);
  * or 0 with *error. */
 size_t lw_peers_slots(struct latchwork_client *c, int *slot, size_t max,
                       struct latchwork_error *error);
-/* Returns true, and describes the refusal in *turn, if the error text says that the slot is at
- * another node, is being moved, or is not served now. Corrects the slot table. Always returns false
- * in a client of one server. */
+/* Handles an error text. If it says that the slot is at another node, is being moved, or is not
+ * served now, corrects the slot table, describes the refusal in *turn, and returns true. Otherwise
+ * returns false. In a client of one server, always returns false. */
 bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, const char *text,
                     int slot, struct lw_turn *turn);
 

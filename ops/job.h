@@ -65,10 +65,10 @@ int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes 
 /* Drops a message from its lane, or drops a dead letter. Returns the same as ops_job_put(). */
 int ops_job_drop(struct ops_job *j, const struct ops_message *m);
 /* Records that a message cannot be processed. Returns 1 if --stop-on-error was given; the caller
- * must then stop. */
+ * must then stop. Otherwise returns 0. */
 int ops_job_problem(struct ops_job *j, const char *identity, const char *why);
 /* Records that the caller has processed a message: letter 'T' if the message was sent to a topic,
- * 'R' if the handler ran. Returns 1 if the job was stopped or interrupted. */
+ * 'R' if the handler ran. Returns 1 if the job was stopped or interrupted, otherwise 0. */
 int ops_job_done(struct ops_job *j, const char *identity, char letter, const char *more);
 /* Counts a message whose processing is about to begin. Returns 0 if the caller may go on after this
  * message, 1 if it must stop then, because --limit is reached or the job was interrupted, and -1

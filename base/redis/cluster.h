@@ -36,8 +36,9 @@ struct lw_slot_map {
     size_t n;
 };
 
-/* Reads the answer of the node at `asked` to CLUSTER SLOTS. An entry without a host means the
- * node that answered. Returns -1 with *err and an empty *out. */
+/* Reads the answer of the node at `asked` to CLUSTER SLOTS. An entry without a host means the node
+ * that answered. Returns 0. If the answer is an error or malformed, or if an allocation failed,
+ * returns -1 with *err and an empty *out. */
 int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, struct lw_slot_map *out,
                      struct lw_err *err);
 /* Returns the range that contains a slot, or NULL if no node owns the slot. */

@@ -129,10 +129,10 @@ struct dev_rows {
     /* `inserted` and `ignored` are the numbers of new rows and of duplicate rows, as the inserting
      * transactions counted them. */
     int64_t inserted, ignored;
-    int64_t rows; /* number of rows in the table */
+    int64_t rows; /* number of rows in the table `orders` */
 };
-/* Counts the rows in the database. All counts are 0 while the table does not exist. Returns -1 if
- * the database cannot be read. */
+/* Fills in *out from the file h->database. All numbers are 0 while its tables do not exist. Returns
+ * 0, or -1 with *err if the database cannot be read. */
 int dev_rows_read(const struct dev_home *h, struct dev_rows *out, struct lw_err *err);
 /* Returns how many of the orders order-0 … order-(orders-1) have no row, or -1 if the database
  * cannot be read. */

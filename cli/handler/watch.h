@@ -12,8 +12,8 @@
 struct handler_watch;
 
 struct handler_watch *handler_watch_open(struct lw_err *err);
-/* Starts a new watch of the folders of the configuration, of the messages, and of the files that
- * the handler section names, and ends the watch of all other folders. `c` is NULL if the
+/* Starts to watch the folders that contain the configuration, the file of messages, and the files
+ * that the handler section names. No longer watches any other folder. `c` is NULL if the
  * configuration has errors. Only changes after this call are noticed. */
 void handler_watch_begin(struct handler_watch *w, const char *config, const char *messages,
                          const struct lw_config *c);

@@ -71,7 +71,7 @@ static void reason(const struct lw_sup *s, char *out, size_t size) {
         !lw_note_get(&s->board->workers[worker].why, why, sizeof why) || !*why)
         return;
     /* line breaks are replaced by blanks, because a line break would begin another NAME=VALUE pair
-     * of the message */
+     * of the message to the service manager */
     for (char *p = why; *p; p++)
         if (iscntrl((unsigned char)*p)) *p = ' ';
     snprintf(out, size, "; worker %d: %s", worker, why);

@@ -33,8 +33,9 @@ static bool handler_trouble(struct process *p, char *why, size_t size) {
     return p->type->health && p->type->health(p->handler, why, size) != LW_WELL;
 }
 
-/* Looks for a shard to which no connection can be made, or whose hints Redis refuses, and writes
- * the reason to the caller's buffer. The worker's logic does not notice such failures. */
+/* Returns true if there is a shard to which no connection can be made, or whose hints Redis
+ * refuses, and then writes the reason to `why`. The worker's logic does not notice such
+ * failures. */
 static bool link_trouble(struct process *p, char *why, size_t size) {
     for (int s = 0; s < p->c->redis.shards; s++) {
         const char *wire = lw_wire_trouble(p->links[s].wire),

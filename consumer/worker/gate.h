@@ -56,8 +56,8 @@ void gate_refused(struct lw_worker *w, struct shard *sh);
 bool gate_rests(const struct shard *sh, int64_t now);
 /* Returns true if a lane waits to ask gate, even if it may not ask now. */
 bool gate_has_lanes(const struct shard *sh);
-/* Returns true if a lane waits that may ask gate now, and Redis had memory left when it answered
- * gate last. */
+/* Returns true if a listed lane may ask gate now, and Redis did not refuse the last call of gate
+ * because of maxmemory. */
 bool gate_due(const struct shard *sh, int64_t now);
 /* Returns for how many lanes a call asks per message that may run (from 1 to 16), because many of
  * the lanes may be busy. */

@@ -12,7 +12,7 @@
 
 struct refusal { /* only refusal.c changes this struct */
     enum call_kind kind;
-    bool allowed; /* true: a call of the refused kind has succeeded since the refusal */
+    bool allowed; /* true: a call of this `kind` has succeeded since the refusal */
     /* `since_ms` and `last_ms` are the times of the first and of the last refused call. `last_ms`
      * is 0 if there was none. */
     int64_t since_ms, last_ms;

@@ -155,7 +155,8 @@ void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
 void lw_worker_connected(struct lw_worker *w, int shard);
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why);
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *reply);
-/* Reports a hint that was popped from `ready` into `claimed`. */
+/* Call this function when a hint was moved from the Redis list `ready` to this worker's list
+ * `claimed`. */
 void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane);
 
 /* Call lw_worker_finished() when a handler has answered, and lw_worker_sent() when a dead letter

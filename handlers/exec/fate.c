@@ -79,8 +79,8 @@ void exec_time_over(struct request *r) {
     proc_end(p, 0);
 }
 
-/* Returns the time at which the group of an ending process must be killed: LAST_WORDS_MS from now,
- * or margin_ms before the first lease of its messages ends, if that is earlier. */
+/* Returns the time at which the process group of an ending process must be killed: LAST_WORDS_MS
+ * from now, but at the latest margin_ms before the first lease of the process's messages ends. */
 static int64_t end_by(const struct proc *p) {
     int64_t until = p->h->now_ms + LAST_WORDS_MS;
     for (const struct request *r = p->first; r; r = r->next) {

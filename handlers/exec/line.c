@@ -33,8 +33,8 @@ static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
 }
 
 /* Appends the name or value of a header. If it is not UTF-8, appends the object {"base64":"…"}
- * instead, because headers are written as pairs without member names, to which "_base64" could be
- * added. */
+ * instead. add_bytes() adds "_base64" to the name of a member, but a header is written as a pair,
+ * which has no member names. */
 static void add_header_part(struct lw_buf *out, struct lw_bytes v) {
     if (!v.p) {
         ADD(out, "null");

@@ -40,8 +40,8 @@ struct request {
     /* `place` is where the current line begins: its position in all bytes sent to the process
      * since the start of the process */
     uint64_t place;
-    /* `n` is the number of jobs, `at` the index of the job to be answered next, and `upto` the
-     * index after the last job in the line */
+    /* `n` is the number of jobs in the request. `at` is the index of the job to be answered next.
+     * `upto` is the index after the last job in the current line. */
     int n, at, upto;
     struct lw_job *jobs[]; /* room for handler.batch jobs */
 };

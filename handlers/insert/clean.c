@@ -41,7 +41,7 @@ struct lw_cleaner {
 
 /* Finds a partition that has identities to delete and has not been chosen in this round. Copies its
  * topic and watermark, because the main thread may change the table as soon as the mutex is
- * released. */
+ * released. Returns false if there is no such partition. */
 static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic, size_t size,
                         int64_t *watermark) {
     bool found = false;

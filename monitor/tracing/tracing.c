@@ -153,9 +153,9 @@ static void taken(struct tracing *t, const struct batch *b, const struct lw_post
         tell_well(t);
 }
 
-/* Returns how long to wait before the next post. If the endpoint has not asked for a wait, the wait
- * is backoff_ms plus or minus a random part of at most an eighth, so that many supervisors do not
- * post at the same time. */
+/* Returns the time in ms to wait before the next post. This is the time for which the endpoint has
+ * asked. If it has asked for none, the time is backoff_ms plus or minus a random part of at most an
+ * eighth, so that many supervisors do not post at the same time. */
 static int64_t wait_of(const struct lw_post_answer *a, int64_t backoff_ms) {
     if (a->retry_after_ms) return a->retry_after_ms;
     return backoff_ms - backoff_ms / 8 + lw_boot_us() % (backoff_ms / 4);

@@ -62,8 +62,8 @@ enum ledger_kind {
     LEDGER_COMMITTED,
     LEDGER_FLOOR,  /* the floor of a shard is above the group's commit */
     LEDGER_BEYOND, /* an offset at or above the end of the log has a state */
-    /* LEDGER_UNSEEN: the lane of a waiting list is missing in the Redis set `lanes`, so tend never
-     * looks at that lane */
+    /* LEDGER_UNSEEN: the lane of a waiting list is missing in the Redis zset `lanes`, so tend
+     * never looks at that lane */
     LEDGER_UNSEEN,
     LEDGER_TORN, /* an element of a waiting list is not a message */
 };

@@ -1,8 +1,8 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
 -- edit: replace the content of a dead letter. The edited dead letter goes to the end of the stream
--- under a new id. It keeps the envelope that it had before its first edit as `original`, and names
--- the operator who edited it last, and the time.
+-- under a new id. Its field `original` holds the envelope from before its first edit. Two other
+-- fields hold the operator and the time of its last edit.
 -- KEYS 1 epoch, 2 dead
 -- ARGV 1 id in the stream, 2 envelope as the caller read it, 3 new envelope, 4 name of the
 --      operator, 5 wall time in ms

@@ -176,7 +176,8 @@ static int settle(struct import *im, const struct sent *s) {
 
 /* Produces the messages in `page`, oldest first. Then removes the messages that Kafka acknowledged
  * or refused permanently from NAME:importing, up to the first message that must be sent again. A
- * dry run only counts the messages. Returns 0, 1 if the import must end, or -1 on failure. */
+ * dry run only counts the messages. Returns 0 if the import may go on, 1 if it must end, and -1 on
+ * failure. */
 static int produce_page(struct import *im, redisReply *page) {
     struct sent *sent = lw_alloc(page->elements * sizeof *sent);
     size_t n = 0;

@@ -113,7 +113,7 @@ int lw_pg_script(struct lw_pg *pg, const char *sql, const struct lw_pg_wait *wai
                  struct lw_pg_error *error);
 void lw_pg_close(struct lw_pg *pg);
 
-/* Reports what is wrong with a URL, without showing the URL. */
+/* Appends what is wrong with a URL to `problems`, without showing the URL. */
 void lw_pg_check_url(const char *url, struct lw_problems *problems);
 /* Writes user@host:port/database, as the log names the server. */
 void lw_pg_name(const char *url, char *out, size_t size);
@@ -133,7 +133,8 @@ struct lw_pg_column {
     char *type; /* SQL name of the type, without a length; owned */
 };
 
-/* The user's table as slots and cleaner see it; constant after open. */
+/* What the handler slots and the cleaner need to know of the user's table. It does not change after
+ * lw_pg_table_open(). */
 struct lw_pg_table {
     /* `name` is the quoted name of the table, with its schema if configured; owned */
     char *name;

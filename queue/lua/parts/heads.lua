@@ -160,8 +160,8 @@ local function runnable_head(lane, skip)
     return 'UNDUE', earliest
 end
 
--- Returns the same as take_heads(). With retry.order skip, however, returns at most one head, which
--- is due, or 'UNDUE' and a time like runnable_head().
+-- Without retry.order skip, returns the same as take_heads(). With retry.order skip, returns a list
+-- of one head that is due. If no such head was found, returns the same as runnable_head().
 local function runnable_heads(lane, skip, want, before, after_tp, after_offset)
     if not skip then return take_heads(lane, want, before, after_tp, after_offset) end
     local head, tp, offset = runnable_head(lane, true)
