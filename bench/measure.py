@@ -208,8 +208,8 @@ class Measure:
             raise Failure(f"{contender.label}: exit status {p.returncode}: {text[-300:]}")
         lines = [line for line in text.splitlines() if line.startswith("{")]
         line = json.loads(lines[-1]) if lines else {}
-        # The line with "answers" comes from bench/web.c. That program starts the measured program
-        # and ends after it, so its line is the last one.
+        # If the last line has the member "answers", bench/web.c has printed it. That program starts
+        # the measured program and ends after it, so the measured program's line is the one before.
         if "answers" in line and len(lines) > 1:
             line |= json.loads(lines[-2])
         calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2 * len(clients))

@@ -44,7 +44,8 @@ ADMIN, REDIS_ADMIN = (
     "valkey-admin-5",
 )  # the administrator of both servers, and its password for Valkey
 MESSAGES, KEYS, PARTITIONS = 2000, 40, 4
-LIMIT_S = 1200  # time limit of each wait for the user's part; the installation takes longest
+# Time limit of each wait for packaging/test-secured.sh, whose installation takes longest.
+LIMIT_S = 1200
 
 
 class Servers:

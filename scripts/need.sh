@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that the compiler and the libraries are recent enough to build Latchwork. Names everything
-# that is missing or too old on stderr.
+# Checks that the compiler and the libraries are recent enough to build Latchwork. Names on stderr
+# everything that is missing or too old.
 #   usage: need.sh CC "NAME [>= VERSION], …"
-#   exit: 0 nothing is missing, 1 something is missing
+#   exit: 0 nothing is missing or too old, 1 something is
 set -eu
 cc=$1
 status=0

@@ -100,8 +100,8 @@ class Fleet:
 
 
 class Autoscaler:
-    """KEDA and the autoscaler of Kubernetes, with the values of the chart. `by` is "wanted" or
-    "lag"."""
+    """KEDA and the autoscaler of Kubernetes, with the values of the chart. `by` names the metric by
+    which they decide: "wanted" (the number of wanted workers) or "lag"."""
 
     def __init__(self, by, min_pods=0):
         self.by, self.min_pods, self.pods = by, min_pods, min_pods
@@ -136,7 +136,8 @@ class Autoscaler:
 
 
 def simulate(load, by, min_pods=0):
-    """Returns a row per second: (time, pods, lag, wanted workers). `by` is "wanted" or "lag"."""
+    """Returns a row per second: (time, pods, lag, wanted workers). `by` names the metric by which
+    the autoscaler decides: "wanted" or "lag"."""
     fleet, scaler, rows = Fleet(), Autoscaler(by, min_pods), []
     for t in range(END_S):
         fleet.arrive(load, t)

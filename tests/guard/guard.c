@@ -47,8 +47,8 @@ struct bounds { /* upper bounds of the cost of one message */
 static const struct {
     struct fleet_shape shape;
     struct bounds most;
-    /* At least this share of the messages must be parked, and at least this share must be drained.
-     * A smaller share means that the shape does not test what it should. */
+    /* Minimum share of the messages that must be parked. At least the same share must be drained.
+     * If fewer messages are parked or drained, the shape does not test what it should. */
     double least_parked;
 } guards[] = {
     /* Shape `uniform`, like the benchmark's workload W1: with this number of keys, nearly no

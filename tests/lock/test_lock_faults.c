@@ -64,7 +64,7 @@ static void a_lost_reply_changes_nothing(void **state) {
 }
 static void nor_does_one_without_scripts(void **state) {
     (void)state;
-    /* Without scripts, lose the second reply, which is the answer to EXEC. */
+    /* A client without scripts sends a transaction. Lose the second reply, which answers EXEC. */
     lost_replies(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, 2);
 }
 

@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 
-/* Maximum wait in ms. It is shorter than the 4 s after which a waiter tries without a message, so
- * only a waiter that was notified of the release gets the lock in time. */
+/* Maximum wait in ms. It is shorter than the 4 s after which a waiter tries again without a
+ * notification, so only a waiter that was notified of the release gets the lock in time. */
 enum { BEFORE_LOOKING_MS = 2500 };
 
 static struct latchwork_client *client;

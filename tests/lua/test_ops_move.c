@@ -92,8 +92,8 @@ static void hold(struct lt *l, const char *value) {
 static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")); }
 static int replay_state(struct lt *l, int64_t offset, int64_t replay) {
-    /* Find the line of the dump that contains the mark. The line also says that the mark
-     * expires. */
+    /* In the dump of Redis, find the line of the key that holds the state of the replay. The line
+     * must say that the key expires. */
     char *bytes = lt_dump(l, true);
     char name[80];
     snprintf(name, sizeof name, "state:orders:0#%" PRId64 ":%" PRId64 " string expires ", replay,

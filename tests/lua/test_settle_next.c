@@ -282,7 +282,7 @@ static void skip_sends_the_failed_one_to_the_tail(void **state) {
                      3);
     assert_int_equal(n, 1);
     assert_true(due >= from + 200000 && due <= lt_now_ms(l) + 200000);
-    /* Message 2 runs and fails as well, and then message 3 does. */
+    /* Message 2 runs and fails as well, so it goes to the tail, and message 3 is next. */
     struct lt_msg claim = message(2);
     assert_string_equal(lt_claim(l, &claim, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");

@@ -60,8 +60,8 @@ def looking(t, words, over, times):
 
 
 def window(t, words):
-    """Returns the throughput without the command, the throughput with it, and how long each run of
-    the command took."""
+    """Returns the throughput while no command runs, the throughput while the command `words` runs
+    again and again, and how long each of its runs took."""
     quiet, over, times = rate(t, WINDOW_S), threading.Event(), []
     loop = threading.Thread(target=looking, args=(t, words, over, times))
     loop.start()

@@ -417,7 +417,7 @@ static void test_passed_identities_are_cleaned(void **state) {
     open_at(&x, "");
     add_replays(&x);
     lw_handler_insert.passed(x.h, "t", 0, first);
-    /* A lower watermark must change nothing. */
+    /* A watermark below the previous one must change nothing. */
     lw_handler_insert.passed(x.h, "t", 0, first - left);
     seen_from(want, left, first);
     wait_for(strcmp(seen(&x, "WHERE app = 'app' AND partition = 0"), want) == 0);

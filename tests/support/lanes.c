@@ -246,9 +246,9 @@ static void send_and_take(struct lt *l) {
     }
 }
 
-/* Returns the answer that the same call must get if it is sent again ("Clocks and lost replies" in
- * doc/explanation/protocol.md). By then a message that gate dropped is finished, and the lease of a
- * lane that settle released is gone. */
+/* A call that was answered with `first` is sent again. Returns the answer that it must get then
+ * ("Clocks and lost replies" in doc/explanation/protocol.md). A message that gate dropped is
+ * finished by then, and the lease of a lane that settle released is gone. */
 static char answer_again(const struct lt *l, char first) {
     if (is_gate(l) && strchr("UX", first)) return 'D';
     if (is_settle(l) && strchr("LB", first)) return 'S';

@@ -89,8 +89,8 @@ struct lt {
     char token[64]; /* token of the last call of gate or claim */
     redisReply *reply;
     char answers[LT_ANSWERS_MAX + 1], named[LT_ANSWERS_MAX + 1], text[70000];
-    /* `fence` is the first fence that the last call took. `fence_seen` is the last fence that any
-     * call took. */
+    /* `fence` is the smallest fence that the last call took. `fence_seen` is the largest fence that
+     * any call has taken. */
     uint64_t fence, fence_seen;
     int n_items, n_messages; /* number of items and of messages in the call */
     struct {

@@ -49,8 +49,8 @@ bool rules_gone(const struct world *w, int part, int index);
 /* Returns true if Redis may have forgotten drops or business ids, so that messages may run that
  * should not. */
 bool rules_forgot(const struct world *w);
-/* Returns true if Redis has lost data, and another message with the same business id is done.
- * Then either message may run again, in any order. */
+/* Returns true if Redis has lost data, and another message with the business id of this message is
+ * done. Then both messages may run again, in any order. */
 bool rules_twin_forgot(const struct world *w, int part, int index);
 void rules_end(struct world *w);
 

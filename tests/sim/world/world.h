@@ -44,8 +44,8 @@ struct faults {
     bool back; /* the clock of a server may also jump back */
     int split_ms;
     /* In each of the following options of a world, 0 stands for the usual value. */
-    /* Factor by which the clock is faster. Calls, handlers and renewals then take longer, compared
-     * with the TTL. */
+    /* Factor by which the world's clock advances further per step. With a larger factor, calls,
+     * handlers and renewals take longer compared with the TTL. */
     int pace;
     /* Of ten chances to end a handler or to renew leases, this number is left unused on average. */
     int idle;
