@@ -53,7 +53,7 @@ struct lw_inspector;
 /* Starts the inspector, which writes to the eventfd `fd` when an answer is ready. Returns NULL with
  * *err on failure. */
 struct lw_inspector *lw_inspector_open(const struct lw_config *c, int fd, struct lw_err *err);
-/* Returns true if a request was made and its answer was not taken yet. */
+/* Returns true if a request has been made and its answer has not been taken yet. */
 bool lw_inspector_busy(struct lw_inspector *i);
 /* Requests the inspection of the n partitions in `all`, an array from malloc() whose ownership
  * passes to the inspector. Must not be called while the inspector is busy. */

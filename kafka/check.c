@@ -19,8 +19,8 @@ enum {
     /* minimum time between two candidates for the anchor, because hashing every record would cost
      * too much */
     CANDIDATE_MS = 1000,
-    /* the default limit of a broker for commit metadata; if the metadata would exceed it with the
-     * anchor, the anchor is omitted */
+    /* a broker's default limit for the length of commit metadata; the anchor is left out if the
+     * metadata would be longer than this with the anchor */
     METADATA_MAX = 4096,
 };
 

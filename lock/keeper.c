@@ -107,7 +107,7 @@ static void give_up_what_is_late(struct lw_keeper *k) {
     for (size_t i = 0; i < k->n;) {
         struct latchwork_hold *h = k->hold[i];
         if (atomic_load(&h->loss)) {
-            /* Another thread noticed that the hold is lost, and has called its callback. */
+            /* Another thread noticed that the hold is lost, and has called the hold's callback. */
             take_out(k, h);
             continue;
         }
@@ -304,8 +304,9 @@ static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size
     for (size_t i = 0; i < n; i++) lw_hold_renew_end(r[i].hold);
 }
 
-/* Finds the server of each renewal. If the owner of one slot could not be found, uses only the slot
- * owners that are known already for the remaining renewals, so that they are not delayed. */
+/* Finds the server of each renewal. If one search for the owner of a slot fails, searches for no
+ * further owners, so that the remaining renewals are not delayed: they use only owners that the
+ * client knows already. */
 static void find_peers(struct lw_keeper *k, struct renewal *r, size_t n) {
     struct latchwork_error error;
     bool searches = true;

@@ -68,8 +68,8 @@ enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen 
                                   struct latchwork_error *error);
 enum latchwork_result lw_one_end(struct latchwork_lock *l, uint64_t *fence,
                                  struct latchwork_error *error);
-/* Counts the keys that have the name of a lock but are of another Redis type, and names the first.
- * latchwork_lock_list() skips such keys. */
+/* Keys that have the name of a lock but another Redis type: their number, and the name of the first
+ * one. latchwork_lock_list() skips such keys. */
 struct lw_foreign {
     int64_t n;
     char first[200];

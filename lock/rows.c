@@ -276,8 +276,9 @@ static void end_sub_holds(struct taking *t) {
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
         if (strcmp(h->token, t->hold->token)) {
-            /* This row has another token than the hold of all rows, because the row's first grant
-             * came after its lease had ended. So the row must be released separately. */
+            /* This row was first granted so late that the lease of the grant had already ended. So
+             * the row was acquired again, with a token of its own, and must be released
+             * separately. */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
         }

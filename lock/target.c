@@ -158,7 +158,7 @@ static bool fill_sentinels(const struct latchwork_sentinels *s, struct lw_target
     servers->kind = LW_REDIS_SENTINEL;
     for (; servers->n < s->n_addresses; servers->n++)
         if (!sentinel(s->addresses[servers->n], s, &servers->at[servers->n], error)) {
-            /* count the Sentinel that was refused, so that its memory is freed with the others */
+            /* count this Sentinel, too, so that its memory is freed with that of the others */
             servers->n++;
             return false;
         }

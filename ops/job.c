@@ -312,7 +312,7 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     j->number = o->args.resume ? o->args.resume : last + 1;
     j->words = words_of(o);
     int bad = j->dry ? 0 : start(j, j->words, last);
-    /* o->job is also set in a dry run, so that the watch can show its counts */
+    /* o->job is also set in a dry run, so that the watch can show the job's counts */
     if (o->watch && !bad) o->job = j;
     struct sigaction act = {.sa_handler = on_signal};
     if (!o->quiet) {

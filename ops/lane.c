@@ -221,10 +221,10 @@ static size_t reply_bytes(const redisReply *r) {
 }
 
 /* Workers remove the oldest messages while the list is read, so all other messages move toward the
- * oldest end. Each page therefore begins with the last message that was passed to fn. If that
- * message is not in the page, the reading goes back and looks for the message, to the oldest end if
- * necessary. If the message is not in the list any more, all older messages have been removed, too,
- * and the reading continues at the oldest end. */
+ * oldest end. Each call of the script `page` therefore begins at the last message that was passed
+ * to fn. If that message is not in the answer, the next calls look for it closer to the oldest end.
+ * If the message is not in the list any more, all older messages have been removed, too, and the
+ * reading continues at the oldest end. */
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn,
                      void *ctx) {
     struct pages p = {.size = OPS_PAGE_FIRST};

@@ -20,8 +20,8 @@ enum {
     PACKED_MAX = BODY_MAX / 4 * 3 + (BODY_MAX % 4 ? BODY_MAX % 4 - 1 : 0)
 };
 
-/* Returns how many bytes can be encoded in base64 as the ranges of a text of metadata. The text has
- * at most `max` bytes, and `head` bytes of it precede the base64. */
+/* Returns the maximum size that the packed ranges may have before they are encoded in base64. The
+ * whole metadata may have `max` bytes, of which `head` bytes precede the base64. */
 static size_t packed_room(size_t max, size_t head) {
     assert(head >= PREFIX_LEN && head <= HEAD_MAX);
     if (max > LW_META_MAX) max = LW_META_MAX;

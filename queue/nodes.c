@@ -34,9 +34,9 @@ static bool has_flag(const char *flags, const char *flag) {
     return false;
 }
 
-/* Finds a slot in the last words of a node's line. "5" and "5-9" are slots of the node. "[5->-ID]"
- * says that keys of slot 5 are moving to node ID. A slot that is still moving to this node
- * ("[5-<-ID]") does not belong to it yet. */
+/* Returns whether a node has a slot, as the last words of the node's line say. "5" and "5-9" are
+ * slots of the node. "[5->-ID]" says that keys of slot 5 are moving to node ID. A slot that is
+ * still moving to this node ("[5-<-ID]") does not belong to this node yet. */
 static enum lw_slot_at slot_in(const char *p, int slot) {
     assert(p);
     assert(slot >= 0 && slot < LW_SLOTS);

@@ -157,8 +157,8 @@ static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(n <= t->cap_ahead);
 }
 
-/* Raises `next`. Removes the ranges of `ahead` that are now below `next`, because their records are
- * in the ring from now on, or do not exist. */
+/* Raises t->next to `next`. Removes from t->ahead all offsets below `next`, because their records
+ * are in the ring from now on, or do not exist. */
 static void move_next(struct lw_offsets *t, int64_t next) {
     assert(next > t->next);
     t->next = next;

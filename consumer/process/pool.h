@@ -47,8 +47,8 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
                              struct lw_err *err);
 /* Gives jobs to the threads. Only the main thread calls this function. Jobs start in the order in
  * which they are submitted, as threads become free. There is one exception: if each batch has jobs
- * of one key only, jobs with followers may start earlier. The `then` of each job is NULL or a chain
- * that was linked before. */
+ * of one key only, jobs with followers may start before jobs that were submitted earlier. The
+ * `then` of each job is NULL or a chain that was linked before the call. */
 void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n);
 /* Takes up to `max` finished jobs, in the order in which they finished, and returns their number.
  * Only the main thread calls this function. If the result is `max`, more jobs may be left, so call

@@ -121,9 +121,9 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
     hello_build(w, sh, true);
 }
 
-/* Returns true if the server's life is unchanged, and then stores the life that the server has just
- * reported. Its replication id may differ from the stored one, because the id changes harmlessly
- * when a replica is attached. */
+/* Checks whether the server's life is unchanged. If so, stores the life that the server has just
+ * reported, and returns true. The replication id in the new life may be another one, because the id
+ * changes harmlessly when a replica is attached. */
 static bool same_life(struct shard *sh) {
     assert(epoch_joined(sh));
     if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;

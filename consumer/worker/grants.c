@@ -70,7 +70,7 @@ static void look_for_key(struct lw_worker *w, const struct lane *l, struct msg *
         m->dead_reason = lw_strdup(err.text);
 }
 
-/* Grants the heads that a reply hands over, to the hold h, or to a new hold if h is NULL. */
+/* Adds the heads that a reply hands over to a hold: to h or, if h is NULL, to a new hold. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
                 struct grants *g, size_t n, uint64_t token) {
     check_lane(l);

@@ -50,7 +50,8 @@ bool move_refused(struct lw_worker *w, struct shard *sh, const char *text);
 /* Returns true if the server is a node of a cluster. */
 bool move_in_cluster(const struct shard *sh);
 bool move_rests(const struct shard *sh, int64_t now);
-/* Returns true if the server is a node of a cluster and was not yet asked who owns the slot. */
+/* Returns true if the server is a node of a cluster and has not been asked yet who owns the
+ * slot. */
 bool move_unasked(const struct shard *sh);
 /* Returns true if the server is a node of a cluster and has said that it does not own the slot. */
 bool move_elsewhere(struct lw_worker *w, struct shard *sh);

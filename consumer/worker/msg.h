@@ -46,7 +46,7 @@ struct memory {   /* only msg.c changes this struct */
 void msgs_open(struct lw_worker *w);
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);
-/* Adds the size of a new message to the counts: n bytes, and those of its headers. */
+/* Adds the size of a new message to the counts: n bytes, and the bytes of the headers. */
 void msg_count(struct lw_worker *w, struct msg *m, size_t n);
 /* Returns true if memory has room for further heads. */
 bool heads_fit(const struct lw_worker *w);

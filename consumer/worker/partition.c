@@ -71,7 +71,7 @@ void part_idle(struct lw_worker *w, struct part *p) {
     w->idle_parts = p;
 }
 
-/* Returns true while a settle that may still be sent again names messages of this partition. */
+/* Returns true if a settle that may still be sent again names messages of this partition. */
 static bool is_named(const struct lw_worker *w, const struct part *p) {
     check_part(p);
     for (int s = 0; s < w->n_shards; s++)

@@ -88,7 +88,9 @@ struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t 
 /* Adds a partition of replays to the list of partitions to free, because its last message was
  * freed. */
 void part_idle(struct lw_worker *w, struct part *p);
-void parts_sweep(struct lw_worker *w); /* frees the listed partitions that are still unused */
+/* Frees each partition in the list of partitions to free, unless the partition has messages again
+ * or a settle that may still be sent again names its messages. */
+void parts_sweep(struct lw_worker *w);
 void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
@@ -108,8 +110,9 @@ size_t part_records_max(const struct lw_worker *w);
 /* Returns true if this worker has joined the epochs of all shards. */
 bool all_joined(const struct lw_worker *w);
 bool part_closed(const struct part *p, const struct msg *m);
-/* Checks whether commit metadata lists an arriving record as finished. If so, the record may be
- * written back to Redis during a quarantine. */
+/* Checks whether commit metadata lists an arriving record as finished. If so, and if the metadata
+ * lists all earlier records of the key, too, plans to write the record back to Redis during a
+ * quarantine. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m);
 void part_forget_meta(struct part *p);
 /* Compares the partition's states with the commit metadata, as soon as they have been read. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refusal: the part of the worker that handles error replies by which Redis denies a right to its
- * user. For a short time after each such reply, nothing is admitted on the shard. Until the refusal
- * is over, the worker is not ready. */
+/* refusal: the part of the worker that handles error replies by which Redis denies a right to the
+ * worker's user. For a short time after each such reply, nothing is admitted on the shard. The
+ * worker is not ready until the refusal is over (refusal.c says when). */
 #ifndef LW_CONSUMER_WORKER_REFUSAL_H
 #define LW_CONSUMER_WORKER_REFUSAL_H
 
@@ -20,7 +20,7 @@ struct refusal { /* only refusal.c changes this struct */
     char text[240];
 };
 
-/* Handles an error reply to a call of this kind. Returns false if the error denies no right.
+/* Handles an error reply to a call of the kind `kind`. Returns false if the error denies no right.
  * Otherwise remembers the refusal, and logs it from time to time. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
 /* Call this function when a call of this kind has succeeded. If there is a refusal of the same

@@ -245,8 +245,8 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     sh->repair.n = 0;
     if (ok) meta_drop(sh, metas);
-    /* if the answer is not OK, it is too late to write back the messages that only commit metadata
-     * lists as finished */
+    /* If the answer is not OK, it is too late for a repair. Forget the remaining messages that were
+     * to be written back because commit metadata lists them as finished. */
     else
         sh->repair.n_meta = 0;
     /* The quarantine is over, so all messages that Redis does not know to be finished run again. */

@@ -90,7 +90,8 @@ size_t runs_finished(struct lw_worker *w);
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 /* Takes the message out of a run, so that run_free() does not free it. */
 struct msg *run_take_msg(struct run *r);
-/* Lets the thread of the run before start this run, if that is still possible. */
+/* Makes r the follower of the run `before`, if that is still possible: the thread that runs
+ * `before` then starts r next. */
 void run_link(struct run *before, struct run *r);
 /* Starts a run. No earlier run of its hold may be running. */
 void run_start(struct lw_worker *w, struct run *r);

@@ -56,7 +56,7 @@ bool settle_names(const struct shard *sh, const struct part *p);
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh);
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_open(struct shard *sh);
-/* Empties the list of holds that a settle reports, when a new pipeline begins. */
+/* Empties the list of items of the next settle. Called when a new pipeline begins. */
 void settle_begin(struct shard *sh);
 /* Adds a hold that has finished runs to the list of holds to settle. */
 void settle_list(struct shard *sh, struct hold *h);

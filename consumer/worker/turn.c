@@ -150,9 +150,9 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
     *most -= expected;
 }
 
-/* Returns true if a turn's own pipeline can be sent now. If something else must come first, sends
- * that: the check of the connection, calls that are sent again, or the calls that enter an epoch
- * and repair the shard. */
+/* Returns true if a pipeline with new work can be sent to the shard now. If something else must be
+ * sent first, this function sends it: the check of the connection, calls that are sent again, or
+ * the calls that enter an epoch and repair the shard. */
 static bool may_begin(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
     if (pipe_in_flight(sh) || sh->phase == DOWN || sh->phase == HELLO ||

@@ -40,8 +40,8 @@ struct part_watch { /* only watch.c changes this struct */
      * read for this assignment */
     uint8_t *fresh;
     int n_fresh; /* number of shards whose states were read for this assignment */
-    /* `recheck_ms` is the time at which the group's offset is read again, because it did not fit
-     * the floor */
+    /* `recheck_ms` is the time at which the group's committed offset is read again, because it did
+     * not fit the floor */
     int64_t recheck_ms;
     int64_t *at; /* `at` holds, for each shard, the offset from which the watch continues */
 };

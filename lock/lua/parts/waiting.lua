@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Waiting clients, and how they are notified of a release. Needs the part `fences`.
 
--- Publishes a message to a client's channel. Returns true if the client received the message. On a
--- server that forbids channels, no client receives anything. A client whose name begins with 's'
--- has sharded channels (Redis Cluster). The message is `what`, a key of the lock, and a sharded
--- channel is in the same slot as this key.
+-- Publishes the message `what`, which is a key of the lock, to a client's channel. Returns true if
+-- the client received the message. On a server that forbids channels, no client receives anything.
+-- A client whose name begins with 's' has sharded channels (Redis Cluster). The sharded channel is
+-- in the same slot as the key `what`.
 local function tell(client, what)
     local heard
     if sub(client, 1, 1) == 's' then
