@@ -51,8 +51,8 @@ static int look_at(struct ops *o, struct ops_shard *sh, const redisReply *names,
     return stop;
 }
 
-/* Reads the next page of lock names with SCAN. The cursor is "0" before the first page, and again
- * after the last page. */
+/* Calls SCAN once, to read the next names of locks. The cursor `at` is "0" before the first call,
+ * and again after the last one. */
 static int scan(struct ops *o, struct ops_shard *sh, char at[OPS_CURSOR], struct api_rows *rs) {
     struct lw_buf pattern = {0};
     add_quoted(&pattern, sh->prefix);
@@ -72,7 +72,7 @@ static int scan(struct ops *o, struct ops_shard *sh, char at[OPS_CURSOR], struct
     return stop;
 }
 
-/* Answers GET locks. The cursor of a page is "SHARD.CURSOR". */
+/* Answers GET locks. The cursor in a response is "SHARD.CURSOR". */
 int api_locks(struct api_call *k) {
     struct ops *o = k->o;
     struct api_rows rs = {.k = k, .limit = k->limit, .list = json_array()};

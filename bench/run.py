@@ -99,7 +99,7 @@ class Results:
             with open(path) as f:
                 for line in f:
                     if not line.endswith("\n"):
-                        # The line is incomplete, because the benchmark was ended while writing it.
+                        # The line is incomplete: the benchmark ended while it wrote the line.
                         break
                     self.rows.append(json.loads(line))
         # Rewrite the file with only its complete lines, so that the next line is not appended to

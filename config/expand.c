@@ -71,8 +71,9 @@ static int open_file(const char *path, const char **why) {
     return fd;
 }
 
-/* Appends the content of a file, up to a limit. `shown` is the path as the configuration has it;
- * problems show this path, because the values of variables must not be printed. */
+/* Appends the content of a file, which may have up to LW_SECRET_FILE_MAX bytes. `shown` is the path
+ * as it stands in the configuration. Error messages show this path, because the values of variables
+ * must not be printed. */
 static void put_file(struct expansion *x, const char *path, const char *shown) {
     char buf[LW_SECRET_FILE_MAX + 1];
     size_t n = 0;

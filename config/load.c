@@ -13,8 +13,8 @@
 /* --- reading ---------------------------------------------------------------------------------- */
 
 /* Reports malformed JSON with its position and jansson's error text. The end of that text is cut
- * off, because it quotes the input near the error, which may be a secret. Only if a key is
- * duplicate, the whole text is shown, which names the key. */
+ * off, because it quotes the input near the error, which may be a secret. If an object has the same
+ * key twice, the whole text is shown, because the text names this key. */
 static void syntax_problem(struct lw_problems *problems, const char *name, const json_error_t *e) {
     size_t n = strlen(e->text);
     if (json_error_code(e) == json_error_null_character) {

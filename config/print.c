@@ -12,8 +12,8 @@
 json_t *lw_show_name(const struct lw_config *c) { return json_string(c->name); }
 json_t *lw_show_key_from(const struct lw_config *c) { return json_string(c->key.from_text); }
 
-/* Returns NULL if no member id is configured. Then the host's name is the id, and nothing is
- * shown. */
+/* Returns the configured member id, or "off" if the members are dynamic. Returns NULL, so that
+ * nothing is shown, if no id is configured; the host's name is then the id. */
 json_t *lw_show_member_id(const struct lw_config *c) {
     if (c->kafka.dynamic) return json_string("off");
     return c->kafka.member_id ? json_string(c->kafka.member_id) : NULL;

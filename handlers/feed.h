@@ -103,7 +103,8 @@ bool lw_feed_startable(struct lw_job *job, int64_t now_ms, int64_t margin_ms);
 /* Ends a job that has not started. Its outcome is LW_BACK, so no attempt is counted. Also closes
  * the job as lw_job_end() does, unless lw_job_gather() has closed it. */
 void lw_feed_give_back(struct lw_feed *f, struct lw_job *job);
-/* Gives back the jobs of a queue that can no longer start, or every job if `all` is true. */
+/* Gives back those jobs in a queue that can no longer start in time or, if `all` is true, all jobs
+ * in the queue. */
 void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms, int64_t margin_ms,
                    bool all);
 void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms);

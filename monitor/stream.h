@@ -21,14 +21,14 @@ enum { LW_STREAMS = 16, LW_STREAM_BEHIND = 10, LW_STREAM_SEND_BYTES = 256 << 10 
 struct lw_streams;
 
 struct lw_streams *lw_streams_open(void);
-/* Makes a new stream, and returns its response, which begins with these bytes. Returns NULL if
- * LW_STREAMS streams are already open. `fd` is the connection's socket. */
+/* Makes a new stream, and returns its response, which begins with the bytes `first`. Returns NULL
+ * if LW_STREAMS streams are already open. `fd` is the connection's socket. */
 struct MHD_Response *lw_streams_add(struct lw_streams *all, struct MHD_Connection *c, int fd,
                                     struct lw_bytes first);
 void lw_streams_publish(struct lw_streams *all, struct lw_bytes text); /* copies the text */
 int lw_streams_count(struct lw_streams *all);
-/* Ends all streams, also those added later. Must be called before MHD's daemon is stopped.
- * lw_streams_close() must be called after that. */
+/* Ends all streams, also those added later. Call this function before MHD's daemon is stopped, and
+ * lw_streams_close() after the daemon was stopped. */
 void lw_streams_end(struct lw_streams *all);
 void lw_streams_close(struct lw_streams *all);
 

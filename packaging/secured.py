@@ -42,7 +42,7 @@ from lib.secure import PASSWORD, SecureKafka  # noqa: E402
 ADMIN, REDIS_ADMIN = (
     "admin",
     "valkey-admin-5",
-)  # the administrator of both servers, and its password for Valkey
+)  # name of the administrator on Kafka and on Valkey; the password on Valkey
 MESSAGES, KEYS, PARTITIONS = 2000, 40, 4
 # Time limit of each wait for packaging/test-secured.sh, whose installation takes longest.
 LIMIT_S = 1200
@@ -176,7 +176,7 @@ def begin_user(distribution, packages, shared):
 
 
 def signs(user, shared, name):
-    """Waits until the user's part has created the file `name`."""
+    """Waits until packaging/test-secured.sh, the user's part, has created the file `name`."""
 
     def there():
         if user.poll() is not None:

@@ -23,8 +23,8 @@ struct state {
     uint64_t random;
     int64_t next; /* number of the next message to take */
     int64_t round_trips;
-    /* A ring of the expected replies. Each slot of the loop has at most two entries: a give and the
-     * next take. */
+    /* A ring of the expected replies. Each slot (loop.h) has at most two entries in the ring: one
+     * for a give, and one for the take after it. */
     struct due due[2 * LOOP_DEPTH_MAX];
     int first_due, n_due;
 };

@@ -239,8 +239,8 @@ static bool ask_otherwise(struct server *s, const struct samples *all, char *let
     return may(s, 1, (const char *[]){"DISCARD"}) && known;
 }
 
-/* Finds out which samples the user may run, and fills one letter per sample. Returns false if no
- * method gives an answer. */
+/* Finds out which of the sample calls the user may run. Sets letters[i] to '1' if the user may run
+ * sample i, otherwise to '0'. Returns false if this cannot be found out. */
 static bool ask_samples(struct server *s, struct samples *all, char *letters) {
     if (ask_script(s, all, letters)) return true;
     if (s->redis->err) return false;

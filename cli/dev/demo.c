@@ -52,9 +52,9 @@ static int64_t not_committed(const struct dev_shared *s) {
     return n;
 }
 
-/* Does the next step of the demo. The last burst of messages is produced only after the killed
- * worker was replaced and all earlier messages are committed. So the new worker has partitions and
- * gets messages of the last burst. */
+/* Does the next step of the demo. The last burst of messages is produced only after a new worker
+ * has replaced the killed one and all earlier messages are committed. By then the new worker has
+ * partitions, so it gets messages of the last burst. */
 void dev_demo_tick(struct dev_demo *d, struct dev_view *v) {
     if (!d->killed.pid)
         strike(d, v);

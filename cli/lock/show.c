@@ -8,8 +8,8 @@
 
 struct showing {
     const struct lock_args *a;
-    /* `waiting` is the number of messages that wait behind a lane's lock, or of waiters of a fair
-     * lock. A separate request reads it. */
+    /* `waiting` is the number of messages that wait behind a lane's lock, or the number of waiters
+     * of a fair lock. A separate request reads this number. */
     int64_t now_ms, waiting, shown;
     bool lane, paused, without_ttl;
     int shard;

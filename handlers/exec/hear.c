@@ -36,9 +36,9 @@ static void copy_reason(struct lw_job *job, struct lw_bytes reason) {
 }
 
 /* Takes one answer from a line. `left` is the number of answers in the line that are not taken yet,
- * including this answer. The messages of these answers share equally the time since the last answer
- * or, if there was none, since the request was sent. Returns false if the message is not done. Its
- * request is then over, and later answers in the line do not count. */
+ * including this answer. The time since the last answer or, if there was none, since the request
+ * was sent, is divided equally among the messages of these answers. Returns false if the message is
+ * not done. The request is then over, and later answers in the line do not count. */
 static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_t left) {
     struct lw_handler *h = r->p->h;
     struct lw_job *job = r->jobs[r->at];

@@ -140,8 +140,8 @@ int http_conn_adopt(struct call *c) {
     struct lw_handler *h = c->h;
     struct http_conn *conn = take(&h->closed);
     curl_socket_t fd = CURL_SOCKET_BAD;
-    /* An unused entry always exists, because there are as many entries as possible calls, and this
-     * call has no entry yet. */
+    /* An unused entry always exists, because there is an entry for each call that can be under way,
+     * and this call has no entry yet. */
     assert(conn);
     curl_easy_getinfo(c->easy, CURLINFO_ACTIVESOCKET, &fd);
     *conn = (struct http_conn){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};

@@ -6,7 +6,9 @@
 #include "config/config.h"
 
 enum lw_post_end {
-    LW_POST_TAKEN, /* the endpoint has accepted the spans, except the rejected ones */
+    /* LW_POST_TAKEN: the endpoint has accepted the request, but may have rejected some of its
+     * spans */
+    LW_POST_TAKEN,
     /* LW_POST_LATER: no connection, no response in time, or status 429, 502, 503 or 504. The same
      * request may succeed later. */
     LW_POST_LATER,

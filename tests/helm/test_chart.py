@@ -223,7 +223,8 @@ class Chart(unittest.TestCase):
         self.assertIn(
             'latchwork_wanted_workers{service="demo-orders",namespace="shop"}', metadata["query"]
         )
-        self.assertEqual(metadata["threshold"], "2")  # the number of workers per pod
+        # The threshold is the number of workers per pod.
+        self.assertEqual(metadata["threshold"], "2")
         self.assertEqual(spec["triggers"][1]["metadata"]["consumerGroup"], "orders")
         values = all_values()
         config = values["consumers"]["orders"]["config"]

@@ -187,7 +187,7 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     assert_true(left > 200000 && left <= 300000);
     assert_int_equal(score(l), earliest);
     assert_string_equal(lt_waiting(l, message(1)), "0/1 0/2");
-    /* Set retry.order to `block`, in which due times are ignored. */
+    /* Set retry.order to `block`, with which claim ignores due times. */
     l->skip = false;
     lt_free_lock(l, message(1));
     assert_string_equal(claim1(l, "k", "t1"), "N");

@@ -132,7 +132,7 @@ class Measure:
         return answer
 
 
-# The commands that the API itself sends most, and that no script calls.
+# The commands that the API sends most. No script calls them, so they count the API's own calls.
 OUTER = ("evalsha", "zscan", "sscan", "scan", "xrevrange")
 
 

@@ -542,7 +542,8 @@ static int64_t draw_key(struct stream *s, const double *sum) {
     return low;
 }
 
-/* The content of a message, without the bytes that pad its payload to the length --size. */
+/* The content of a message, without the bytes that pad its payload to the length that the option
+ * --size gives. */
 struct content {
     char key[64];
     int key_n, amount;

@@ -32,8 +32,9 @@ static int load(struct lw_sqlite *s, struct lw_segment *g) {
     return e != SQLITE_OK ? e : SQLITE_DONE;
 }
 
-/* Returns the row of latchwork_seen that contains a job's offset. If the database fails, returns
- * NULL, and *r is SQLite's result code. */
+/* Returns the row of latchwork_seen that contains a job's offset, and reads the row first if this
+ * transaction has not read it yet. If the database fails, returns NULL, and sets *r to SQLite's
+ * result code. */
 static struct lw_segment *segment(struct lw_sqlite *s, const struct lw_job *job, int *r) {
     struct lw_seen *seen = &s->seen;
     int64_t number = job->offset / LW_SEEN_OFFSETS;

@@ -70,8 +70,8 @@ static void go_on(struct sim_worker *me, struct lw_job *next) {
     }
 }
 
-/* Starts the next message of a hold on the same thread, or puts the message at the end of the
- * pool's queue. */
+/* Starts the follower of a job that has ended on the thread of that job, or puts the follower at
+ * the end of the pool's queue. */
 static void follow(struct sim_worker *me, struct lw_job *next) {
     struct world *w = me->world;
     if (w->f->pool && rnd_below(w, 3) == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the audit of `latchwork dev` on journals written by hand: the audit must find each
- * fault, and nothing else. */
+/* Tests the audit of `latchwork dev --demo` (cli/dev/audit.h) on journals written by hand. The
+ * audit must report each fault in a journal, and nothing else. */
 #include "cli/dev/audit.h"
 
 #include <setjmp.h>

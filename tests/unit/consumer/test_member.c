@@ -124,7 +124,7 @@ static void test_id_of_ones_own(void **state) {
     assert_string_not_equal(made, id(0, 0));
     assert_int_equal(strncmp(id(0, 3), "shop-7-3-", strlen("shop-7-3-")), 0);
     /* an id that is made from the group.instance.id of the configuration must not depend on the
-     * slot */
+     * member slot */
     assert_string_equal(id(0, 3), id(-1, 3));
     assert_string_not_equal(id(0, 0), id(0, 1));
     const char *was = id(0, 0);

@@ -65,7 +65,7 @@ static void test_percentiles(void **state) {
 
 /* --- points ----------------------------------------------------------------------------------- */
 
-/* Parses the data of the only event in `text`, which must be called `name`. */
+/* Parses the data of the only event in `text`. The event must be called `name`. Frees `text`. */
 static json_t *event(struct lw_buf *text, const char *name) {
     char head[64];
     lw_buf_add(text, "", 1);
@@ -214,7 +214,7 @@ static void test_what_is_complete(void **state) {
     for (int i = 1; i <= LW_OUTCOMES + 100; i++) add(w, 0, LW_END_DONE, from + i, "good");
     json_t *a = lw_outcomes_answer(w->board, &all);
     assert_true(json_is_false(json_object_get(a, "complete")));
-    /* time of the oldest success that is kept */
+    /* since_ms must be the time of the oldest success that is still kept */
     assert_int_equal(number(a, "since_ms"), from + 101);
     assert_int_equal(json_array_size(json_object_get(a, "outcomes")), LW_OUTCOMES + 1);
     json_decref(a);
