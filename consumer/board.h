@@ -149,8 +149,8 @@ enum lw_suspicion {
 
 /* Describes a message under suspicion. A slot is free while its suspicion is LW_INNOCENT. Only the
  * supervisor fills a slot: first it stores a new generation with LW_INNOCENT, then the texts, then
- * the suspicion. So if a reader finds the same word before and after it reads a text, the text is
- * whole. */
+ * the suspicion. So if a reader finds the same value of `word` before and after it reads a text,
+ * the text is whole. */
 struct lw_suspect {
     /* `word` is the generation of the slot, shifted left by 2 bits, plus the enum lw_suspicion */
     _Atomic uint32_t word;

@@ -169,8 +169,8 @@ void lw_source_end_look(struct lw_source *s) {
     l->ending = true;
     pthread_cond_signal(&l->asked);
     pthread_mutex_unlock(&l->mutex);
-    /* If the thread still waits for a broker that does not answer, leave the thread and its memory
-     * alone, because the process ends soon. */
+    /* If the thread that asks Kafka still waits for a broker that does not answer, leave the thread
+     * and its memory alone, because the process ends soon. */
     if (!lw_join_within(l->thread, CLOSE_MS)) return;
     lw_kafka_destroy(l->rk, DESTROY_MS);
     if (l->list) rd_kafka_topic_partition_list_destroy(l->list);

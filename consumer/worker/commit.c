@@ -76,8 +76,8 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         int64_t mark = lw_offsets_watermark(p->offsets);
         if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
-        /* The metadata of a commit might list too much as finished as long as some states of the
-         * partition have not been read. So the partition is left out until they have been read. */
+        /* Leave the partition out until its states have been read from all shards. Before that, the
+         * metadata of its commit might list messages as finished that are not finished. */
         if (!all && p->watch.n_fresh < w->n_shards) continue;
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};

@@ -30,8 +30,8 @@ struct floors { /* only commit.c changes this struct */
 };
 
 struct commits { /* a worker's commits to Kafka; only commit.c changes this struct */
-    /* `confirm` is true if Kafka must accept a commit of every watermark before anything else is
-     * sent */
+    /* `confirm` is true if Kafka must accept a commit of the watermark of every partition before
+     * the worker sends a pipeline to any shard */
     bool confirm;
     int64_t at_ms; /* time when the next commit is due */
     int64_t confirm_ms;

@@ -55,8 +55,9 @@ bool move_rests(const struct shard *sh, int64_t now);
 bool move_unasked(const struct shard *sh);
 /* Returns true if the server is a node of a cluster and has said that it does not own the slot. */
 bool move_elsewhere(struct lw_worker *w, struct shard *sh);
-/* Returns true if the connection or the node of the slot is new. The reply to enter then decides
- * whether the epoch goes on. */
+/* Returns true if the server is a node of a cluster and the worker must call enter, because it has
+ * not yet entered an epoch on this connection, or because the slot's node has changed since then.
+ * The reply to enter decides whether the epoch goes on. */
 bool move_joins(const struct shard *sh);
 /* Returns the life of the server that had the slot before, if this worker knows that all data of
  * the slot was moved away from that server. Otherwise returns an empty life. */

@@ -176,9 +176,9 @@ static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) 
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
 
-/* Notes that the log ended at `offset` when Kafka was asked for its end. If this worker had already
- * joined the epochs of all shards, all records from that offset on were written after those epochs
- * began. So no earlier epoch can have granted them. */
+/* Notes that the log of a partition ended at `offset` when Kafka was asked for the end of the log.
+ * If this worker had already joined the epochs of all shards, all records from that offset on were
+ * written after those epochs began. So no earlier epoch can have granted these records. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     check_worker(w);
     assert(gen);

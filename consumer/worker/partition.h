@@ -57,7 +57,8 @@ struct part {
      * this worker */
     bool claims;
     struct part_watch watch;
-    /* `floor_sent` holds, for each shard, the floor that was sent to the shard (commit.c) */
+    /* `floor_sent` holds, for each shard, the floor of the partition that the shard has as far as
+     * this worker knows; -1: unknown (commit.c) */
     int64_t *floor_sent;
     bool held;
     /* `kept` is an array of the records that were known to be finished before the last rewind;

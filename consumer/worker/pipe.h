@@ -78,7 +78,7 @@ void pipe_copy(struct shard *sh, const char *text);
 void pipe_number(struct shard *sh, int64_t v);
 /* Appends the name of a key of the shard. `name` is the part after the shard's prefix. */
 void pipe_key(struct shard *sh, const char *name);
-/* Appends a partition's name and two of its offsets. */
+/* Appends three arguments to the current call: a partition's name and two of its offsets. */
 void pipe_offsets(struct shard *sh, const char *partition, int64_t a, int64_t b);
 void pipe_send(struct lw_worker *w, struct shard *sh);
 /* Keeps the unanswered calls of a lost connection, so that they can be sent again. */

@@ -4,9 +4,9 @@
  *
  *   - Watch and settle come before claim and gate, so that messages that end make room for new
  *     ones.
- *   - Watch comes before settle. So it reads only what earlier calls and other workers have
- *     recorded, and the outcomes that this pipeline records are noted and counted by the reply to
- *     settle alone.
+ *   - Watch comes before settle. So watch reads only what earlier calls and other workers have
+ *     recorded. The worker notes and counts the outcomes that this pipeline records only when it
+ *     gets the reply to settle.
  *
  * A turn takes these steps, in this order:
  *

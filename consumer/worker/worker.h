@@ -92,15 +92,15 @@ struct lw_io {
 /* Holds limits in bytes. A single message may exceed any of them, because messages are not split. A
  * value of 0 stands for the default. */
 struct lw_byte_bounds {
-    /* `call` is the maximum size of the envelopes that one call to Redis carries, and of the
-     * elements of waiting lists that it reads */
+    /* `call` is the maximum total size of the envelopes that one call to Redis carries; the same
+     * limit applies to the elements of waiting lists that the call reads */
     size_t call;
     size_t lane; /* maximum total size of the heads that are granted at once in one lane */
-    /* `heads` is the maximum size of the heads in memory; when it is reached, no more heads are
-     * claimed */
+    /* `heads` is the maximum total size of the heads in memory; when it is reached, no more heads
+     * are claimed */
     size_t heads;
-    /* `held` is the maximum size of all messages in memory; when it is reached, no more records are
-     * read */
+    /* `held` is the maximum total size of all messages in memory; when it is reached, no more
+     * records are read */
     size_t held;
 };
 

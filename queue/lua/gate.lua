@@ -50,10 +50,11 @@ local function whose_is(key, held)
     return 'mine'
 end
 
--- With 'drop', a message that was granted before is never dropped: its effect may be half done, or
--- an older message that runs again would become the last effect of the key. `tries` records the
--- grants of this epoch, but grants of earlier epochs are forgotten. Therefore a message is dropped
--- only if no earlier epoch can have granted it.
+-- With 'drop', a message that was granted before is never dropped, because its effect may be half
+-- done. Even if its effect is complete, an older message of the key may run again, and without this
+-- message the effect of the older one would be the last. `tries` records the grants of this epoch,
+-- but grants of earlier epochs are forgotten. Therefore a message is dropped only if no earlier
+-- epoch can have granted it.
 local drop = sub(on_busy, 1, 4) == 'drop'
 local function learn_new_from()
     local names, g = {}, 0

@@ -80,8 +80,8 @@ local function put_back(r)
     local lock, s, index, backoff = r.lock, r.s, r.index, r.backoff
     local lane, offset = lane_of(lock), s.base + index
     local wait = P .. 'wait:' .. lane
-    -- Allow the next read even if the call has reached its limit of bytes. The caller limits the
-    -- number of messages that a call puts back.
+    -- Allow the next read even if the call has reached its limit of bytes. These additional reads
+    -- are few, because the worker limits the number of messages that a call puts back.
     call_left = math.max(call_left, 1)
     local head, head_tp, head_offset = first_unfinished(lane)
     local tp, bad = s.tp, head == 'BAD'
