@@ -200,7 +200,8 @@ static int walk(struct lanes *ls, int shard, char at[OPS_CURSOR]) {
         bad = shard < 0 ? ops_each_lane(o, keep, ls)
                         : ops_lane_page(o, &o->shards[shard], false, at, PAGE, keep, ls);
         if (!bad) bad = put_page(ls);
-        /* The response ends within the page, so the next response will read this page again. */
+        /* The response ends in the middle of this page of lanes, so the next response will begin
+         * with the same page. */
         if (ls->ended) memcpy(at, page, sizeof page);
         if (ls->ended || (shard >= 0 && strcmp(at, "0") != 0)) continue;
         shard = shard < 0 ? shards : shard + 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers GET locks: lists who holds lanes now. Redis has no list of locks, so the function walks
- * over all key names with SCAN. A page ends when it has enough rows or when its time is used up. */
+ * over all key names with SCAN. A response ends when it has enough rows or when its time is used
+ * up. */
 #include "api/private.h"
 
 #include "base/clock.h"

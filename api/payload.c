@@ -23,8 +23,8 @@ void api_set_payload(const struct api_call *k, json_t *v, const char *name,
     lw_buf_free(&shown);
 }
 
-/* Converts a message whose envelope cannot be decoded. Any part of such an envelope may be payload,
- * so the envelope is shown only if http.payloads is "show". */
+/* Returns the JSON of a message whose envelope cannot be decoded. Any part of such an envelope may
+ * be payload, so the JSON contains the envelope only if http.payloads is "show". */
 static json_t *unreadable(const struct api_call *k, const struct ops_message *m,
                           size_t payload_max) {
     struct ops_message view = *m;

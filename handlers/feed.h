@@ -73,7 +73,7 @@ void lw_feed_stop(struct lw_feed *f, enum lw_feed_stop how);
 
 /* The handler's thread calls the functions below. */
 int lw_feed_fd(const struct lw_feed *f);
-/* Returns the counts of the http handler, or NULL. */
+/* Returns the counts of the http handler. Returns NULL if nothing is counted. */
 struct lw_http_counts *lw_feed_http(const struct lw_feed *f);
 /* Announces that the handler is about to sleep. Returns false if jobs wait; the handler must then
  * take the jobs instead of sleeping. A handler that has no room for more jobs does not call this

@@ -85,7 +85,7 @@ struct lw_job {
     char reason[LW_REASON_MAX]; /* reason of RETRY and DEAD; otherwise "" */
 };
 
-/* Value of `then` once the job is over: no follower can be linked any more. */
+/* The value of `then` after the job is over. No follower can be linked to the job any more. */
 #define LW_JOB_CLOSED ((struct lw_job *)(uintptr_t)1)
 
 /* For the code that makes a job: resets the fields that are the same at each new start of a job

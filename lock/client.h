@@ -159,12 +159,12 @@ void lw_call_encode(struct lw_call *call, struct lw_text *out);
 redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis,
                           struct latchwork_error *error);
 /* Makes a call on the given connection. If the server does not know the script, sends the script's
- * text. Returns NULL with *error if the connection broke. */
+ * text. Returns the reply, which may be an error reply, or NULL with *error if the connection
+ * broke. */
 redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call,
                        struct latchwork_error *error);
-/* Sends the command ASKING and then the call on the connection to the node that an ASK reply has
- * named, because the slot is being moved to that node. Returns NULL with *error if the connection
- * broke. */
+/* Works like lw_call_on(), but sends the command ASKING before the call. `redis` must be connected
+ * to the node that an ASK reply has named, because the slot is being moved to that node. */
 redisReply *lw_call_asking(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call,
                            struct latchwork_error *error);
 bool lw_is_no_script(const redisReply *reply);

@@ -24,13 +24,13 @@ enum {
 
 struct lw_lock_ops {
     /* Tries to take the lock until deadline_ms on the boot clock. If deadline_ms is 0, tries once;
-     * if it is INT64_MAX, tries without a time limit. Must set the hold's token, value, fence and
-     * lease before it returns OK. */
+     * if it is INT64_MAX, tries without a time limit. The function must set the hold's token,
+     * value, fence and lease before it returns OK. */
     enum latchwork_result (*acquire)(struct latchwork_lock *lock, struct latchwork_hold *hold,
                                      int64_t deadline_ms, struct latchwork_error *error);
     enum latchwork_result (*release)(struct latchwork_hold *hold, struct latchwork_error *error);
     /* Extends the lease to ttl_ms from now. If ttl_ms is 0, only checks whether the lock is still
-     * held. Must call lw_hold_leased() after it extended the lease. */
+     * held. The function must call lw_hold_leased() after it has extended the lease. */
     enum latchwork_result (*keep)(struct latchwork_hold *hold, int64_t ttl_ms,
                                   struct latchwork_error *error);
     /* Builds a call that extends the lease. Redis answers 1, or 0 if the lock is no longer held.

@@ -25,7 +25,8 @@ struct lw_streams *lw_streams_open(void);
  * if LW_STREAMS streams are already open. `fd` is the connection's socket. */
 struct MHD_Response *lw_streams_add(struct lw_streams *all, struct MHD_Connection *c, int fd,
                                     struct lw_bytes first);
-void lw_streams_publish(struct lw_streams *all, struct lw_bytes text); /* copies the text */
+/* Makes a copy of the text the newest text, which all open streams then send. */
+void lw_streams_publish(struct lw_streams *all, struct lw_bytes text);
 int lw_streams_count(struct lw_streams *all);
 /* Ends all streams, also those added later. Call this function before MHD's daemon is stopped, and
  * lw_streams_close() after the daemon was stopped. */

@@ -138,7 +138,8 @@ struct ops {
 
 /* Renews the lease of the current job, if there is one, and reports the progress of the command to
  * the watch. Functions that read lanes or messages call ops_tick() regularly, so that a long
- * search does not cost the job its lease. Returns -1 if the watch requires the command to stop. */
+ * search does not cost the job its lease. Returns 0, or -1 if the command must stop: because the
+ * watch requires it, or because the lease could not be renewed. */
 int ops_tick(struct ops *o);
 
 /* Records an action of an operator in the audit, for actions that are not jobs. `did` names the
@@ -194,7 +195,8 @@ struct ops_message {
 };
 
 void ops_identity(const struct lw_envelope *e, char *out, size_t size);
-/* Parses an identity, such as "orders/3/1042", or "orders/3/1042#1" for a replay. */
+/* Parses an identity, such as "orders/3/1042", or "orders/3/1042#1" for a replay. Returns 0, or -1
+ * if the text is no identity. */
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset,
                        int64_t *replay);
 /* Decodes an envelope into a message, which borrows `raw`. Free the message with

@@ -90,12 +90,12 @@ struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64
 struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token,
                               uint64_t fence);
 
-/* Adds the name of the lane's lock as a key. */
+/* Adds a key to the call: the name of the lane's lock. */
 void lw_call_lane(const struct lw_lane_call *c, struct lw_bytes lane);
-/* Adds a copy of an envelope as an argument. */
+/* Adds an argument to the call: a copy of an envelope. */
 void lw_call_envelope(const struct lw_lane_call *c, struct lw_bytes envelope);
 void lw_call_dedup(const struct lw_lane_call *c, struct lw_bytes id);
-/* Adds a copy of the value of a lock as an argument. */
+/* Adds an argument to the call: a copy of the value of a lock. */
 void lw_call_value(const struct lw_lane_call *c, struct lw_bytes value);
 
 /* --- gate ------------------------------------------------------------------------------------- */

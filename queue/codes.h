@@ -60,8 +60,8 @@ static inline bool lw_outcome_ends(enum lw_outcome outcome) {
     return ends;
 }
 
-/* The words for outcomes, for tables of larger sets that contain the outcomes (enum lw_end in
- * consumer/outcomes.h, enum handler_result in cli/handler/messages.h). */
+/* The words for outcomes. Two larger enums that contain the outcomes use the same words: lw_end in
+ * consumer/outcomes.h, and handler_result in cli/handler/messages.h. */
 #define LW_WORD_DONE "done"
 #define LW_WORD_RETRY "retry"
 #define LW_WORD_DEAD "dead"

@@ -137,7 +137,8 @@ static int take_line(struct reader *r, struct lw_envelope *e, struct lengths *n)
     return 0;
 }
 
-/* Takes the next n bytes of the envelope as a value. An n of -1 stands for a null value. */
+/* Takes the next n bytes of the envelope as a value. An n of -1 stands for a null value. Returns 0,
+ * or -1 with the error `what` if fewer than n bytes are left. */
 static int take_bytes(struct reader *r, const char *what, int64_t n, struct lw_bytes *out) {
     check_reader(r);
     assert(n >= -1);

@@ -49,8 +49,9 @@ bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state 
 /* Records offsets that are known to be done before their delivery (from commit metadata, or from
  * states in Redis). Offsets below `next` are ignored. Ranges may overlap. */
 void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done);
-/* Returns the state of an offset: the state of its record; DONE if the offset is below the
- * watermark, or is known to be done before its delivery; UNKNOWN for any other offset. */
+/* Returns the state of an offset. If the offset is below the watermark, or is known to be done
+ * before its delivery, returns DONE. Otherwise returns the state of the offset's record, or UNKNOWN
+ * if no such record was delivered. */
 enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset);
 
 int64_t lw_offsets_watermark(const struct lw_offsets *t);

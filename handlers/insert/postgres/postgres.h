@@ -100,7 +100,7 @@ struct lw_pg_wait {
 enum { LW_PG_LOOK_MS = 50, LW_PG_CONNECT_MS = 5000, LW_PG_SETUP_MS = 10000 };
 
 /* Connects, unless already connected. Returns 0, or -1 with `error` (LW_PG_AWAY or LW_PG_OVER).
- * `wait` does not limit the C library's name lookup. */
+ * The time limit in `wait` does not apply to the name lookup of the C library. */
 int lw_pg_connect(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_error *error);
 /* Runs one statement with n text parameters; a NULL pointer is an SQL NULL. On success, returns the
  * result, which the caller must clear. Otherwise returns NULL with `error`, and closes the
@@ -143,7 +143,8 @@ struct lw_pg_table {
 };
 
 /* Creates Latchwork's tables if any is missing, and the user's table if it is missing and
- * handler.create is true. Reads the columns' types, and checks the primary key. */
+ * handler.create is true. Reads the columns' types, and checks the primary key. Returns 0, or -1
+ * with *err. */
 int lw_pg_table_open(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err);
 void lw_pg_table_close(struct lw_pg_table *t, size_t n_columns);
 /* Appends a name in double quotes, as an SQL identifier. */

@@ -139,8 +139,9 @@ static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
     }
 }
 
-/* Appends r, the query that writes the rows. One statement cannot update a row twice, so with
- * on_conflict "update" it writes only the last message of each row. */
+/* Appends the query named r, which writes the rows. One statement cannot update a row twice. So if
+ * on_conflict is "update" and several messages have the same row, r writes only the last of these
+ * messages. */
 static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
     bool update = in->on_conflict == LW_CONFLICT_UPDATE;
     lw_buf_addf(sql, ", r AS (INSERT INTO %s (", t->name);
