@@ -50,8 +50,8 @@ LIMIT_S = 1200
 
 class Servers:
     """A Kafka and a Valkey that require TLS and a password. This class creates the topics, the
-    users of Kafka, and the administrator of Valkey. The commands in the documents create the user
-    of Valkey and all rights."""
+    users of Kafka, and the administrator of Valkey. The commands in the pages of doc/how-to, which
+    test-secured.sh runs, create Latchwork's user in Valkey and all rights."""
 
     def __init__(self, directory):
         self.kafka = SecureKafka(

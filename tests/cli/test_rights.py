@@ -169,8 +169,8 @@ class Rights(unittest.TestCase):
                 for c, who in table().items()
                 if who & roles and c != "AUTH"
             }
-            # Add the right to CLUSTER NODES by hand: the table has two rows for CLUSTER, and
-            # table() keeps only one of them.
+            # Add the right to CLUSTER NODES by hand, because table() keeps only one of the two rows
+            # for CLUSTER in redis_rights.c.
             if "worker" in roles:
                 wanted.add("+cluster|nodes")
             rules = self.rules(*args)

@@ -489,10 +489,10 @@ static void rounds_until(struct fleet *f, uint64_t n) {
     }
 }
 
-/* Runs rounds until all records of the other partitions are done, and the worker holds back
- * partition 0, because one record of partition 0 stays unfinished. By then, the worker must have
- * taken at least as many records of partition 0 as it may remember, and at most as many more as are
- * delivered in one round. */
+/* One record of partition 0 stays unfinished. Runs rounds until the worker holds back partition 0
+ * and all records of the other partitions are done. By then, the worker must have taken at least as
+ * many records of partition 0 as it may remember, and at most RECORDS more, which is the maximum
+ * number of records that one round delivers. */
 static void until_full(struct fleet *f) {
     uint64_t most = (uint64_t)f->shape->part_records,
              others = (uint64_t)(f->shape->records - f->log[0].n);

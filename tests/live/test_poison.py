@@ -280,10 +280,10 @@ def dead_letter_topic(t):
 
 @scenario
 def letters_never_taken(t):
-    """If the topic never accepts a dead letter, the dead letter must stay in Redis, its lane must
-    continue, and its offset must be committed. One such dead letter is too large. Another has no
-    key, and the topic is compacted. The topic must still accept the other dead letters of the
-    batch."""
+    """If the dead-letter topic can never accept a dead letter, the dead letter must stay in Redis,
+    its lane must continue, and its offset must be committed. The test makes two such dead letters:
+    one is too large, and the other has no key although the topic is compacted. The topic must still
+    get the other dead letters of the batch."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"

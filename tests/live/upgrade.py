@@ -116,7 +116,8 @@ OLD, NEW = versions()
 
 
 def together(function):
-    """Adds a scenario with both versions in one fleet, if both have the same schema version."""
+    """Adds a scenario in which workers of the old and the new version form one fleet. Leaves the
+    scenario out if the schema versions differ, because one fleet is then impossible."""
     return scenario(function) if OLD.schema == NEW.schema else function
 
 

@@ -2,8 +2,9 @@
 /* Makes random calls of the scripts `gate`, `settle`, `claim` and `floor`, lets leases expire,
  * pauses lanes and wipes servers, and compares the results with a small model of a lane: its list,
  * its lock and the states of its messages. After each call the answers, lists, locks and states
- * must equal those of the model. Three promises are checked independently of the model: a state
- * never goes down, a waiting message is in its lane's list, and no finished message is granted.
+ * must equal those of the model. Three promises are checked independently of the model: the number
+ * of a message's state never becomes smaller, a waiting message is in its lane's list, and no
+ * finished message is granted.
  *
  * LW_SEED: the only seed to run. A failed run prints its seed. */
 #include "queue/codes.h"

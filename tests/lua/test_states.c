@@ -115,8 +115,8 @@ static void several_in_a_byte_at_once(void **state) {
     assert_memory_equal(lt_states(l, 0).p, "\x9e", 1); /* 2 1 3 2 */
 }
 
-/* Tests every outcome in every earlier state: a waiting message becomes done or dead, and no state
- * goes down. */
+/* Tests every outcome in every earlier state. An unseen or waiting message must get the state that
+ * belongs to the outcome. A message that is done or dead must keep its state. */
 static void a_state_only_rises(void **state) {
     struct lt *l = *state;
     for (int was = 0; was < 4; was++) {

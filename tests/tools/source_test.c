@@ -331,10 +331,10 @@ static void case_declined(void) {
     leave(&b);
 }
 
-/* A static member leaves. If it keeps its place for a restart, the next member with the same id
- * must get the same partitions at once, and the second member of the group must not lose a
- * partition. If the static member gives up its place, the second member must get the partitions of
- * the first before the session of the first would end. */
+/* A group has two static members, a and b, and a leaves. If a keeps its place for a restart, the
+ * next member with the id of a must get the same partitions at once, and b must not lose a
+ * partition. If a gives up its place, b must get the partitions of a before the session of a would
+ * end. */
 static void case_static(void) {
     enum { ROUNDS = 150 };
     static struct member a, b, c;

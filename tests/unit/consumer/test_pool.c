@@ -60,7 +60,7 @@ static void test_blocked_job_delays_nobody(void **state) {
     reap(&x, m.out, 2000);
     for (int round = 0; round < 30; round++) {
         x.h.gate = false;
-        /* the blocked job is the first, second or third that a thread has taken */
+        /* the job that blocks is the first, second or third that the test submits */
         int at = round % 3;
         for (int i = 0; i < 64; i++) fx_job(&more.j[i], i, "k", i == at ? "wait" : "go");
         lw_pool_submit(x.p, more.jobs, 64);

@@ -335,8 +335,9 @@ static void test_a_batch_is_done_in_part(void **state) {
     assert_string_equal(shape, "a0a1a2a3 a4 b0b1b2b3 b4 c0c1c2c3 c4 ");
 }
 
-/* Five keys with one job each, and then two keys with followers, are queued before the only thread
- * is free. If each batch has one key, the two kinds of keys must take turns. */
+/* Before the only thread is free, the test submits jobs of five keys without followers, and then
+ * jobs of two keys with followers. Each batch has jobs of one key. Batches of keys with followers
+ * and of keys without must alternate until one kind is used up. */
 static void test_a_hot_key_does_not_wait_behind_all_others(void **state) {
     (void)state;
     struct fx x;

@@ -332,7 +332,7 @@ static void test_whose_fault_a_death_is(void **state) {
     assert_int_equal(play(&x, "ok"), LW_DONE);
     /* the process that dies has answered before, so the message is at fault */
     assert_int_equal(play(&x, "exit"), LW_RETRY);
-    /* More processes die without an answer, as many in a row as retry.max_attempts says. */
+    /* Then 5 processes in a row (retry.max_attempts) die without having answered. */
     for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY);
     assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
     /* too many processes have died in a row, so the command is at fault, not the message */
