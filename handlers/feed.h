@@ -79,8 +79,8 @@ struct lw_http_counts *lw_feed_http(const struct lw_feed *f);
  * take the jobs instead of sleeping. A handler that has no room for more jobs does not call this
  * function, and new jobs do not wake it. */
 bool lw_feed_sleep(struct lw_feed *f);
-/* The handler must call this function after sleeping. `readable` says whether lw_feed_fd() is
- * readable. */
+/* Notes that the handler is awake. The handler must call this function after each sleep. If
+ * `readable` is true, lw_feed_fd() is readable, and this function empties it. */
 void lw_feed_awake(struct lw_feed *f, bool readable);
 /* Takes all waiting jobs, oldest first, linked by `next`. Returns NULL if no job waits, or after a
  * stop with LW_FEED_DROP. */

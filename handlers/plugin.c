@@ -181,8 +181,9 @@ static int check_api(const struct latchwork_handler *api, const char *path, stru
     return 0;
 }
 
-/* Reads batch_of from a plugin's table. Plugins built with an older header do not have this member.
- * Returns -1 with *err if its value is not valid. */
+/* Reads batch_of from a plugin's table. Plugins built with an older header do not have this member;
+ * the default, LW_BATCH_KEYS, is used for them. Returns -1 with *err if the value of batch_of is
+ * not valid. */
 static int read_batch_of(struct lw_handler *h, const char *path, struct lw_err *err) {
     static const enum lw_batch_of kinds[] = {[LATCHWORK_BATCH_KEYS] = LW_BATCH_KEYS,
                                              [LATCHWORK_BATCH_ONE_KEY] = LW_BATCH_ONE_KEY,

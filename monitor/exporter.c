@@ -204,8 +204,8 @@ static void look(struct exporter *e) {
     }
 }
 
-/* Copies the last figures of the shards, so that the thread of the tick holds the mutex only
- * briefly. */
+/* Copies the last figures of the shards. The caller works with the copy, so that it does not hold
+ * the mutex while it works. */
 static void copy_shards(struct exporter *e, struct lw_shard_look *to) {
     pthread_mutex_lock(&e->lock);
     memcpy(to, e->shards, (size_t)e->c->redis.shards * sizeof *to);

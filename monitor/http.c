@@ -20,7 +20,7 @@ enum {
     /* A body that is too large is read and discarded up to this number of bytes, because some
      * clients read the response only after they have sent the whole body. */
     SWALLOW_MAX = 1 << 20,
-    LINES = 2 /* number of slow threads: one for short, one for lengthy requests */
+    LINES = 2 /* number of threads for slow requests: one for the lengthy, one for the others */
 };
 
 struct pending {

@@ -46,7 +46,8 @@ struct lw_live {
     pthread_mutex_t lock; /* guards all fields below it */
     struct point point[LW_LIVE_POINTS];
     uint64_t n; /* number of points ever added */
-    /* `sampled` is the sum at the last point, and `told` the sum at the last event "now". */
+    /* `sampled` is the sum of the histograms when the last point was added, and `told` their sum
+     * when the last event "now" was made. */
     struct spread sampled, told;
 };
 

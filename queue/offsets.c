@@ -285,8 +285,8 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     check_offsets(t);
     assert(fn);
-    /* `pos` includes the number of records that have left at the front, so it stays valid if fn
-     * marks records and more records leave because of that. */
+    /* `pos` counts from the first record that was ever in the ring, including the records that have
+     * left the ring. So `pos` stays valid if fn marks records and some of them leave the ring. */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
         if (pos < t->dropped) pos = t->dropped;
         if (pos - t->dropped >= t->n) return;
@@ -320,8 +320,9 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     return watermark;
 }
 
-/* Appends a range, or joins it to the last range. It is joined if the two touch, or if `joins` is
- * true, which says that only a gap lies between them. Returns false if there is no room. */
+/* Appends the range r, or extends the last range to the end of r. It extends the last range if r
+ * begins where the last range ends, or if `joins` is true: then the offsets between the two ranges
+ * have no records. Returns false if there is no room. */
 static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, bool joins) {
     assert(r.lo < r.hi && *n <= max);
     assert(!*n || out[*n - 1].hi <= r.lo);

@@ -47,7 +47,9 @@ enum {
     CANCEL_MS = 1000,
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
-    LEAVE_LATE_MS = 1000, /* time limit for leaving the group if shutdown.grace_ms is over */
+    /* LEAVE_LATE_MS is the time limit for closing the sink of dead letters. It is also the time
+     * limit for leaving the group if shutdown.grace_ms ended before everything was settled. */
+    LEAVE_LATE_MS = 1000,
     POOL_MS = 500,
     QUICK_MS = 300,
 };

@@ -12,12 +12,12 @@
 
 enum {
     LOOK_MS = 500,
-    /* TELL_MS: the reason is logged if the worker has not been ready, or has made no progress, for
-     * this long */
+    /* TELL_MS: if the worker has not been ready, or has made no progress, for this long, it logs
+     * why */
     TELL_MS = 5000,
-    TELL_AGAIN_MS = 30000, /* time after which the reason is logged again */
-    /* QUIET_MS: a worker that is ready logs the reason only if its counts have not changed for this
-     * long */
+    TELL_AGAIN_MS = 30000, /* time after which the worker logs the reason again */
+    /* QUIET_MS: a worker that is ready logs why it makes no progress only if its counts have not
+     * changed for this long */
     QUIET_MS = 10000,
 };
 

@@ -79,9 +79,9 @@ void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
     }
 }
 
-/* Returns true while the query for the group's commits is due or unanswered. First commits must
- * wait for the answer. Otherwise the answer might list them, and the quarantine could not end
- * early. */
+/* Returns true while the query for the group's commits is due or unanswered. Until the answer has
+ * come, the worker commits no partition that has no commit yet. Otherwise the answer might list
+ * the new commit, and then the quarantine could not end early. */
 bool first_looks(struct lw_worker *w) {
     assert(w->n_shards > 0);
     int64_t now = now_ms(w);

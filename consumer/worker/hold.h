@@ -96,8 +96,8 @@ static inline void hold_run_ended(struct hold *h, bool failed) {
     h->failed |= failed;
 }
 
-/* Sets `done_ms`. A settle that does not report all runs of the hold is due some time after
- * `done_ms`, so that further runs can finish before the settle is sent. */
+/* Sets `done_ms` to `now`. A settle that does not report all runs of the hold is due some time
+ * after `done_ms`, so that further runs can finish before the settle is sent. */
 static inline void hold_waits_from(struct hold *h, int64_t now) { h->done_ms = now; }
 
 /* Notes that an unanswered settle reports the first n finished runs. If n is 0, notes that no

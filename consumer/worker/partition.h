@@ -16,10 +16,10 @@ struct missing;
 struct msg;
 
 /* Describes a topic's partition. `gen` is 0 while the partition is not assigned to this worker. The
- * struct of a partition of Kafka exists until the process ends. That of a partition of replays is
- * freed soon after its last message (parts_sweep), because operators create any number of them.
- * Only partition.c assigns to a field, unless the field's comment names another file
- * (tests/cli/test_owners.py checks this). */
+ * struct of a partition of Kafka exists until the process ends. The struct of a partition of
+ * replays is freed soon after its last message (parts_sweep), because operators may create any
+ * number of such partitions. Only partition.c assigns to a field, unless the field's comment names
+ * another file (tests/cli/test_owners.py checks this). */
 struct part {
     UT_hash_handle hh;
     size_t n_msgs; /* number of the partition's messages in memory (msg.c) */

@@ -68,9 +68,9 @@ void pipe_begin(struct lw_worker *w, struct shard *sh);
 /* Begins a call whose command the caller appends to the pipeline by the functions of queue/calls.h
  * (gate, settle and claim). */
 void pipe_call(struct shard *sh, enum call_kind kind);
-/* Begins a call of any other kind: a Redis command, or a script with n_keys keys. The functions
- * below append its keys and arguments. Texts must stay valid until the pipeline is sent, except
- * those that pipe_copy() and pipe_key() copy. */
+/* pipe_command() begins a Redis command. pipe_script() begins a call of a script that has n_keys
+ * keys and is not gate, settle or claim. The functions below append the keys and arguments. Texts
+ * must stay valid until the pipeline is sent, except those that pipe_copy() and pipe_key() copy. */
 void pipe_command(struct shard *sh, enum call_kind kind, const char *name);
 void pipe_script(struct shard *sh, enum call_kind kind, const struct lw_script *script, int n_keys);
 void pipe_text(struct shard *sh, const char *text);

@@ -66,8 +66,9 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
                                                        .last = last};
 }
 
-/* Reads the states of a new assignment, from the offset at which reading begins to the end that the
- * log had at the assignment, but not more than LOOK_SEGMENTS / 2 segments. */
+/* Asks for the states of a partition that was newly assigned: from the offset at which reading
+ * begins to the end that the log had at the assignment, but for at most LOOK_SEGMENTS / 2
+ * segments. */
 static void look_fresh(struct shard *sh, struct part *p) {
     check_watch(&sh->watch);
     check_part_watch(&p->watch);

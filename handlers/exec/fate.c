@@ -126,8 +126,8 @@ static void decide(struct request *r, int n) {
     char late[64];
     snprintf(late, sizeof late, "timed out after %" PRId64 " ms", p->h->timeout_ms);
     bool at_fault = r == p->blamed || (!p->blamed && n == 1 && was_read(r));
-    /* `beside` is true if the process was ended because another request timed out, or because the
-     * lease of a message was about to end. */
+    /* `beside` is true if this request has not timed out, but the process was ended because another
+     * of its requests timed out, or because the lease of one of its messages was about to end. */
     bool cancelled = r->grace_ms && !r->late, beside = p->why == END_TIME && !r->late;
     if (p->innocent || cancelled || beside)
         answer(r, LW_BACK, "");

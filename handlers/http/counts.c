@@ -11,7 +11,8 @@ const char *const lw_http_code_name[LW_HTTP_CODES] = {
 };
 const char *const lw_http_breaker_name[LW_HTTP_BREAKERS] = {"closed", "open", "half_open"};
 
-/* Returns true if the label stands for exactly this status. */
+/* Returns true if the label is this status in digits, such as "404", and not a class such as
+ * "4xx". */
 static bool names(const char *label, int status) {
     return status < 1000 && label[0] == '0' + status / 100 && label[1] == '0' + status / 10 % 10 &&
            label[2] == '0' + status % 10;

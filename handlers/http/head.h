@@ -10,7 +10,8 @@
 
 enum { HEAD_MAX = 32 << 10 }; /* maximum total size of the headers in bytes */
 
-/* The headers of one request. The caller initializes the structure with {0}, or with `raw` set. */
+/* The headers of one request. The caller sets all fields to 0 at first, except that it may set
+ * `raw` to true. */
 struct http_head {
     /* `text` holds the lines of the headers; each ends with a NUL, as libcurl needs it, unless
      * `raw` is true */

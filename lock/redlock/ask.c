@@ -386,9 +386,8 @@ static bool is_decided(const struct lw_ask *a) {
     int n = a->redlock->n, majority = a->redlock->majority;
     if (a->yes >= majority) return true;
     if (a->yes + a->open >= majority) return false;
-    /* A majority can no longer say yes. The result is decided when it is certain whether the
-     * servers that say no prevent the majority alone, or only together with those that do not
-     * answer. */
+    /* A majority can no longer say yes. The reason is either that too many servers say no, or that
+     * too few answer. The result is decided when it is certain which of these is the reason. */
     return a->no > n - majority || a->no + a->open <= n - majority;
 }
 

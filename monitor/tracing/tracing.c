@@ -161,9 +161,9 @@ static int64_t wait_of(const struct lw_post_answer *a, int64_t backoff_ms) {
     return backoff_ms - backoff_ms / 8 + lw_boot_us() % (backoff_ms / 4);
 }
 
-/* Posts a request until the endpoint accepts or refuses it, or until the time give_up_ms is over.
- * After SIGTERM the request is posted only once more. Returns false if the request was neither
- * accepted nor refused. */
+/* Posts a request until the endpoint accepts or refuses it, or until the next post would come more
+ * than give_up_ms after the first. After SIGTERM posts the request only once more. Returns false if
+ * the request was neither accepted nor refused. */
 static bool deliver(struct tracing *t, const struct batch *b, const char *text) {
     struct lw_post_answer a;
     int64_t first_ms = lw_boot_ms(), backoff_ms = t->times.backoff_ms;

@@ -210,8 +210,8 @@ struct set {
     size_t n;
 };
 
-/* Returns true if the lease or timeout of each job has ended. Then the answer is no longer
- * needed. */
+/* Returns true if for every job of the set, the lease has ended or the timeout has passed. Then
+ * nobody needs the server's answer to the statement any more. */
 static bool all_ended(void *ctx) {
     const struct set *set = ctx;
     int64_t now = lw_boot_ms();

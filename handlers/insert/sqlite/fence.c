@@ -78,7 +78,8 @@ static uint64_t get64(const char *p) {
 static struct lw_fence fence_at(const char *p) { return (struct lw_fence){get64(p), get64(p + 8)}; }
 
 /* Reads the rows of latchwork_recent after the last row seen. Returns false if the row that follows
- * the last row seen is missing, because it has been merged. */
+ * the last row seen is missing, because its fences have been moved to latchwork_fences. *r becomes
+ * SQLite's last result code. */
 static bool read_recent(struct lw_sqlite *s, int *r) {
     struct lw_fences *f = &s->fences;
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
