@@ -84,7 +84,7 @@ struct lanes {
      * are empty if the response ended between two pages. */
     struct lw_buf lane, identity;
     bool skip;  /* true: leave out the messages of `lane` up to `identity`, which were exported */
-    bool ended; /* true: the response is full */
+    bool ended; /* true: the response became full before the end of a page */
 };
 
 static int keep(struct ops *o, const struct ops_lane *l, void *ctx) {

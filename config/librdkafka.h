@@ -27,8 +27,8 @@ bool lw_librdkafka_has(const struct lw_librdkafka *k, const char *feature);
  * value of the property is refused. */
 bool lw_librdkafka_judge(const struct lw_librdkafka *k, const char *name, const char *value,
                          struct lw_problems *problems);
-/* Warns of those limits of this library that concern every configuration, unless they are only
- * notes (NOTE in librdkafka.c). */
+/* Warns of each limit of the loaded library that concerns every configuration, except the limits
+ * that librdkafka.c marks as NOTE. */
 void lw_librdkafka_judge_all(const struct lw_librdkafka *k, struct lw_problems *problems);
 /* Appends a line for every limit of this library to `out`. Each line begins with `before`. */
 void lw_librdkafka_limits(const struct lw_librdkafka *k, const char *before, struct lw_buf *out);

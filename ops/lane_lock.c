@@ -54,8 +54,9 @@ static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, con
 
 /* --- one try ---------------------------------------------------------------------------------- */
 
-/* The state of one acquisition, which is a sequence of attempts. The attempts use one connection
- * until it breaks, and one token until a grant arrives after its lease has ended. */
+/* The state of one acquisition, which is a sequence of attempts. The attempts share one connection
+ * until it breaks. They also share one token; but if a grant arrives only after the end of the
+ * lease that it gives, the next attempt gets a new token. */
 struct attempt {
     struct lw_lane_lock *l;
     struct latchwork_hold *hold;

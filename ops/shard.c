@@ -20,7 +20,7 @@ enum {
     /* MOVE_MS is the maximum wait for a slot that is being moved, or whose master does not
      * answer. */
     MOVE_MS = 10000,
-    PAUSE_MS = 50, /* time between two attempts during the wait for a slot */
+    PAUSE_MS = 50, /* time between two attempts during this wait */
 };
 
 static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) {

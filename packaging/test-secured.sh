@@ -9,8 +9,8 @@
 # runs as the user latchwork, and SIGTERM stops it. `make deb-systemd` tests the unit itself. The
 # configuration is composed of the examples in the installed pages; only the addresses and the
 # source of Kafka's password are changed. The folder SHARED contains what administrators give to
-# users: certificates, passwords, addresses. By other files in SHARED, this script and
-# packaging/secured.py tell each other how far they have come.
+# users: certificates, passwords, addresses. This script and packaging/secured.py create
+# further files in SHARED to tell each other how far they have come.
 set -eu
 packages=$1 shared=$2
 # shellcheck source=/dev/null

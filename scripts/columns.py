@@ -23,7 +23,7 @@ FORMATTED = re.compile(r"""[fF]'.*'|[fF]".*\"""")
 
 def unbroken(path, line):
     pieces = PIECE.findall(line)
-    if path.endswith('.py'):  # in a string f'…' may stand others
+    if path.endswith('.py'):  # an f'…' may contain other strings
         pieces += FORMATTED.findall(line)
     return max(map(len, pieces)) >= UNBROKEN
 

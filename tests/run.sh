@@ -33,7 +33,7 @@ jobs=${LW_JOBS:-$(nproc)}
 slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source"
 slow="$slow test_kafka_secure test_rights"
 declare -A name_of=() start_of=() # name and start time of each running program, by process id
-declare -A command_of=()          # the command of each name
+declare -A command_of=()          # the command of each program, by the program's name
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
 trap 'stop_all; exit 130' INT TERM
 
@@ -81,7 +81,7 @@ run() { # usage: run NAME COMMAND…. Starts a test in the background.
     start_of[$!]=$(date +%s)
 }
 
-# Waits until any running program ends, and reports its result.
+# Waits until one of the running programs ends, and reports its result.
 end_one() {
     local pid status name log seconds
     wait -n -p pid "${!name_of[@]}"

@@ -60,8 +60,9 @@ static const char *address_of(const redisReply *node) {
     return NULL;
 }
 
-/* Returns the host of a node. If the host is null or empty, the node is the one that was asked.
- * Returns NULL if the answer is malformed, or if the host is "?" and the entry has no address. */
+/* Returns the host of a node. If the answer has null or "" as the host, the node is the one that
+ * was asked, so the function returns the host of `asked`. Returns NULL if the answer is malformed,
+ * or if the host is "?" and the entry has no address. */
 static const char *host_of(const redisReply *node, const struct lw_redis_url *asked) {
     const redisReply *host = node->element[0];
     if (host->type == REDIS_REPLY_NIL || (is_text(host) && !host->len)) return asked->host;

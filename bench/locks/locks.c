@@ -162,7 +162,8 @@ static int pairs(const char *path, int n) {
 
 struct shared {
     /* `held` is the number of the latest round in which the first process has acquired the lock,
-     * and `has_it` the number of the latest round that the other process has completed. */
+     * and `has_it` the number of the latest round in which the other process has acquired and
+     * released it. */
     _Atomic int held, has_it;
     _Atomic int64_t released_ns;
 };

@@ -423,8 +423,8 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
         check_each_replica(s, (int)index, at);
 }
 
-/* Returns the name under which reported problems name a server: its URL, its address, or the
- * master's name and address. */
+/* Returns the name of a server for the reports of problems: its URL, its address (in a cluster), or
+ * the master's name and address (with Sentinels). */
 static char *name_of(const struct lw_config *c, size_t i, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf b = {0};

@@ -52,7 +52,7 @@ struct handler_messages {
     struct handler_message *m;
     size_t n, cap;
     json_t *documents; /* JSON documents that own the strings to which the messages point */
-    void **owned;      /* all other memory to which the messages point */
+    void **owned;      /* all memory to which the messages point, except the documents */
     size_t n_owned, cap_owned;
 };
 

@@ -45,10 +45,11 @@ static void count(struct ops *o, struct change *ch, bool changed) {
     atomic_store(&o->watch->done, ch->execute ? ch->changed : ch->lanes);
 }
 
-/* Changes one lane as soon as its name is read, instead of collecting all names first, because
- * there may be a million names. Names are read with two cursors: one over the lanes with waiting
- * messages, and one over the paused lanes without waiting messages. Lanes may be changed during the
- * reading, because a change never makes one cursor find a lane that the other cursor has found. */
+/* Pauses or resumes one lane. ops_each_lane() calls this function for each lane as soon as it has
+ * read the lane's name, because there may be a million names, which is too many to collect first.
+ * It reads the names with two cursors: one over the lanes with waiting messages, and one over the
+ * paused lanes without waiting messages. Lanes may be changed during the reading, because a change
+ * never makes one cursor find a lane that the other cursor has found. */
 static int change_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct change *ch = ctx;
     struct ops_shard *sh = &o->shards[l->shard];

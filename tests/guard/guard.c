@@ -276,7 +276,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     far();
-    /* All runs under callgrind. The program starts every run before it waits for the first one. */
+    /* Start all runs under callgrind before waiting for the first one, so that they run at the same
+     * time. */
     struct count counts[GUARDS];
     for (size_t g = 0; g < GUARDS && HAS_CALLGRIND; g++)
         counts[g] = count_instructions(guards[g].shape.name);

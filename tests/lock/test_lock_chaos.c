@@ -93,8 +93,8 @@ static void *opened(const char *what, void *object, const struct latchwork_error
     is_good(what, object ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_ERROR, e);
     return object;
 }
-/* Checks the result of a release. If an allocation has failed, the result may be UNKNOWN, because
- * the release may have been sent twice, and the second one finds no lock. */
+/* Checks the result of a release. If an allocation has failed, the result may be UNKNOWN: the
+ * release may have been sent a second time, after the first had already deleted the lock. */
 static void is_gone(const char *what, enum latchwork_result result,
                     const struct latchwork_error *e) {
     if (!atomic_load(&failed) || result == LATCHWORK_LOCK_ERROR || e->code != LATCHWORK_E_UNKNOWN)

@@ -217,8 +217,8 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     assert_int_equal(lt_state(l, w[0]), 2);
     assert_int_equal(lt_state(l, w[1]), 2);
     assert_int_equal(lt_state(l, w[2]), 1);
-    /* These bits are set in the segment: 4 for all messages in m together, 3 for all messages in w
-     * together, and 2 for each of the 16 messages whose states were set before. */
+    /* These bits of the segment are 1: 4 bits in the states of the messages in m, 3 bits in the
+     * states of the messages in w, and 2 bits in each of the 16 states that were set before. */
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16);
 }
 

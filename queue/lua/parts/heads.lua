@@ -128,8 +128,8 @@ local function take_heads(lane, want, before, after_tp, after_offset)
     return any and out or 'MORE'
 end
 
--- Returns the envelope, partition and offset of the lane's oldest unfinished message. If there is no
--- such message, or the search for it ended early, returns nil, 'MORE' or 'BAD' like take_heads().
+-- Returns the envelope, partition and offset of the lane's oldest unfinished message. If there is
+-- none, or the search for it ended early, returns nil, 'MORE' or 'BAD' like take_heads().
 local function first_unfinished(lane)
     local heads = take_heads(lane, 1, 0)
     if type(heads) ~= 'table' then return heads end

@@ -11,7 +11,7 @@
 #include "tests/sim/world/world.h"
 
 struct rules;
-/* Sets the configuration of the world. The caller has made the records before. */
+/* Sets the configuration of the world. The caller must have made the world's records already. */
 void rules_open(struct world *w);
 void rules_close(struct world *w);
 /* Writes new records, and kills a worker that runs a poison message. Returns true if it killed

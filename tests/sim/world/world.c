@@ -448,8 +448,8 @@ static void set_up(struct world *w) {
     w->operator= operator_new();
     for (int s = 0; s < SHARDS; s++) w->master[s] = server_new(w, store_open(rnd(w)), s);
     if (w->f->move > 0) cluster_open(w);
-    /* The first snapshots are made after that, because a server that restarts from one must still
-     * know that it is a node of a cluster. */
+    /* The first snapshots are made after cluster_open(), because a server that restarts from a
+     * snapshot must still know that it is a node of a cluster. */
     for (int s = 0; s < SHARDS; s++) w->snap[s] = store_copy(w->master[s]->store);
     for (int p = 0; p < PARTS; p++) {
         struct sim_part *part = &w->part[p];
