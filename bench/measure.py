@@ -166,9 +166,9 @@ class Measure:
     # --- one process, from its start to its end ---------------------------------------------------
 
     def observe(self, run, contender, command, during=None):
-        """Runs the command, and waits for its end. While the command runs, calls during(process) if
-        `during` is given; this function must make the process end. Returns the figures that do not
-        depend on the number of messages."""
+        """Runs the command, and waits for its end. If `during` is given, calls
+        during(process) while the command runs; during() must make the process end. Returns the
+        figures that do not depend on the number of messages."""
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(tempfile.TemporaryFile("w+"))
             clients = [stack.enter_context(Client(r.path)) for r in run.redises]

@@ -20,8 +20,8 @@ static bool unambiguous(struct lw_bytes text) {
     return v;
 }
 
-/* Returns the text of a value including quotes. `raw` of a string leaves out the quotes, so this
- * function adds them. */
+/* Returns the text of a JSON value. Unlike the field `raw` of a string, the returned text includes
+ * the quotes. */
 static struct lw_bytes whole(const struct lw_json_value *v) {
     return v->kind == LW_JSON_STRING ? lw_bytes(v->raw.p - 1, v->raw.n + 2) : v->raw;
 }

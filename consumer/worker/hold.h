@@ -54,7 +54,8 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
 void hold_free(struct lw_worker *w, struct hold *h);
 /* Grants a message. It starts after the messages that were granted before it. */
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
-/* Links the grants behind a run that starts now. */
+/* Links the runs behind `r`, which starts now, up to the first run that only the main thread may
+ * start. */
 void hold_link(struct lw_worker *w, struct run *r);
 /* Withdraws the grants that have not started. */
 void hold_cut(struct lw_worker *w, struct hold *h);

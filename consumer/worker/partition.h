@@ -86,8 +86,8 @@ struct part {
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition,
                       int64_t replay);
-/* Adds a partition of replays to the list of partitions to free, because its last message was
- * freed. */
+/* Adds a partition of replays to the list of partitions to free. The partition
+ * has no messages any more. */
 void part_idle(struct lw_worker *w, struct part *p);
 /* Frees each partition in the list of partitions to free, unless the partition has messages again
  * or a settle that may still be sent again names its messages. */

@@ -132,7 +132,8 @@ def drain(t, service, limit_s=90, **over):
 @scenario
 def every_answer(t):
     """Each status and body must lead to the outcome that the documentation names. A message may run
-    again only after Retry-After has passed, and a stale fence must not count as an attempt."""
+    again only after Retry-After has passed. A run that the service refuses because of a stale fence
+    must not count as an attempt."""
     service = begin(t)
     topic = t.topics[0]
     soon = email.utils.formatdate(time.time() + 14, usegmt=True)

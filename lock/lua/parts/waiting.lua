@@ -23,8 +23,8 @@ local function wake(wait)
     while first[1] and not tell(first[1], wait) do first = call('ZPOPMIN', wait) end
 end
 
--- Adds a client to the list of waiting clients. The list expires after a minute, but each call of a
--- client that still waits renews the list, and such a client calls every few seconds.
+-- Adds a client to the list of waiting clients. The list expires a minute after the last call of
+-- this function. A client that still waits calls it every few seconds.
 local function start_waiting(wait, client)
     if client == '' then return end
     call('ZADD', wait, 'NX', text(now_us()), client)
