@@ -16,7 +16,8 @@ static int add_lock(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct lw_bytes worker;
     uint64_t fence;
     (void)o;
-    /* leave out a lock that has expired since SCAN found it, or that only marks a backoff */
+    /* leave out a lock that has expired since SCAN found it, and the lock of a backoff, which has
+     * no holder */
     if (!ops_lane_held(l, &worker, &fence)) return 0;
     json_t *v = json_object();
     ops_set_bytes(v, "key", l->name);

@@ -18,9 +18,9 @@ enum {
     /* If the locks of the holds are in several slots of a cluster, the keeper waits for one node
      * for at most 1/SHARE of the time until it must give up the next hold. */
     SHARE = 4,
-    /* If the locks of the holds are in several slots of a cluster, and the keeper has waited for a
-     * node in vain, the keeper then sends nothing to that node for REST times as long as it has
-     * waited. */
+    /* If the locks of the holds are in several slots of a cluster, the keeper leaves a node alone
+     * after it has waited for the node in vain: it sends nothing to the node for REST times the
+     * time that it has waited. */
     REST = 1,
 };
 

@@ -112,8 +112,8 @@ enum lw_named {
 
 /* Flags that the caller of gate adds to the number of messages of a lane. */
 enum {
-    /* with queue.on_busy = drop: the caller runs an earlier message of the lane, and asks which of
-     * the other messages to drop */
+    /* with queue.on_busy = drop: the caller runs an earlier message of the lane, and asks which
+     * messages of this call to drop */
     LW_GATE_BEHIND = 64,
     LW_GATE_ENVELOPES = 128, /* the call carries the envelopes of the lane's messages */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of an error for a reply whose form is not the one that its reader expects. */
+/* Makes the error text for a malformed reply: one whose form the reader does not expect. */
 #ifndef LW_BASE_REDIS_REPLY_H
 #define LW_BASE_REDIS_REPLY_H
 

@@ -396,8 +396,9 @@ static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t 
     return keep;
 }
 
-/* Makes a batch of the n jobs in t->heads. After each of them come as many of its followers as fit
- * beside the other jobs of t->heads. Returns the number of jobs in the batch. */
+/* Makes a batch of the n jobs in t->heads. Each of these jobs stands before its followers. A
+ * follower is left out if the batch would have no room for all jobs of t->heads. Returns the number
+ * of jobs in the batch. */
 static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n) {
     size_t total = 0;
     for (size_t i = 0; i < n; i++) {

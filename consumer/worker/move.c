@@ -34,7 +34,7 @@ enum {
     UPTIME_SLACK_S = 2,
 };
 
-/* Asserts that the times of the struct agree with each other. */
+/* Asserts that the times in a struct move do not contradict each other or the other fields. */
 static inline void check_move(const struct move *m) {
     assert(m->pause_ms >= 0 && m->pause_ms <= PAUSE_MAX_MS);
     assert(m->whole_ms <= m->owned_ms && m->owned_ms <= m->text_ms);

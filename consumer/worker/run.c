@@ -156,9 +156,9 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.waiting_tail = &r->next_alone;
 }
 
-/* Sets a run to RUNNING. The run is not counted in `drained` or `reruns` (board.h) before this
- * moment, because a grant that is withdrawn before it starts changes nothing: a head stays in its
- * waiting list. */
+/* Sets a run to RUNNING, and counts it in `drained` and `reruns` (board.h) if it belongs there. A
+ * run is not counted earlier, because nothing changes if its grant is withdrawn before it starts: a
+ * head then stays in its waiting list. */
 static void to_running(struct lw_worker *w, struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;

@@ -148,7 +148,7 @@ struct request *request_find(const struct proc *p, struct lw_bytes id);
 void request_move(struct request *r, int at);
 /* Removes the request from the list and the table of its process. */
 void request_leave(struct request *r);
-/* Keeps the request's memory for later requests. Must be called after request_leave(). */
+/* Keeps the request's memory for later requests. Call request_leave() before this function. */
 void request_free(struct lw_handler *h, struct request *r);
 
 #endif

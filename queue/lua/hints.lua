@@ -11,7 +11,8 @@ for i = 1, tonumber(ARGV[2]) do
     local lane = redis.call('RPOPLPUSH', KEYS[2], KEYS[3])
     if not lane then break end
     out[i] = lane
-    -- set the TTL after the first pop, because a later pop may fail
+    -- set the TTL of the list `claimed` right after the first hint was moved to it, because a later
+    -- RPOPLPUSH may fail
     if i == 1 then redis.call('PEXPIRE', KEYS[3], 4 * tonumber(ARGV[3])) end
 end
 return out

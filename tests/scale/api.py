@@ -101,8 +101,8 @@ class Measure:
         )
 
     def __call__(self, name, ask, times=10):
-        """Calls ask() several times, and prints how long the calls took and how much work Redis had
-        with them. Returns the last answer."""
+        """Calls ask() several times, and prints how long the calls took and how much work they
+        caused in Redis. Returns the last answer."""
         self.redis.call("SLOWLOG", "RESET"), self.redis.call("CONFIG", "RESETSTAT")
         before, took = scale.cpu(self.redis), []
         for _ in range(times):

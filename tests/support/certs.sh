@@ -31,7 +31,8 @@ authority ca
 authority other-ca
 signed server ca DNS:localhost,IP:127.0.0.1,IP:::1 -days 30
 signed named ca DNS:redis.internal -days 30
-# openssl 3.0 accepts a negative number of days. Later versions accept only dates.
+# Makes a certificate that has expired. For this, openssl 3.0 accepts a negative number of days, and
+# later versions need two dates.
 signed expired ca DNS:localhost,IP:127.0.0.1 -days -1 ||
     signed expired ca DNS:localhost,IP:127.0.0.1 -not_before 20200101000000Z \
         -not_after 20200201000000Z
