@@ -91,7 +91,7 @@ struct api_route {
     bool export;
     bool offline; /* true: the route's function does not use Redis */
     /* true if the route's function may take seconds because it looks at all lanes or dead letters;
-     * the thread of the lengthy requests then calls it */
+     * the function then runs on the thread for requests that may take seconds */
     bool lengthy;
     /* true if the second segment of the path may be the identity of a dead letter instead of its
      * id; a request with an identity is lengthy, because all dead letters are searched for the

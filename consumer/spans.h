@@ -76,8 +76,8 @@ void lw_spans_close(struct lw_span_ring *rings, int n);
  * not committed is used again. */
 struct lw_span_record *lw_span_begin(struct lw_span_ring *ring);
 void lw_span_commit(struct lw_span_ring *ring);
-/* Sets the texts of a span, each cut to the space for it. A tracestate that is too long is left
- * out, because a part of one would be malformed. A key whose `p` is NULL is left out. */
+/* Sets the texts of a span. A text that is too long is cut, except a tracestate, which is left out,
+ * because a part of it would be malformed. A key whose `p` is NULL is left out. */
 struct lw_span_texts {
     struct lw_bytes topic, key, reason, state;
 };

@@ -151,7 +151,7 @@ enum lw_health {
     LW_UNABLE, /* the handler cannot work: it gets no messages for a while */
 };
 
-/* Which jobs may share a batch. */
+/* Says which jobs may share a batch. */
 enum lw_batch_of {
     LW_BATCH_KEYS,    /* jobs of different keys */
     LW_BATCH_ONE_KEY, /* jobs of one key, in order */

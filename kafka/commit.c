@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A commit in flight. Its callback frees the structure. For a synchronous commit, the waiting
- * caller uses the structure, too; then whichever of the two finishes later frees it.
- * lw_source_close() frees the structures of commits that were never answered. */
+/* A commit in flight. The callback of an asynchronous commit frees the structure. The caller of a
+ * synchronous commit waits and uses the structure, too, so the structure is freed by the callback
+ * or by the caller, whichever finishes later. lw_source_close() frees the structures of commits
+ * that were never answered. */
 struct lw_sent {
     struct lw_sent *next;
     struct lw_source *source;

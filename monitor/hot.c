@@ -78,7 +78,8 @@ json_t *lw_hot_list(struct lw_hot *h, const struct lw_board *b, int64_t wall_ms,
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-/* Asks this shard about the rows whose keys belong to it. */
+/* Asks the Redis of this shard how many messages wait for each key of `rows` that belongs to the
+ * shard. Stores the numbers in the rows. */
 static void ask_shard(const struct lw_config *c, int shard, struct lw_shard_looker *looker,
                       struct row *rows, size_t n, int64_t now_ms) {
     struct lw_bytes lanes[LW_HOT_ASKED];
@@ -100,8 +101,8 @@ static void ask_shard(const struct lw_config *c, int shard, struct lw_shard_look
     }
 }
 
-/* Stores the replies of Redis in the rows of the same keys. The list of rows may have changed since
- * Redis was asked. */
+/* Copies the numbers that Redis reported into the present list. The keys in this list may have
+ * changed since Redis was asked, so each row is found by its key. */
 static void keep(struct lw_hot *h, const struct row *rows, size_t n) {
     pthread_mutex_lock(&h->lock);
     for (size_t i = 0; i < h->n; i++) {

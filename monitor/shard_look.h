@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the exporter learns about a shard by asking its Redis periodically: a few commands of
- * constant or logarithmic cost, and one look at a limited number of lanes. The exporter never scans
- * the database, and has at most one request in flight. It waits for each answer, with a timeout,
- * and must therefore not run in the process of a worker. */
+/* The exporter looks at each shard periodically: it asks the shard's Redis for a few figures, at
+ * constant or logarithmic cost, and reads a limited number of lanes. The exporter never scans the
+ * database, and has at most one request in flight. It waits for each answer, with a timeout, and
+ * must therefore not run in the process of a worker. */
 #ifndef LW_MONITOR_SHARD_LOOK_H
 #define LW_MONITOR_SHARD_LOOK_H
 

@@ -48,8 +48,8 @@ static void read_line(struct ops_lane *l, const char *line) {
 }
 
 /* Reads several lanes and calls fn for each lane in the reply, which may have fewer lanes than
- * requested. Returns the number of lanes in the reply. Returns 0 if the reading must end, and then
- * sets *stop to -1 after a failure, or to the value of fn if it is not 0. */
+ * requested. Returns the number of lanes in the reply. If reading fails, sets *stop to -1 and
+ * returns 0. If fn returns a number other than 0, sets *stop to this number and returns 0. */
 static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes,
                            size_t n, ops_lane_fn *fn, void *ctx, int *stop) {
     if ((*stop = ops_tick(o))) return 0;

@@ -64,7 +64,7 @@ struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64
     return g;
 }
 
-/* Asserts that a call has what every call needs. */
+/* Asserts that the fields of a call that every script needs are set. */
 static inline void check_call(const struct lw_lane_call *c) {
     assert(c->commands && c->sha && c->prefix.n);
     assert(c->epoch && c->lanes && c->floor && c->fence);
@@ -176,9 +176,10 @@ void lw_gate_begin(const struct lw_lane_call *c, const struct lw_places *p, int 
     places_keys(c, p);
 }
 
-/* Adds the argument that says what happens to messages of a busy lane: "park", or "drop" followed
- * by, for each segment, the first offset of its partition that no earlier epoch can have
- * granted. */
+/* Adds the argument that says what gate does with a message whose lane is busy: "park" or "drop".
+ * After "drop" follows one offset per segment. A message at or above this offset cannot have been
+ * granted in an earlier epoch, so gate may drop it. The offset is '-' if it is unknown, and then
+ * gate does not drop messages of the segment. */
 static void arg_on_busy(const struct lw_lane_call *c, const struct lw_places *p, bool drop) {
     char text[4 + 22 * LW_GROUPS_MAX];
     size_t n = 4;

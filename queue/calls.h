@@ -53,7 +53,7 @@ struct lw_places {
 };
 
 void lw_places_clear(struct lw_places *p);
-/* Returns true if there is room for `groups` more segments. */
+/* Returns true if `groups` more segments fit into `p`. */
 bool lw_places_fit(const struct lw_places *p, int groups);
 /* Adds a message and returns its segment. The caller may change the segment until it adds the next
  * message. */

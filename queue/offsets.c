@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tracker consists of two parts: a ring of delivered records in order of offset, which starts
- * at the watermark, and `ahead`, sorted ranges of offsets at or above `next` that are known to be
- * done.
+ * at the watermark, and `ahead`, sorted ranges of offsets that are known to be done before their
+ * delivery. `next` is the end of the delivered offsets: no record at or above it was delivered.
  *
  * Invariants: the first record of the ring is unfinished, so its offset is the watermark; if the
  * ring is empty, the watermark equals `next`. The offset of every record is below `next`. Every

@@ -119,8 +119,8 @@ int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, stru
     if (!out->span) return lw_fail_memory(err);
     for (; out->n < r->elements; out->n++)
         if (read_span(r->element[out->n], asked, &out->span[out->n], err)) {
-            /* count a malformed entry of the map too, so that its memory is freed with that of the
-             * others */
+            /* count the malformed entry, too, so that lw_slot_map_free() frees what was read of
+             * it */
             out->n++;
             lw_slot_map_free(out);
             return -1;

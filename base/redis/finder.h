@@ -36,8 +36,9 @@ void lw_finding_ask(struct lw_finding *q);
 /* Returns a descriptor that is readable when there is an answer. If the configuration lists the
  * servers, returns -1, and each question is answered at once. */
 int lw_finding_fd(const struct lw_finding *q);
-/* Takes the answer to the last question. Returns 1 with *out, which the caller frees, or -1 with
- * *err if the search failed. Returns 0 if there is no answer yet or if it was already taken. */
+/* Takes the answer to the last question. Returns 1 and stores the server in *out, which the caller
+ * frees with lw_redis_url_free(). Returns -1 with *err if the search failed. Returns 0 if there is
+ * no answer yet or if it was already taken. */
 int lw_finding_take(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err);
 /* Makes the next search begin with another Sentinel or node, by lw_redis_servers_doubt(). Call this
  * function if the server that was found last could not be used. */

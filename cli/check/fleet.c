@@ -46,8 +46,9 @@ static struct found look(const rd_kafka_topic_partition_list_t *list, const char
     return f;
 }
 
-/* Returns a partition whose commit names the same foreign fleet in both lists, and has a higher
- * offset in `after` than in `before`. Returns NULL if there is no such partition. */
+/* Compares the group's commits before and after a wait. Returns a partition whose commit names the
+ * same foreign fleet in `before` and in `after`, and has a higher offset in `after`. Returns NULL
+ * if there is no such partition. */
 static const rd_kafka_topic_partition_t *moved(const rd_kafka_topic_partition_list_t *before,
                                                const rd_kafka_topic_partition_list_t *after,
                                                const char *ours) {

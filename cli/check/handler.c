@@ -82,10 +82,9 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     return left > 0;
 }
 
-/* Waits up to a second for the end of the child, and then kills all processes that are left in the
- * child's process group. A second is enough, because the pipe usually closes when the child dies.
- * If the child still runs after that, this function kills the child, too. Returns the wait status
- * of the child. */
+/* Waits up to a second for the end of the child. A second is usually enough, because the pipe is
+ * closed when the child dies. Then kills all processes that are left in the child's process group,
+ * and the child itself if it has not ended. Returns the wait status of the child. */
 static int reap(pid_t pid) {
     int status = 0;
     int64_t end = lw_boot_ms() + 1000;

@@ -33,8 +33,8 @@ struct top_shard {
     /* `waiting` is the number of waiting messages, and `oldest_ms` the time at which the oldest of
      * them arrived, as found by the last complete round over all lanes. */
     int64_t waiting, oldest_ms;
-    /* `now_waiting` and `now_oldest` are the same two values, but only for the lanes that the
-     * current, incomplete round has read so far. */
+    /* `now_waiting` and `now_oldest` correspond to `waiting` and `oldest_ms`, but cover only the
+     * lanes that the current, incomplete round has read so far. */
     int64_t now_waiting, now_oldest;
 };
 

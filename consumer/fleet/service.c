@@ -60,8 +60,8 @@ static bool all_turn(const struct lw_sup *s) {
     return true;
 }
 
-/* Writes the reason why a worker is not ready, for the first such worker. The text is "" if that
- * worker has given no reason. */
+/* Writes the number of the first worker that is not ready and its reason to `out`. Writes "" if all
+ * workers are ready, or if that worker has given no reason. */
 static void reason(const struct lw_sup *s, char *out, size_t size) {
     char why[320];
     int worker = 0;

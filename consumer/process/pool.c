@@ -266,9 +266,9 @@ static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, i
     return n;
 }
 
-/* If other jobs wait, in the queue or in a hand that is held up (the thread's own hand included),
- * puts the chain's next job at the end of the queue, and returns true. A thread calls this function
- * when it has run a chain for a long time. */
+/* A thread calls this function when it has run a chain for a long time. `job` is the next job of
+ * the chain. If other jobs wait in the queue, or in a hand that is held up (also the hand of this
+ * thread), puts `job` at the end of the queue, and returns true. */
 static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     pthread_mutex_lock(&p->lock);
     bool others = p->queued || any_held_up(p, now_us);

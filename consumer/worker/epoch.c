@@ -156,9 +156,9 @@ static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisRepl
     return left;
 }
 
-/* Handles the reply to enter if this worker is still in an epoch, which happens only on a cluster:
- * the connection is new, or the slot of the shard has moved to another node. If the reply has the
- * id of this worker's epoch, the epoch continues. Otherwise the epoch is lost. */
+/* Handles the reply to enter if this worker is still in an epoch. This happens only on a cluster,
+ * when the connection is new, or when the slot of the shard has moved to another node. If the reply
+ * has the id of this worker's epoch, the epoch continues. Otherwise the epoch is lost. */
 static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (strcmp(sh->epoch.id, r->element[1]->str) != 0) {
         shard_lost(w, sh, "the node that has its slot now holds another");

@@ -32,7 +32,7 @@ struct hold {
      * (lock.max_run) */
     int n;
     int n_finished; /* number of runs at the front of the list that are FINISHED */
-    int n_open;     /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */
+    int n_open;     /* number of unfinished runs, which are RUNNING, SENDING or AHEAD */
     int n_in_call;  /* number of runs at the front of the list that the unanswered settle reports */
     /* `failed` is true if the outcome of the last finished run was not LW_DONE, so no further run
      * starts */
@@ -121,7 +121,7 @@ static inline void hold_settled(struct lw_worker *w, struct hold *h) {
 /* Notes that the lane has let other lanes go first, so lock.max_run counts from 0 again. */
 static inline void hold_gave_way(struct hold *h) { h->n = 0; }
 
-/* Notes that the next messages of the hold are heads of the waiting list. */
+/* Notes that the messages which the hold gets from now on are heads of the waiting list. */
 static inline void hold_to_heads(struct hold *h) { h->kind = LANE; }
 
 #endif

@@ -25,7 +25,7 @@ struct move {     /* only move.c changes this struct */
     struct lw_cluster_node owner; /* the node on which the epoch was last joined */
     struct lw_buf text;           /* the answer of `node` to CLUSTER NODES */
     int64_t text_ms;              /* time at which `text` was requested */
-    /* `seen` is the answer of `owner` to CLUSTER NODES when all keys of the slot were there */
+    /* `seen` is what `owner` answered to CLUSTER NODES when it last had all keys of the slot */
     struct lw_buf seen;
     int64_t whole_ms; /* time at which `seen` was requested; 0: `seen` is not usable */
     int64_t owned_ms; /* time at which `owner` was last known to own the slot */

@@ -42,13 +42,14 @@ struct memory {   /* only msg.c changes this struct */
     struct msg *free;
 };
 
-/* Sets the large size that messages are assumed to have until real sizes are known. */
+/* Assumes that messages are large (w->bytes.lane) until the sizes of real messages are known. */
 void msgs_open(struct lw_worker *w);
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);
 /* Adds the size of a new message to the counts: n bytes, and the bytes of the headers. */
 void msg_count(struct lw_worker *w, struct msg *m, size_t n);
-/* Returns true if memory has room for further heads. */
+/* Returns true if the heads in memory are smaller in total than their limit (w->bytes.heads), so
+ * that more heads may be claimed. */
 bool heads_fit(const struct lw_worker *w);
 void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
 

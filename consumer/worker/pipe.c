@@ -381,8 +381,8 @@ bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->phase != DOWN);
     if (connection_unsure(sh)) {
-        /* the check of a connection has a pipeline of its own; calls to send again wait for the
-         * next pipeline */
+        /* the check of a connection has a pipeline of its own, so calls that must be sent again
+         * wait for the next pipeline */
         hello_build(w, sh, !connection_scripted(sh));
         return true;
     }

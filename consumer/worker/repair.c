@@ -253,8 +253,9 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (forget) {
         for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);
-        /* The metadata of the last commit still lists these messages as finished, so Kafka must
-         * accept a commit without them. */
+        /* The metadata of the last commit may list some of these messages as finished. So nothing
+         * is repaired or sent to gate before Kafka has accepted new commits, which do not list
+         * them. */
         commit_must_confirm(w);
     }
     check_repair(&sh->repair);

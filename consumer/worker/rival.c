@@ -70,8 +70,9 @@ static void rival_decide(struct lw_worker *w, int64_t now) {
     }
 }
 
-/* Returns true if the error about the other fleet should be logged. It is logged once, and again
- * when SAID_MS have passed and a further commit of that fleet was seen after the last log line. */
+/* Returns true if the error about the rival should be logged. The error is logged once. It is
+ * logged again when SAID_MS have passed since the last log line, if a commit of the rival has
+ * advanced since then. */
 static bool is_news(const struct rival *r, int64_t now) {
     assert(r->n > 0);
     return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS);

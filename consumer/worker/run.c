@@ -498,9 +498,9 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
     return false;
 }
 
-/* Removes a run whose epoch is lost from the count of grants. Returns true if no handler thread and
- * no topic will report the end of the run, because the run was held up by a suspect or its dead
- * letter is not in flight. */
+/* Removes a run whose epoch is lost from the count of grants. Returns true if nothing will report
+ * the end of the run, because it is held up by a suspect, or because its dead letter is not in
+ * flight. */
 bool run_lost(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(w->runs.in_flight > 0);

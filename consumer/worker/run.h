@@ -106,8 +106,8 @@ void run_leave(struct lw_worker *w, const struct part *p);
 /* Takes a run out of the list of runs that are held up behind a suspect. Returns false if it is not
  * in the list. */
 bool run_leave_line(struct lw_worker *w, struct run *r);
-/* Handles the loss of a run's epoch. Returns true if no handler thread and no topic will report the
- * end of the run. */
+/* Handles the loss of the epoch of a run. Returns true if nothing will report the end of the run,
+ * because it is held up by a suspect, or because its dead letter is not in flight. */
 bool run_lost(struct lw_worker *w, struct run *r);
 void late_remove(struct lw_worker *w, struct run *r);
 

@@ -20,7 +20,8 @@
 struct lw_warden {
     pid_t pid;
     int pipe; /* the worker's end of the pipe on which the warden waits */
-    /* array in shared memory: the number of each handler process's group; 0: none */
+    /* array in shared memory with the ids of the process groups of the handler processes; 0: no
+     * group */
     _Atomic pid_t *groups;
     int n;
 };

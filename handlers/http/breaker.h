@@ -69,7 +69,7 @@ enum breaker_failure {
 
 struct breaker_request {
     int64_t begun_ms; /* time when the request was sent; boot clock */
-    bool trial;       /* the request was sent while HALF_OPEN */
+    bool trial;       /* the request was sent while the breaker was HALF_OPEN */
 };
 
 void breaker_open(struct breaker *b, const char *service, int percent, int row_max);

@@ -34,8 +34,8 @@ static void count_connections(const struct call *c) {
 
 /* --- outcomes of messages --------------------------------------------------------------------- */
 
-/* Reports the outcome of the message at jobs[at]. If the message is done and is the last of the
- * call, returns its follower, or NULL if it has none. Otherwise returns NULL. */
+/* Reports the outcome of the message at jobs[at]. Returns the follower of the message if the
+ * message is done, is the last one of the call, and has a follower. Otherwise returns NULL. */
 static struct lw_job *end_message(struct call *c, const struct http_verdict *v, int64_t took_us) {
     struct lw_job *job = c->jobs[c->at];
     lw_job_answer(job, v->outcome, v->reason);

@@ -222,9 +222,10 @@ enum latchwork_flag {
     /* For locks: uses the same commands and values as other Redis clients, so that they and this
      * library exclude each other. A lock is set by `SET name token NX PX ttl` with 32 hex digits as
      * token, and released by compare-and-delete. `name` is exactly the Redis key. The fence is
-     * stored in a second key (lwl:{name}:fence). Acquisitions by other programs get no fence. The
-     * fence is still larger after them, unless the clock of Redis has gone back. Only for mutex and
-     * reentrant locks. */
+     * stored in a second key (lwl:{name}:fence). Other programs do not change this key, so their
+     * acquisitions get no fence. This library's next fence is still larger than all its earlier
+     * fences, unless the clock of Redis has gone back. The flag works only for mutex and reentrant
+     * locks. */
     LATCHWORK_FLAG_PLAIN = 2,
     /* For clients: uses WATCH, MULTI and EXEC instead of scripts, with two round trips per call.
      * Only mutex and reentrant locks work with this flag. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting, and running a statement within a time limit. libpq is used without its blocking
- * functions: this file waits for the socket in short slices, and closes the connection when the
- * time is over. */
+/* Connects to the server, and runs a statement within a time limit. libpq is used without its
+ * blocking functions: this file waits for the socket in short slices, and closes the connection
+ * when the time is over. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"

@@ -57,7 +57,7 @@
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
-/* What an error means for the messages of the statement. */
+/* Says what an error means for the messages of the statement. */
 enum lw_pg_class {
     LW_PG_OK,
     LW_PG_ROW,   /* a row is at fault: its message becomes a dead letter */
@@ -89,7 +89,7 @@ struct lw_pg {
     PGconn *conn; /* connection to the server; NULL: not connected */
 };
 
-/* When to stop waiting for the server. */
+/* Says when to stop waiting for the server. */
 struct lw_pg_wait {
     int64_t until_ms; /* end of the wait; boot clock */
     /* `over` is called every LW_PG_LOOK_MS and returns true if the answer is no longer needed.

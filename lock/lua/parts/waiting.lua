@@ -30,9 +30,9 @@ local function start_waiting(wait, client)
     call('ZADD', wait, 'NX', text(now_us()), client)
     call('PEXPIRE', wait, 60000)
 end
--- This function is called when a thread of the client has taken the lock. The client stays in the
--- list if `more` is true, because other threads of the client still wait; otherwise the client is
--- removed.
+-- Updates the list of waiting clients when a thread of the client has taken the lock. If `more` is
+-- true, other threads of the client still wait, so the client stays in the list. Otherwise the
+-- client is removed.
 local function stop_waiting(wait, client, more)
     if more then return start_waiting(wait, client) end
     if client ~= '' then call('ZREM', wait, client) end

@@ -27,10 +27,11 @@ local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = floor(now_us / 1000)
 local epoch = call('HMGET', KEYS[1], 'id', 'not_before', 'ttl_ms', 'first')
 
--- Returns the reason why the call must not act, or nil. LOST: the shard is in another epoch. JUMP:
--- Redis time is not what the caller expects. QUARANTINE: leases of an earlier epoch may still be
--- live; or (except for commands) the group may have no commit yet (`first`), and handlers get no
--- messages until it has one (lift.lua).
+-- Returns the reason why the call must not act, or nil if it may act. LOST: the shard is in another
+-- epoch. JUMP: the clock of Redis is not where the caller expects it. QUARANTINE: leases of an
+-- earlier epoch may still be live. Calls of workers also get QUARANTINE while the epoch has the
+-- field `first`: the group may have no commit yet, and handlers get no messages until it has one
+-- (lift.lua).
 local function refuse(id, expected_ms, slack_ms, is_command)
     if epoch[1] ~= id then return 'LOST' end
     if expected_ms ~= '' and math.abs(now - tonumber(expected_ms)) > tonumber(slack_ms) then
