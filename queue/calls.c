@@ -177,9 +177,8 @@ void lw_gate_begin(const struct lw_lane_call *c, const struct lw_places *p, int 
 }
 
 /* Adds the argument that says what gate does with a message whose lane is busy: "park" or "drop".
- * After "drop" follows one offset per segment. A message at or above this offset cannot have been
- * granted in an earlier epoch, so gate may drop it. The offset is '-' if it is unknown, and then
- * gate does not drop messages of the segment. */
+ * After "drop" follows one offset per segment, or '-' if the offset is unknown. A message at or
+ * above this offset cannot have been granted in an earlier epoch, so gate may drop it. */
 static void arg_on_busy(const struct lw_lane_call *c, const struct lw_places *p, bool drop) {
     char text[4 + 22 * LW_GROUPS_MAX];
     size_t n = 4;
