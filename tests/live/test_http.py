@@ -311,8 +311,9 @@ def service_down(t):
     runs, _ = t.judge()
     t.same(t.dead_letters(), [], "dead letters")
     charged = {r.identity for r in runs if r.attempt > 1}
-    # When the service dies, an attempt may be counted only for requests that got no response, and
-    # for the first requests whose connection is refused.
+    # Each time the service dies, a worker may count an attempt only for the requests that got no
+    # response (at most 16, which is in_flight), and for the 3 refused connections in a row that
+    # open the breaker. There are two workers, and the service dies twice.
     t.check(
         len(charged) <= 2 * 2 * (16 + 3), "attempts were counted for %d messages" % len(charged)
     )

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests row locks: a lock has all of its rows or none, takes them in one order, and gives them one
- * fence. Also tests dead holders, lost rows, rows without a TTL, and many processes that contend
- * for a few rows. */
+/* Tests row locks: a lock has all of its rows or none, takes them in a fixed order no matter in
+ * which order they are named, and gives them one fence. Also tests dead holders, lost rows, rows
+ * without a TTL, and many processes that contend for a few rows. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"
 

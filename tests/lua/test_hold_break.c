@@ -112,7 +112,8 @@ static void its_fence_is_above_all_that_a_call_reserved(void **state) {
     assert_string_equal(hold(l, b), "H");
     assert_int_equal(l->fence, reserved + 1);
     uint64_t mine = l->fence;
-    /* The fences that the worker gets after this are larger than the command's fence. */
+    /* The next fence that gate gives to a worker is larger than the fence of the operator's
+     * command. */
     assert_string_equal(lt_gate(l, &c, 1), "R");
     assert_true(lt_fence(l, 0) > mine);
 }

@@ -17,8 +17,8 @@ static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready");
 static bool in_lanes(struct lt *l) { return lt_int(l, "ZCARD " LT_TAG "lanes") > 0; }
 static int64_t lease_left(struct lt *l) { return lt_int(l, "PTTL " LT_TAG "lock:k"); }
 
-/* Lets message 1 run under the token t1, and parks the other messages behind it, in the given
- * order. */
+/* Lets message 1 run under the token t1, and parks a message for each of the `n` offsets behind it,
+ * in the order of the array. */
 static void run_with_waiters(struct lt *l, const int64_t *offsets, size_t n) {
     assert_string_equal(gate1(l, message(1)), "R");
     for (size_t i = 0; i < n; i++)

@@ -142,7 +142,7 @@ class CommitSampler(threading.Thread):
     def __init__(self, kafka, group, topics, every_s=0.4):
         super().__init__(daemon=True)
         self.kafka, self.group, self.topics, self.every_s = kafka, group, topics, every_s
-        # A list of (time of the boot clock in µs, (topic, partition), offset).
+        # The commits read so far: (time of the boot clock in µs, (topic, partition), offset).
         self.samples = []
         self.over = threading.Event()
 

@@ -168,9 +168,8 @@ static void add_expire_option(uint64_t *state, struct diff_step *step) {
     diff_add(step, option);
 }
 
-/* Adds one random argument of the kind that the letter stands for. The form of a command is a
- * string with one such letter per argument. The letters after '*' are repeated one to four
- * times. */
+/* Adds one random argument of a kind, which is a letter. The form of a command is a string with one
+ * such letter per argument. The letters after '*' are repeated one to four times. */
 static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     static const char *const sides[] = {"LEFT", "right"};
     switch (kind) {

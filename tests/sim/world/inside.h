@@ -6,8 +6,8 @@
 
 #include "consumer/worker/worker.h"
 
-/* Returns the name of a partition of replays that the worker still remembers although none of its
- * messages is left. Returns NULL if there is none. */
+/* Returns the name of a partition that exists only for replays, and that the worker still has in
+ * memory although none of its messages is left. Returns NULL if there is none. */
 const char *inside_idle_replay(const struct lw_worker *lw);
 int inside_shard(const struct lw_job *job);
 /* Returns the token of the lease under which the job runs. */

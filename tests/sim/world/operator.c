@@ -483,8 +483,8 @@ void operator_tend(struct world *w) {
 
 static void try_lane(struct world *w, int key) {
     if (w->operator->trial[key]) {
-        /* The operator seldom ends a trial here, so that most trials last until their lease has
-         * been renewed. */
+        /* If the lane already has a trial, this function seldom ends it, so that most trials last
+         * until their lease has been renewed. */
         if (!rnd_below(w, 8)) end_trial(w, key);
     } else {
         take_lane(w, key);

@@ -51,8 +51,8 @@ static void check_fence(struct world *w) {
             fail_msg("lease %d ends in %lld ms and is not cancelled", i, (long long)left_ms(w, i));
 }
 
-/* Renews some of the leases that are due, as if the request had been sent a while ago. The answer 0
- * means that the lease is lost. */
+/* Takes the answers to a renewal of some of the leases that are due, as if the renewal had been
+ * sent a while ago. The answer '0' means that the lease is lost. */
 static void renew_some(struct world *w) {
     static struct lw_due due[LW_RENEW_BATCH];
     char answers[LW_RENEW_BATCH];
