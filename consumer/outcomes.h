@@ -36,7 +36,7 @@ enum lw_end {
     LW_ENDS
 };
 extern const char *const lw_end_name[LW_ENDS];
-/* Returns the end that belongs to an outcome. LW_DEAD_SENT ends as LW_DEAD does. */
+/* Returns the end that belongs to an outcome. LW_DEAD_SENT has the same end as LW_DEAD. */
 enum lw_end lw_end_of(enum lw_outcome outcome);
 
 struct lw_outcome_record {

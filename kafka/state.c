@@ -56,7 +56,7 @@ static void note_broker(struct lw_kafka_look *k, const char *name, int64_t silen
     }
 }
 
-/* Evaluates one broker of the statistics. The statistics list the connection to the coordinator as
+/* Evaluates the statistics of one broker. The statistics list the connection to the coordinator as
  * a separate ("logical") broker. */
 static void look_at_broker(struct lw_kafka_look *k, const char *name, const json_t *b) {
     bool logical = !strcmp(name, "GroupCoordinator"), up = is_up(b);

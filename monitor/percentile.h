@@ -13,10 +13,10 @@ struct lw_hist_counts {
 };
 
 void lw_hist_counts_add(struct lw_hist_counts *c, const struct lw_hist *h);
-/* Returns a percentile, in µs, of the durations that were added between `before` and `after`: a
- * fraction `share` of these durations (0.5: half of them) is at most the result. Returns -1 if no
- * duration was added. The result is interpolated within its bucket, and durations beyond the last
- * bound count as the last bound. */
+/* Returns a percentile, in µs, of the durations that were added between `before` and `after`.
+ * `share` says which percentile: 0.5 is the median, and 0.99 the 99th percentile. Returns -1 if no
+ * duration was added. The result is interpolated within its bucket. A duration beyond the last
+ * bound counts as the last bound. */
 int64_t lw_hist_percentile(const struct lw_hist_bounds *b, const struct lw_hist_counts *before,
                            const struct lw_hist_counts *after, double share);
 

@@ -57,7 +57,7 @@ struct ops_job {
  * first start of the job. */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
-/* Puts a message into its lane, at the latest with the end of the batch. Returns 0 if the caller
+/* Puts a message into its lane, at the latest when the batch ends. Returns 0 if the caller
  * may go on. Returns 1 if it must stop, because the limit is reached or the job was stopped or
  * interrupted. Returns -1 with o->err on failure. */
 int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane,

@@ -50,7 +50,8 @@ static bool is_text(const redisReply *r) {
 }
 
 /* Returns the address of a node whose host is "?", from the names and values that follow in the
- * node's entry. Redis answers "?" if it is configured to name hosts and the node has no name. */
+ * node's entry. Returns NULL if the entry contains no address. Redis answers "?" if it is
+ * configured to name hosts and the node has no name. */
 static const char *address_of(const redisReply *node) {
     const redisReply *more = node->elements > SPAN_WORDS ? node->element[SPAN_WORDS] : NULL;
     for (size_t i = 0; more && more->elements && i + 1 < more->elements; i += 2)

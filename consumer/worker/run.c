@@ -364,11 +364,11 @@ static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) 
             r->job.identity, times, r->rest_ms, BACK_MAX_MS);
 }
 
-/* Returns how long the lane rests after a handler gave a message back: 0 if the lease is over or
- * the worker is stopping. If the handler named a time, returns that time. Otherwise counts the
- * message. The first message given back causes no rest, because its lease may be about to end. The
- * next one causes a rest of BACK_MIN_MS, and each rest is then twice as long as the one before, up
- * to BACK_MAX_MS. */
+/* Returns how long the lane rests after a handler gave a message back. Returns 0 if the lease is
+ * over or the worker is stopping. If the handler named a time, returns that time. Otherwise the
+ * rest depends on how often in a row handlers gave messages of the lane back. The first time causes
+ * no rest, because the lease may have been about to end. The second time causes a rest of
+ * BACK_MIN_MS. Each further rest is twice as long as the one before, up to BACK_MAX_MS. */
 static int64_t rest_of(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);

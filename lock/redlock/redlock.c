@@ -3,7 +3,7 @@
  * attempt:
  *
  *     1. ask all servers for the lock
- *     2. if a majority granted the lock, send the largest fence to all servers
+ *     2. if a majority granted the lock, send the largest fence of these grants to all servers
  *     3. if a majority stored that fence, and the lease has not ended meanwhile, the lock is held
  *     4. otherwise release the lock on all servers, and try again after a random pause */
 #include "lock/redlock/redlock.h"
@@ -134,8 +134,9 @@ static bool ask_to_take(struct latchwork_hold *h, struct lw_ask *a, int64_t *sen
     return asked;
 }
 
-/* Sends the largest fence to all servers. Each server counts fences independently, but any two
- * majorities share at least one server, so the next fence will be larger. */
+/* Sends the hold's fence, the largest that a server has granted, to all servers. Each server counts
+ * fences independently, but any two majorities share at least one server, so the fence of the next
+ * hold will be larger. */
 static bool raise_fence(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_error *error) {
     struct latchwork_lock *l = h->lock;
     struct lw_call c;

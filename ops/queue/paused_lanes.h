@@ -10,12 +10,12 @@
 
 enum { LW_PAUSED_NAMES_MAX = 100 };
 
-/* Returns the number of paused lanes with waiting messages, or 0 if a message may still run: an
- * unpaused lane has waiting messages, or some lane has a lock (of a running handler, or of a
- * backoff). Returns -1 with *err if a request to Redis failed or the time is up. Appends the names
- * of at most LW_PAUSED_NAMES_MAX of the paused lanes to `names`, in printable form and separated by
- * ", ". The function may take some seconds, but never blocks Redis for long, because it uses
- * cursors instead of KEYS. */
+/* Returns 0 if a message may still run, because an unpaused lane has waiting messages, or because
+ * any lane has a lock (of a running handler, or of a backoff). Otherwise returns the number of
+ * paused lanes with waiting messages. Returns -1 with *err if a request to Redis failed or the time
+ * is up. Appends the names of at most LW_PAUSED_NAMES_MAX of the paused lanes to `names`, in
+ * printable form and separated by ", ". The function may take some seconds, but never blocks Redis
+ * for long, because it uses cursors instead of KEYS. */
 int lw_paused_lanes(const struct lw_config *c, struct lw_buf *names, struct lw_err *err);
 
 #endif

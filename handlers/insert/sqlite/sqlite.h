@@ -145,8 +145,8 @@ void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mute
                    struct lw_job **jobs, size_t n);
 /* --- the cleaner ------------------------------------------------------------------------------ */
 
-/* The sweeper holds the mutex `writer` during its transactions, as the slots do. The mutex must
- * outlive the sweeper. */
+/* The sweeper holds the mutex `writer` during its transactions, as the handler slots do during
+ * theirs. The mutex must outlive the sweeper. */
 struct lw_sweeper *lw_sqlite_sweeper_open(const struct lw_insert *in, pthread_mutex_t *writer,
                                           struct lw_err *err);
 void lw_sqlite_sweeper_close(struct lw_sweeper *c);

@@ -174,8 +174,9 @@ static void roll_back(struct tx *t) {
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Returns the time until which to wait for other writers: LW_INSERT_BUSY_MS from now, or earlier if
- * the lease or timeout of every unsettled job ends earlier. */
+/* Returns the time until which to wait for other writers. This is LW_INSERT_BUSY_MS from now, or
+ * the time at which the last unsettled job reaches the end of its lease or its timeout, if that is
+ * earlier. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {
