@@ -28,8 +28,8 @@ def has_kafka(interpreter):
     )
 
 
-# All contenders in Python run with the same python3. The first python3 in PATH may lack the package
-# confluent_kafka, which /usr/bin/python3 may have.
+# The python3 with which all contenders in Python run. This is the first python3 in PATH if it has
+# the package confluent_kafka, otherwise /usr/bin/python3 if that has it, otherwise None.
 INTERPRETER = next(
     (p for p in ("python3", "/usr/bin/python3") if shutil.which(p) and has_kafka(p)), None
 )

@@ -142,8 +142,8 @@ static void *turns(void *arg) {
 
 /* Counts the commands with which a lock is handed over to the next waiter: a release, a PUBLISH, an
  * attempt, and a second, failing attempt if two waiters try together. The number must not depend on
- * the number of waiters. The TTL is long and waiters seldom try without a message, so a lost
- * message would show as a wait of seconds. */
+ * the number of waiters. The TTL is long, and a waiter that is not notified seldom tries, so a lost
+ * notification would show as a wait of seconds. */
 static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     struct latchwork_client *c[2] = {open_client(NULL), open_client(NULL)};
     struct latchwork_lock *l[2] = {open_kind(c[0], "a", kind, 60000),

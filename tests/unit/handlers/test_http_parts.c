@@ -65,8 +65,9 @@ static void binary_event_without_values(void **state) {
     free(text);
 }
 
-/* The headers of the record must be sent, except those that have no value or a malformed name, are
- * too long, could split the request, break its framing, or be taken for Latchwork's own. */
+/* The headers of the record must be sent. A header must be left out if it has no value or a
+ * malformed name, if it is too long, if it could split the request or break its framing, or if it
+ * could be taken for one of Latchwork's own. */
 static void record_headers(void **state) {
     (void)state;
     char long_value[9000], *line = (char *)"Authorization: Bearer ours";
