@@ -51,11 +51,11 @@ void lw_redis_set_answer_ms(struct lw_redis *c, int64_t answer_ms);
 /* Sends the appended commands, and returns the next reply, or NULL with c->err. The caller frees
  * the reply with freeReplyObject(). */
 redisReply *lw_redis_reply(struct lw_redis *c);
-/* Appends a command to a pipeline, whose replies come in the order of the commands. The format is
- * that of redisCommand(): %s, %b, %d … */
+/* Appends a command to the connection's pipeline. The replies come in the order of the commands.
+ * `format` is a format of redisCommand(): %s, %b, %d … */
 void lw_redis_append(struct lw_redis *c, const char *format, ...);
 void lw_redis_append_argv(struct lw_redis *c, int argc, const char **argv, const size_t *len);
-/* Sends one command and returns its reply. */
+/* Sends one command and returns its reply, or NULL with c->err. */
 redisReply *lw_redis_ask(struct lw_redis *c, const char *format, ...);
 redisReply *lw_redis_ask_argv(struct lw_redis *c, int argc, const char **argv, const size_t *len);
 

@@ -111,7 +111,7 @@ static void complain(struct shard *sh, const char *what, const char *next) {
 }
 
 /* Cancels the leases of the epoch that the request named. If the main loop has joined another epoch
- * since the request was sent, cancels nothing, because its leases belong to the new epoch. */
+ * since the request was sent, cancels nothing, because the leases then belong to the new epoch. */
 static void epoch_lost(struct shard *sh) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     char now[sizeof sh->epoch];

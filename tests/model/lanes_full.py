@@ -72,8 +72,8 @@ RULES = dict(
     tries_seg=1,
     # The rules from `ahead` on are those of running ahead (see README.md in this folder).
     ahead=3,  # how many messages of a hold may be granted or running; with 1, no message runs ahead
-    # If the lease has ended, settle records at most one message as done, the first of its list, and
-    # answers STALE. The worker then counts only the run of this message as done.
+    # If the lease of a lane has ended, settle records at most the first message of the lane's item
+    # as done, and answers STALE. The worker then counts only the run of this message as done.
     stale_first=1,
     # If a settle is answered STALE, the messages whose outcome done was not counted are sent to
     # gate again, before the message that was still running.
