@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Lua scripts, which scripts/embed-lua.sh embeds at build time: those of queue/lua and lock/lua
- * into build/scripts.gen.c, and those of the lock library (lock/lua/lib) into
- * build/lock-scripts.gen.c (see lock/scripts.h). */
+/* The Lua scripts, which scripts/embed-lua.sh embeds at build time. The scripts in queue/lua and
+ * lock/lua go into build/scripts.gen.c, those in ops/lua into build/ops-scripts.gen.c (see
+ * ops/script.h), and those in lock/lua/lib, of the lock library, into build/lock-scripts.gen.c (see
+ * lock/scripts.h). */
 #ifndef LW_BASE_REDIS_SCRIPT_H
 #define LW_BASE_REDIS_SCRIPT_H
 

@@ -179,8 +179,8 @@ static struct lw_job *pop(struct lw_pool *p) {
     return lw_jobs_pop(chain ? &p->chains : &p->queue);
 }
 
-/* Returns how many jobs a thread takes at once: its share of the queue if jobs are fast on average,
- * otherwise one. */
+/* Returns how many jobs a thread takes at once. If jobs are fast on average, this is the thread's
+ * share of the queue, bounded by HANDFUL_US and HAND; otherwise it is one job. */
 static size_t handful(const struct lw_pool *p) {
     int64_t average_us = atomic_load_explicit(&p->average_ns, memory_order_relaxed) / 1000;
     if (average_us >= FAST_US) return 1;
@@ -347,8 +347,8 @@ static void learn(struct lw_pool *p, int64_t took_us) {
     atomic_store_explicit(&p->average_ns, old + (took_us * 1000 - old) / 8, memory_order_relaxed);
 }
 
-/* Runs a job and the jobs that follow it. Returns the time at which the last of them ended, which
- * is the start of the thread's next job. */
+/* Runs a job and then its followers, as long as the chain does not give way to other jobs. Returns
+ * the time at which the last of them ended, which is the start of the thread's next job. */
 static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job,
                          int64_t now_us) {
     /* busy_since_us is set once per chain, because the other jobs in the hand wait for the whole

@@ -85,8 +85,9 @@ static bool sampled(const struct lw_tracer *t, const struct lw_job *job,
     return lw_trace_ratio(out->trace_id, t->c->tracing.ratio);
 }
 
-/* Copies the headers of a message, with this span in each traceparent. A tracestate belongs to the
- * trace of the message's own traceparent, so it is left out if the trace is a new one. */
+/* Copies the headers of a message. Puts this span into each traceparent, or adds a traceparent if
+ * the message has none. A tracestate belongs to the trace of the message's own traceparent, so it
+ * is left out if the trace is a new one. Returns the number of headers. */
 static size_t set_headers(struct lw_job_span *s, const struct lw_job *job, bool fresh) {
     struct lw_header own = {lw_bytes_of("traceparent"), lw_bytes(s->traceparent, LW_TRACEPARENT)};
     size_t n = 0;

@@ -359,9 +359,9 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
     return runs;
 }
 
-/* Adapts the number of lanes that a call asks for. Messages that must wait, or were done before,
- * occupy no handler. So if at most half of the lanes of a call may run, the next calls ask for more
- * lanes than there are free handlers. */
+/* Adapts the factor sh->gate.ask after a call. Messages that must wait, or were done before, occupy
+ * no handler. So if at most half of the call's lanes may run, doubles the factor, up to ASK_MAX.
+ * Otherwise halves the factor, down to 1. */
 static void ask_for_more(struct shard *sh, int asked, int ran) {
     assert(ran >= 0 && ran <= asked);
     if (2 * ran <= asked)

@@ -13,8 +13,8 @@
 struct refusal { /* only refusal.c changes this struct */
     enum call_kind kind;
     bool allowed; /* true: a call of this `kind` has succeeded since the refusal */
-    /* `since_ms` and `last_ms` are the times of the first and of the last refused call. `last_ms`
-     * is 0 if there was none. */
+    /* `since_ms` and `last_ms` are the times of the first and of the last refused call of the
+     * present refusal. `last_ms` is 0 if there is no refusal now. */
     int64_t since_ms, last_ms;
     int64_t said_ms;
     char text[240];

@@ -158,8 +158,8 @@ static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) 
     return bytes > w->bytes.lane / 2;
 }
 
-/* Chooses how the lane goes on after a settle that does not report all runs of the hold, because
- * some have not finished, did not fit into the call, or finished after the call was built. */
+/* Chooses how the lane goes on after a settle that does not report all runs of the hold. The other
+ * runs have not finished, did not fit into the call, or finished after the call was built. */
 static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
     check_hold(it->hold);
     assert(it->n_runs <= it->hold->n_finished);

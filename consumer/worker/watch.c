@@ -92,9 +92,9 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
     if ((next - 1) / LW_SEGMENT == segment) it->hi = (int)((next - 1) % LW_SEGMENT / 4);
 }
 
-/* Reads segments that hold waiting records, at most `most` of them. If the record at the watermark
- * waits, its segment is read first in each call. The other segments take turns: the next call
- * begins where this one ended. */
+/* Adds to the list of segments to read up to `most` segments of the partition that have waiting
+ * records. If the record at the watermark waits, its segment is read in each call. The other
+ * segments take turns: the next call begins where this one ended. */
 static void look_waiting(struct shard *sh, struct part *p, int most) {
     check_part(p);
     assert(most > 0);
