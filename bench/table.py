@@ -39,8 +39,8 @@ def cell(v):
 
 
 def ratios(rows, a, b, figure="rate"):
-    """Returns the ratio of a figure between two (workload, contender) pairs, for each round that
-    has results of both pairs."""
+    """Returns the figure of `a` divided by the figure of `b`, for each round that has results of
+    both. `a` and `b` are pairs (workload, contender)."""
     of = {
         r["round"]: r[figure]
         for r in rows

@@ -170,8 +170,8 @@ static int take(struct parse *p, const struct cli_option *o) {
 
 /* --- getopt ----------------------------------------------------------------------------------- */
 
-/* Converts the rows of the table for getopt. getopt returns LONG_BASE plus the number of the row
- * for a long option. */
+/* Converts the rows of the table for getopt. For a long option, getopt returns LONG_BASE plus the
+ * number of the option's row. */
 static void for_getopt(const struct cli_command *c, struct option longs[OPTIONS_MAX + 2],
                        char shorts[2 * OPTIONS_MAX + 4]) {
     char *s = shorts;

@@ -148,7 +148,8 @@ static bool has_key(struct item **set, size_t n, uint64_t key) {
 }
 
 /* Chooses jobs of different keys for one statement: the first unsettled job of each key. Stops
- * before the payloads of the chosen jobs exceed SET_BYTES. Returns the number of chosen jobs. */
+ * before the payloads of the chosen jobs exceed SET_BYTES in all; the first chosen job may be
+ * larger. Returns the number of chosen jobs. */
 static size_t choose(struct lw_writer *w, size_t n) {
     size_t chosen = 0, bytes = 0;
     for (size_t i = 0; i < n; i++) {
