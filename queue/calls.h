@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds the calls of the scripts gate, settle and claim. In C only this file and calls.c know the
- * order of the keys and arguments; the head of each script (in queue/lua) explains their meaning.
+ * order of the keys and arguments. The first comment of each script (in queue/lua) explains them.
  * The calls become part of a pipeline (base/redis/command.h). No function does I/O.
  *
  * The parts of a call come in this order:
@@ -12,8 +12,8 @@
  *              lw_call_dedup (each message; only if messages have business ids)
  *     claim    lw_claim_begin → lw_call_lane (each lane) → lw_claim_args
  *
- * In a settle call, the messages are in the order of their items. Of one item, the settled
- * messages, whose outcomes the call reports, come first, and then the named messages.
+ * In a settle call, the messages are in the order of their items. The settled messages of an item,
+ * whose outcomes the call reports, come before the named messages of that item.
  *
  * Texts are borrowed: they must stay valid until the pipeline is sent, unless a comment says that
  * they are copied. */

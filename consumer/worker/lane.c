@@ -153,10 +153,10 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
 
 bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
 
-/* Returns true if messages behind a run ask gate. Behind a run of the fast path they stay in
- * memory, as its chain. Behind a claimed run they ask gate and are parked. If queue.on_busy is
- * `drop`, gate is also asked once about each message of the chain. Messages that gate does not drop
- * stay in the chain. */
+/* Returns true if gate must be asked about messages that came after the lane's hold. After a
+ * claimed hold gate is asked, and parks the messages. After a hold of the fast path the messages
+ * stay in memory, as the local chain. But if queue.on_busy is `drop`, gate is asked once about each
+ * message of the chain. Messages that gate does not drop stay in the chain. */
 static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
     assert(l->hold && l->hold->lane == l);
     return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);

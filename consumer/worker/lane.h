@@ -24,8 +24,8 @@ struct lane {
     struct lw_bytes id; /* id of the lane; points to `own` or `small` */
     char small[48];
     char *own;
-    /* `head` begins the list of messages that gate has not decided, in order, including the local
-     * chain behind a FAST run */
+    /* The messages about which gate has not decided yet, in order; `head` is the first one. They
+     * include the local chain behind a run of the fast path. */
     struct msg *head, **tail;
     size_t n;
     /* If queue.on_busy is `drop`, `n_asked` is the number of messages at the front of the lane that

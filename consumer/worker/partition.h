@@ -106,7 +106,7 @@ void parts_rewind(struct lw_worker *w, bool keep);
 void part_again(struct lw_worker *w, struct part *p);
 void part_pause(struct lw_worker *w, struct part *p);
 void parts_pause(struct lw_worker *w); /* holds back or resumes each assigned partition */
-/* Returns the maximum number of tracked records per partition. */
+/* Returns the maximum number of records that one partition may track (queue/offsets.h). */
 size_t part_records_max(const struct lw_worker *w);
 /* Returns true if this worker has joined the epochs of all shards. */
 bool all_joined(const struct lw_worker *w);

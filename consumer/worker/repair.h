@@ -22,8 +22,10 @@ struct repair_item {
     struct part *part;
     uint32_t gen;
     int64_t lo, hi;
-    struct run *late; /* the run, if its handler ended after its epoch; otherwise NULL */
-    bool meta;        /* true: only commit metadata lists this range as finished */
+    /* the run of the message, if its handler ended after the run's epoch was lost; otherwise
+     * NULL */
+    struct run *late;
+    bool meta; /* true: only commit metadata lists this range as finished */
 };
 
 struct repair { /* only repair.c changes this struct */

@@ -60,7 +60,7 @@ void settle_open(struct shard *sh);
 void settle_begin(struct shard *sh);
 /* Adds a hold that has finished runs to the list of holds to settle. */
 void settle_list(struct shard *sh, struct hold *h);
-/* Takes a hold out of the list of holds to settle. Does nothing if it is not there. */
+/* Takes a hold out of the list of holds to settle. Does nothing if the hold is not in the list. */
 void settle_unlist(struct shard *sh, struct hold *h);
 /* Makes the next settle urgent, because the lane of a listed hold waits for it. */
 void settle_urge(struct shard *sh);

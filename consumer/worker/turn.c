@@ -117,9 +117,9 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
     return (gate_has_lanes(sh) || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
-/* Returns how many lanes gate asks for, if `most` messages may run. If gate asks for more than
- * `most` lanes, their number is limited to ASK_LANES, because all of them may turn out to be
- * free. */
+/* Returns how many lanes gate asks for, if `most` messages may run. This is `ask` lanes per message
+ * (one lane if grants are limited), because some lanes may be busy. But a number above `most` is at
+ * most ASK_LANES, because all lanes may turn out to be free. */
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     assert(ask >= 1);
     enum { ASK_LANES = 64 };

@@ -75,7 +75,7 @@ static void look_fresh(struct shard *sh, struct part *p) {
     assert(!p->watch.fresh[sh->index]);
     int64_t first = p->begin / LW_SEGMENT,
             last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
-    /* The states of later offsets are not read in advance, because gate answers for them. */
+    /* Read no more segments in advance: gate answers for the states of the records behind them. */
     if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1;
     /* if the call has no room for these segments, the next turn reads them */
     if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return;

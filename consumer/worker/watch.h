@@ -17,8 +17,8 @@ enum { LOOK_BATCH = 64 }; /* maximum number of segments per watch call */
 struct look_item {
     struct part *part;
     uint32_t gen, pass;
-    /* `segment` is the number of a segment. `next` is the offset up to which records had been
-     * delivered when the call was sent. */
+    /* `segment` is the number of the segment that the call reads. `next` is the offset after the
+     * last record that had been delivered when the call was sent. */
     int64_t segment, next;
     int lo, hi; /* first and last byte of the segment that the call reads */
     /* `fresh` is true if the segment is read for a new assignment. `last` is true if no further

@@ -153,8 +153,9 @@ static void start_followers(struct lw_handler *h) {
     }
 }
 
-/* Sends the next line of a request, after all messages of the line before have been answered. Gives
- * the next message back instead if its lease is about to end or the process is being ended. */
+/* Sends the next line of a request, after all messages of the previous line have been answered. If
+ * the lease of the next message is about to end, or the process is being ended, gives that message
+ * back instead. */
 static void send_rest(struct request *r) {
     struct lw_job *job = r->jobs[r->at];
     struct lw_handler *h = r->p->h;

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The code that all lane scripts share. scripts/embed-lua.sh inserts it into each script that names
--- it. This part reads the epoch and the time once per call. KEYS[1] is always
+-- This part is the code that all lane scripts share. scripts/embed-lua.sh inserts it into each
+-- script that names it. The part reads the epoch and the time once per call. KEYS[1] is always
 -- lw:{NAME.SHARD}:epoch. All other names begin with the same prefix, so that all keys are in one
 -- slot. A script cannot declare the keys of the states and tries of messages in a waiting list,
 -- because these keys are known only after the list was read; the script makes their names from the
