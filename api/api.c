@@ -64,8 +64,8 @@ static int split(struct api_call *k, const char *path, struct lw_buf room[API_SE
 }
 
 /* Returns the route of the request. If no route fits, returns NULL, and *other_method says whether
- * the path would fit with the other method. A GET route without a function is skipped, because the
- * metrics exporter answers it before the API is asked. */
+ * the path has a route for the other method (GET or POST). A GET route without a function is
+ * skipped, because the metrics exporter answers it before the API is asked. */
 static const struct api_route *find(const struct api_call *k, int n, bool *other_method) {
     *other_method = false;
     for (size_t i = 0; n >= 0 && i < api_n_routes; i++) {

@@ -19,8 +19,8 @@ static const struct {
 
 /* --- parts of an operation -------------------------------------------------------------------- */
 
-/* Returns the name of the path parameter that stands at the "*": "id" after dead/ and jobs/,
- * otherwise "key". */
+/* Returns the name of the parameter for which the "*" at path[at] stands: "id" after dead/ and
+ * jobs/, otherwise "key". */
 static const char *name_of(const char *path, size_t at) {
     return strncmp(path + at - 5, "dead/", 5) && strncmp(path + at - 5, "jobs/", 5) ? "key" : "id";
 }

@@ -87,7 +87,8 @@ struct api_route {
     const char *answer;
     bool job;         /* true: the response may be 202 with {"job":ID} */
     const char *type; /* Content-Type of the response; NULL: JSON */
-    /* true: the header Latchwork-Next of a response may have the cursor of the next part */
+    /* true: an export. If a response does not reach the end, its header Latchwork-Next has the
+     * cursor with which the next request continues. */
     bool export;
     bool offline; /* true: the route's function does not use Redis */
     /* true if the route's function may take seconds because it looks at all lanes or dead letters;

@@ -188,8 +188,8 @@ void lw_source_lose_all(struct lw_source *s) {
 /* --- the callback ----------------------------------------------------------------------------- */
 
 /* Asks librdkafka which protocol the group uses. Must be called before the assignment is passed to
- * librdkafka. While the consumer closes, librdkafka may end its part in the group as soon as it has
- * no partitions, and in librdkafka 2.0.2 rd_kafka_rebalance_protocol() then waits forever. */
+ * librdkafka. While the consumer closes, librdkafka may leave the group as soon as it has no
+ * partitions, and in librdkafka 2.0.2 rd_kafka_rebalance_protocol() then waits forever. */
 static bool cooperative(rd_kafka_t *rk) {
     const char *protocol = rd_kafka_rebalance_protocol(rk);
     return protocol && !strcmp(protocol, "COOPERATIVE");

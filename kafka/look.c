@@ -131,8 +131,8 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     }
 }
 
-/* Reports the number of the group's commits by the callback `listed`. The number is unknown unless
- * every partition was answered, because a partition without an answer may have a commit. */
+/* Reports the number of the group's commits by the callback `listed`. The number is unknown if the
+ * broker gave no answer, or an error for a partition, because that partition may have a commit. */
 static void tell_number(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     bool known = list;
     size_t n = 0;

@@ -270,8 +270,8 @@ static const struct lw_lock_ops one = {.acquire = lw_one_acquire,
                                        .end = lw_one_end,
                                        .give_ttl = lw_one_give_ttl};
 
-/* Returns the text of `t` as a name, which the caller must free. Sets *memory to true if an
- * allocation failed. */
+/* Returns the text of `t` as a name, which the caller must free. If an allocation failed, the name
+ * is NULL, and *memory becomes true. */
 static struct lw_bytes name_of(struct lw_text *t, bool *memory) {
     size_t n = t->n;
     char *p = lw_text_take(t);

@@ -442,8 +442,8 @@ static const struct lw_lock_ops few_ops = {.acquire = acquire,
                                            .show = show,
                                            .end = end,
                                            .give_ttl = give_ttl};
-/* The functions for locks with more rows than one call can renew. The pointer `keep_call` is NULL,
- * so the keeper calls the function `keep`. */
+/* These functions serve locks with more rows than one call can renew. `keep_call` is NULL, so the
+ * keeper calls `keep`. */
 static const struct lw_lock_ops many_ops = {.acquire = acquire,
                                             .release = release,
                                             .keep = keep,

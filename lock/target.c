@@ -91,7 +91,8 @@ static bool is_among(const struct lw_redis_url *u, const struct lw_redis_url *ot
     return false;
 }
 
-/* Opens the cluster whose nodes are named by the options and, unless it is NULL, by the URL. */
+/* Opens the cluster. The options and the URL name nodes of the cluster; `url` may be NULL. Returns
+ * false with *error on failure. */
 static bool take_cluster(const char *url, const struct latchwork_client_options *o,
                          struct lw_target *t, struct latchwork_error *error) {
     struct lw_redis_url given[LATCHWORK_MAX_ADDRESSES + 1];

@@ -74,7 +74,7 @@ static void advance(const struct lw_outcome_query *q, struct cursor *c) {
         c->next--;
         if (!lw_outcome_get(c->rings, c->failures, c->next, &c->found.record)) continue;
         c->has = matches(q, &c->found.record);
-        /* records before this record are even older, so none of them can match */
+        /* this record is too old for the query, and those before it are older still */
         if (c->found.record.at_ms <= q->after_ms) c->stop = c->next;
     }
 }

@@ -262,8 +262,8 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
              ops_lane_fn *fn, void *ctx);
 /* Calls fn for each lane that has waiting messages or is paused, and whose name passes the filters.
  * With --key, calls fn for each named lane instead, whatever its state. Without --key, all lanes
- * are read, and fn may be called twice for a lane, because cursors are used. Returns 1 if fn
- * stopped the reading. */
+ * are read, and fn may be called twice for a lane, because cursors are used. Returns 0 after the
+ * last lane, 1 if fn stopped the reading, or -1 with o->err on failure. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
 enum { OPS_CURSOR = 32 };
 /* Reads some lanes of one shard: the lanes with waiting messages or, if `idle` is true, the paused

@@ -56,8 +56,8 @@ struct lw_wire {
     /* error of a write in lw_wire_send(), which the next lw_wire_serve() reports; "" if there was
      * none */
     struct lw_err failed;
-    /* time limit, on the boot clock, for the current attempt or for the next progress of a
-     * pipeline; INT64_MAX if there is no limit */
+    /* time, on the boot clock, at which the current attempt to connect is given up, or at which an
+     * unanswered pipeline is given up unless it makes progress; INT64_MAX if there is no limit */
     int64_t deadline_ms;
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
     int64_t anew_ms; /* last time that lw_wire_connect() closed a connection, on the boot clock */

@@ -17,10 +17,11 @@
  * unanswered and there is no progress (neither a reply nor bytes that the server accepts) for
  * answer_ms.
  *
- * A new attempt follows at once if the last connection was up for long enough, or if it was closed
- * by lw_wire_connect() and this function had closed no connection shortly before. Otherwise it
- * follows after a backoff with jitter, which doubles from 50 ms to backoff_max_ms. Only the
- * resolution of a configured host name can block, so configure addresses if the resolver is slow.
+ * A new attempt to connect follows at once if the last connection was up for long enough, or if it
+ * was closed by lw_wire_connect() and this function had closed no connection shortly before.
+ * Otherwise the attempt follows after a backoff with jitter, which doubles from 50 ms to
+ * backoff_max_ms. Only the resolution of a configured host name can block, so configure addresses
+ * if the resolver is slow.
  * The names of servers that the finder finds are resolved in the finder's thread.
  *
  * Writing and streams (base/redis/stream.h) are our own code, because redisBufferWrite() of hiredis
@@ -80,7 +81,8 @@ bool lw_wire_is_up(const struct lw_wire *w);
  * the wire was last up. */
 const char *lw_wire_trouble(const struct lw_wire *w);
 
-/* Returns the descriptor and the events to poll. The descriptor is -1 between attempts. */
+/* Returns the descriptor and the events to poll. The descriptor is -1 between attempts to
+ * connect. */
 struct pollfd lw_wire_poll(const struct lw_wire *w);
 /* Returns the time on the boot clock at which lw_wire_serve() must be called even without an event,
  * or INT64_MAX if there is no such time. */

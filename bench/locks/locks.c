@@ -162,15 +162,15 @@ static int pairs(const char *path, int n) {
 
 struct shared {
     /* `held` is the number of the latest round in which the first process has acquired the lock,
-     * and `has_it` the number of the latest round in which the other process has acquired and
+     * and `has_it` the number of the latest round in which the second process has acquired and
      * released it. */
     _Atomic int held, has_it;
     _Atomic int64_t released_ns;
 };
 static struct shared *shared;
 
-/* Runs in the other process. In each round, waits for the lock, prints the time since the first
- * process released it, and releases it again. */
+/* Runs in the second of two processes. In each round, waits for the lock, prints the time since the
+ * first process released the lock, and releases the lock again. */
 static int other(const char *path, int times) {
     struct latchwork_client *client;
     struct latchwork_lock *l = open_lock(&client, path);
@@ -204,7 +204,7 @@ static int handover(const char *path, int times, int pause_us) {
         struct latchwork_hold *h = take(l, 30000);
         shared->held = i;
         while (ask(c, "ZCARD lwl:{bench}:wait") < 1) usleep(100);
-        /* The other process already waits for the lock. This pause gives it time to fall asleep. */
+        /* The second process already waits for the lock. This pause gives it time to sleep. */
         usleep((useconds_t)(1000 + rand() % (pause_us + 1)));
         int64_t ping_ns = now_ns();
         ask(c, "PING");

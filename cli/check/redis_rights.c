@@ -85,8 +85,8 @@ const struct lw_redis_right lw_redis_rights[] = {
 };
 const size_t lw_n_redis_rights = sizeof lw_redis_rights / sizeof *lw_redis_rights;
 
-/* Lists the first part of each key name after "lw:{NAME.SHARD}:"; doc/reference/redis-keys.md lists
- * the keys. */
+/* Lists the names of the keys of lanes without the prefix "lw:{NAME.SHARD}:". If an entry ends with
+ * ':', the names continue after it. doc/reference/redis-keys.md describes the keys. */
 const char *const lw_redis_names[] = {"lock:",    "epoch",  "wait:",   "lanes",    "ready",
                                       "claimed:", "state:", "tries:",  "floor",    "new_from",
                                       "fence",    "dead",   "dedup:",  "paused",   "audit",

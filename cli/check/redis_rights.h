@@ -20,7 +20,8 @@ struct lw_redis_right {
 };
 extern const struct lw_redis_right lw_redis_rights[];
 extern const size_t lw_n_redis_rights;
-/* Lists the first parts of key names. The last element is NULL. */
+/* Lists the names of the keys of lanes without their prefix; if an entry ends with ':', the names
+ * continue after it. The last element is NULL. */
 extern const char *const lw_redis_names[];
 
 #endif

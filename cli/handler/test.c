@@ -196,8 +196,9 @@ static bool charge(struct trial *t, enum handler_result result, const char *why)
     return true;
 }
 
-/* Decides how the test continues after the end of the rig. Returns true if the rig must be started
- * again for the remaining deliveries. */
+/* Decides how the test continues after the end of the rig, which is the process that runs the
+ * handler under test. Returns true if the rig must be started again for the remaining
+ * deliveries. */
 static bool goes_on(struct trial *t, int status) {
     char why[LW_REASON_MAX];
     int end = atomic_load(&t->plan->end);

@@ -5,8 +5,9 @@
  *     make && ./inventory redis://127.0.0.1:6379/0      # sold 100 of 100, 0 left
  *     ./inventory --no-lock redis://127.0.0.1:6379/0    # sold more than 100: the stock is negative
  *
- * Each customer reads the stock and, if any is left, pays and takes one item. Without a lock, other
- * customers read the stock between these two steps, so several customers act on the same number.
+ * Each customer takes two steps. The first step reads the stock. If an item is left, the second
+ * step pays and takes it. Without a lock, other customers read the stock between the two steps of a
+ * customer, so several customers act on the same number.
  * The lock makes the two steps atomic, across threads, processes and machines. Each customer calls
  * latchwork_lock_acquire() before the first step and latchwork_hold_release() after the second one.
  * The lock has the name of the item. (For a number in Redis, DECR alone would do. The stock in this

@@ -14,8 +14,8 @@
 enum {
     /* Fixed part of the maximum wait for a free bundle, in ms. A multiple of node_ms is added. */
     BUNDLE_WAIT_MS = 2000,
-    /* Time in ms for which no round (a question to all servers) waits for a server that has not
-     * answered in time. */
+    /* If a server has not answered in time, no round (a question to all servers) waits for this
+     * server during the next SILENT_MS ms. */
     SILENT_MS = 1000,
     /* If answers of a server have been missing for this time in ms, the connection to the server
      * is closed. */

@@ -15,6 +15,8 @@
 
 enum { PAGE = 256, SCAN_COUNT = 1000, NAMES_MAX = 1 << 26 };
 
+/* A list of names: either "TOPIC:PARTITION:SEGMENT" of each segment, or the lane of each waiting
+ * list. */
 struct names {
     struct lw_bytes *a; /* the names; this struct owns their bytes */
     size_t n, cap;
