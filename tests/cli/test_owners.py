@@ -50,8 +50,8 @@ NOUNS = {
 }
 # Each of these functions makes or frees a struct, so it may set any field of that struct.
 MAKERS = ['lane_get', 'lane_maybe_free', 'hold_new', 'hold_free', 'run_new', 'run_free']
-# For each struct with such functions, the files in which the names in NOUNS point to other
-# structs.
+# For each struct that a function of MAKERS makes or frees: the files that are not checked, because
+# there the variables named in NOUNS point to structs of another type.
 OTHERS = {'lane': ['lease', 'vanished'], 'run': [], 'hold': []}
 # These files may read the structs of all steps: dump.c prints them for debugging, and a function
 # for each field would be used only there.

@@ -160,7 +160,7 @@ def handlers_that_misbehave(t):
 @scenario
 def grandchildren(t):
     """Fault 29: when a handler ends, the processes that it left in its process group must also be
-    ended, and none of them may write after the lease of its message has ended."""
+    ended. None of these processes may write after the lease of the handler's message has ended."""
     t.start_redis()
     t.make_topics()
     poison_and_others(t, [(b"child-%d" % i, do("child-hang", times=1)) for i in range(6)], n=100)

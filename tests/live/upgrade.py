@@ -263,7 +263,7 @@ def leave(t, version):
 
 def left_behind(t, pair):
     """One version leaves unfinished messages. The other version must read and show the same
-    messages, continue at the same place, and finish them."""
+    messages, continue where the first version stopped, and finish all messages."""
     first, then = pair
     t.start_redis()
     t.make_topics(1)

@@ -177,8 +177,8 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e = caller("c");
     e.life = "other", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "b");
-    /* The history contains the number of bytes that the server has read as a replica. A changed
-     * number shows that the server was a replica since the last call. */
+    /* A server's history (queue/life.h) contains the number of bytes that the server has read as a
+     * replica. A changed number shows that the server was a replica since the last call. */
     e.life = "back", e.history = "run/517";
     assert_string_equal(entered(l, e).id, "c");
     e = caller("d");

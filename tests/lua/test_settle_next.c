@@ -218,8 +218,8 @@ static void a_duplicate_next_is_skipped_and_counted(void **state) {
     assert_int_equal(lt_state(l, second), 2);
 }
 
-/* A settle records the business id of a done message. If the next message has the same id, it is
- * skipped in the same call. */
+/* A settle records the business id of a done message. If the next message has the same id, the same
+ * call drops it as a duplicate. */
 static void a_next_with_the_id_of_this_one_is_skipped(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;

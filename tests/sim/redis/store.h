@@ -40,7 +40,7 @@ void store_close(struct store *s);
  * of every other copy. */
 struct store *store_copy(const struct store *s);
 
-/* Deletes all data. The ids and scripts remain. */
+/* Deletes all data. The server keeps its run_id, its replication ids and its scripts. */
 void store_flushall(struct store *s);
 /* Gives the server a new master_replid, as Redis does when its first replica is attached. */
 void store_attach(struct store *s);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks what the configuration promises, except the order of messages and that only one handler
- * per key runs at a time. In every world, the attempts of a message must be counted one by one,
- * only failed runs may count, and no message may become a dead letter while it has attempts left,
- * unless its handler answered dead. While messages of a lane wait, at most lock.max_run later
- * messages may overtake them. Some worlds (struct faults) add queue.on_busy drop, business ids,
- * suspects of a crash, and handlers that give messages back under a live lease. */
+/* Checks what the configuration promises. Two promises are not checked here: the order of messages,
+ * and that only one handler per key runs at a time. In every world, the attempts of a message must
+ * be counted one by one, only failed runs may count, and no message may become a dead letter while
+ * it has attempts left, unless its handler answered dead. While messages of a lane wait, at most
+ * lock.max_run later messages may overtake them. Some worlds (struct faults) add queue.on_busy
+ * drop, business ids, suspects of a crash, and handlers that give messages back under a live
+ * lease. */
 #ifndef LW_SIM_RULES_H
 #define LW_SIM_RULES_H
 

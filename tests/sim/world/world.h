@@ -61,7 +61,8 @@ struct faults {
     bool big;
     /* The bounds in bytes are so low that messages of some thousand bytes reach them (bytes.h). */
     bool tight;
-    /* A handler always stops when its lease ends, so the oracles check every key's last effect. */
+    /* Handlers always stop when their lease ends, so the oracles check the last effects of every
+     * key. Otherwise a key with an effect after the end of a lease is not checked. */
     bool prompt;
     int max_run; /* lock.max_run; 0 stands for 3 */
     /* The operator only makes trials, because after a wipe no oracle can check replays and

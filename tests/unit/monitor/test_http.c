@@ -159,8 +159,8 @@ static void test_slow_ones_are_bounded(void **state) {
     lw_http_close(w.h);
 }
 
-/* While a lengthy response is being made, slow requests that are not lengthy must still be
- * answered, in any number. */
+/* While a slow thread answers a lengthy request, the other slow thread must still answer short
+ * requests, in any number (monitor/http.h). */
 static void test_lengthy_ones_hold_up_no_others(void **state) {
     struct world w;
     char body[1024];
