@@ -34,8 +34,9 @@ struct api_work {
 };
 
 struct api_jobs *api_jobs_open(const struct lw_config *c);
-/* Starts a job with the filters of the request. Answers 202 with the job's id, or 409 if another
- * job is running. Returns -1 if Redis did not reply. */
+/* Starts a job with the filters of the request. Answers 202 with the job's id, 409 if another job
+ * is running, or 503 if no thread can be started, and returns 0. Returns -1 if Redis did not
+ * reply. */
 int api_job_start(struct api_call *k, const struct api_work *work);
 /* Makes a dry run of the command within the time limit of the request. The response says what the
  * command would do. */

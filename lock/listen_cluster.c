@@ -260,8 +260,8 @@ static void free_ear(struct lw_ear *ear) {
     free(ear);
 }
 
-/* Begins to connect. The login and, for plain channels, the subscription are stored in ear->out,
- * and sent as soon as the connection is established. */
+/* Begins to connect the ear. The login and, for plain channels, the subscription are stored in
+ * ear->out, and sent as soon as the connection is established. */
 static void dial(struct ears *e, struct lw_ear *ear) {
     struct latchwork_client *c = e->waking->client;
     struct lw_err why = {0};

@@ -99,8 +99,8 @@ static json_t *hot_keys(struct exporter *e) {
  * the next tick. */
 static void answer_events(struct exporter *e, const struct lw_metrics_source *m,
                           const struct lw_http_request *q, struct lw_http_answer *a) {
-    /* A POST is left to the caller, which refuses it. Once a stream has begun, it is too late to
-     * refuse. */
+    /* No stream begins for a POST, which the caller refuses. A stream that has begun can no longer
+     * be refused. */
     if (q->post) return;
     lw_live_history(e->live, &a->body);
     pthread_mutex_lock(&e->lock);

@@ -95,7 +95,8 @@ static inline void lane_answered(struct lane *l) {
 /* Notes whether the lane's last call was a settle. */
 static inline void lane_settled(struct lane *l, bool settled) { l->settled = settled; }
 
-/* Notes that the first n messages of the lane have asked gate and were not dropped. */
+/* Notes that gate has been asked about the first n messages of the lane, and has dropped none of
+ * them. */
 static inline void lane_asked(struct lane *l, size_t n) {
     assert(n <= l->n);
     l->n_asked = n;

@@ -50,9 +50,9 @@ struct lw_due {
 struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms);
 void lw_leases_close(struct lw_leases *t);
 void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
-/* Sets a new deadline and clears the cancellation. Call this function when settle has answered that
- * this worker still has the lock, for more messages of the hold or for the next heads of the
- * lane. */
+/* Sets a new deadline of the lease, and clears its cancellation. Call this function when settle has
+ * answered that this worker keeps the lock: either more messages of the hold may run, or settle has
+ * granted the lane's next heads. */
 void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
 /* Removes a lease from the table. Does nothing if the lease is not there. */
 void lw_leases_remove(struct lw_leases *t, struct lw_lease *l);

@@ -71,7 +71,8 @@ static void connect_shard(void *ctx, int shard) {
 
 static bool is_repair_of_ranges(const struct lw_commands *k, int i) {
     const char *const *a = k->argv + k->cmd[i].first;
-    /* a[6] is the number of floors. A call without floors carries finished offsets. */
+    /* a[6] is the number of floors in the call. A call of repair without floors carries ranges of
+     * finished offsets. */
     return !strcmp(a[0], "EVALSHA") && !strncmp(a[1], script_sha(&lw_script_repair), 40) &&
            k->cmd[i].argc > 7 && *a[6] == '0';
 }
