@@ -50,7 +50,7 @@ static int count_ready(const struct lw_sup *s) {
     return n;
 }
 
-/* Returns false if the main loop of a running worker has not turned since the tick before. */
+/* Returns false if the main loop of a running worker has not turned since the previous tick. */
 static bool all_turn(const struct lw_sup *s) {
     for (int i = 0; i < s->board->n_workers; i++) {
         const struct lw_sup_worker *w = &s->workers[i];

@@ -247,7 +247,8 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
 }
 
 /* Stops settling a hold whose lease no longer belongs to this worker. If a later message were
- * recorded as done and an earlier one were not, the earlier one would run again after it. */
+ * recorded as done and an earlier one were not, the earlier one would run again after the later
+ * one. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(!h->lost);

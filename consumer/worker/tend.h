@@ -12,8 +12,8 @@ struct shard;
 
 struct tend { /* only tend.c changes this struct */
     int64_t at_ms;
-    /* `due_ms` is the time at which tend checks the lanes, because a backoff that this worker has
-     * set ends; 0: there is no such backoff */
+    /* `due_ms` is the time at which tend must check the lanes, because the first of the backoffs
+     * that this worker has set ends then; 0: there is no such backoff */
     int64_t due_ms;
 };
 

@@ -32,7 +32,8 @@ struct lw_last_words {
     bool ended;
     bool blank; /* the previous line was blank */
     char text[256];
-    char headline[256]; /* the first line after the last blank line; never Node's version */
+    /* the first line after the last blank line, except a line with Node's version */
+    char headline[256];
 };
 
 struct stream {

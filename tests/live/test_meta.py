@@ -37,9 +37,9 @@ def small_metadata(t):
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    # The first message runs for long. Of the messages after it, every second one finishes
-    # meanwhile. When the first message ends, its offset is committed with metadata of hundreds of
-    # ranges.
+    # The first message runs for long. Before it ends, all messages of other keys than p finish, and
+    # those of key p wait, because their lane is paused. So when the offset of the first message is
+    # committed, the metadata has hundreds of ranges.
     t.kafka.produce(
         topic,
         [(0, b"slow", SLOW)] + [(0, b"p" if i % 2 else b"k-%d" % i, b"{}") for i in range(600)],

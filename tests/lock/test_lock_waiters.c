@@ -98,8 +98,8 @@ static void who_leaves_passes_it_on(void **state) {
     int64_t before = redis_number("ZCARD lwl:{a}:wait"), until = lw_boot_ms() + 10000;
     pthread_create(&t, NULL, wait_for_it, &leaver);
     while (redis_number("ZCARD lwl:{a}:wait") <= before && lw_boot_ms() < until) lw_sleep_ms(1);
-    /* Produce the state after a release of which only the leaving client was notified: the lock is
-     * free, and that client is no longer in the list of waiters. */
+    /* Produce the state after a release of which only the client of `leaver` was notified: the lock
+     * is free, and the client of `leaver` is no longer in the list of waiters. */
     redisReply *r = redisCommand(admin, "ZRANGE lwl:{a}:wait -1 -1");
     redis_says("ZREM lwl:{a}:wait %s", r->element[0]->str);
     freeReplyObject(r);

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-/* A fence larger than any clock time, so that the fence after it is larger by exactly 1. */
+/* A fence that is larger than the time of Redis in µs. So the next fence is not that time, but is
+ * larger than this fence by exactly 1. */
 #define FENCE_FAR 8000000000000000
 enum { MOST_FENCES = 64 };
 

@@ -299,7 +299,8 @@ static void test_large_rows(void **state) {
     assert_string_equal(ask(&x, "SELECT count(*) || ' ' || min(length(t)) || ' ' || count(DISTINCT "
                                 "left(t, 1)) FROM things"),
                         "4 3145728 4");
-    /* The rows come from two transactions, because each statement has its own. */
+    /* The rows come from two transactions, because the batch needed two statements, and each
+     * statement is one transaction. */
     assert_string_equal(ask(&x, "SELECT count(DISTINCT xmin::text) FROM things"), "2");
     close_fx(&x);
 }

@@ -226,8 +226,8 @@ static void test_close(void **state) {
     struct many m = make_many(3, "wait");
     lw_pool_submit(x.p, m.jobs, 3);
     wait_for(x.h.waiting == 1);
-    /* fork() does not copy the waiting thread, so in the child the thread never ends and counts as
-     * stuck */
+    /* fork() does not copy the pool's thread. So in the child, lw_pool_close() waits for a thread
+     * that never reports its end, and must return false. */
     pid_t pid = fork();
     if (pid == 0) _exit(lw_pool_close(x.p, 50) ? 1 : 0);
     int status;

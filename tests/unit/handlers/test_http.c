@@ -360,7 +360,7 @@ static void test_cancel_aborts_the_transfer(void **state) {
     assert_int_equal(requests(&x, LW_HTTP_CANCELLED), 1);
     submit(&x, 3, "slow 5");
     wait_for(count(&x, "slow", "begins") == 3);
-    /* the request must be aborted before the lease ends at this deadline */
+    /* the handler must abort the request before the lease ends at `deadline_ms` */
     atomic_store(&x.j[3].lease.deadline_ms, lw_boot_ms() + 300);
     await(&x, 1);
     assert_true(lw_boot_ms() < atomic_load(&x.j[3].lease.deadline_ms));
