@@ -162,8 +162,8 @@ static const char *mechanism(const struct lw_config *c) {
     return given ? given : property(c, "sasl.mechanisms");
 }
 
-/* Checks where the tokens for OAUTHBEARER come from: either librdkafka makes an unsigned token
- * itself, or it gets a signed token by OIDC. */
+/* Refuses OAUTHBEARER without a source of tokens: either librdkafka makes an unsigned token itself,
+ * or it gets a signed token by OIDC. */
 static void finish_oauth(struct lw_loader *l) {
     const char *method = property(l->c, "sasl.oauthbearer.method"),
                *own = property(l->c, "enable.sasl.oauthbearer.unsecure.jwt");

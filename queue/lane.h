@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The name of a lane, and the shard in which the lane is stored. Every program that accesses lanes
- * must compute both in the same way. */
+ * must compute the name and the shard in the same way. */
 #ifndef LW_QUEUE_LANE_H
 #define LW_QUEUE_LANE_H
 

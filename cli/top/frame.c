@@ -108,7 +108,8 @@ static const char *bytes_text(struct lw_bytes b, char *out, size_t size) {
     return out;
 }
 
-/* Writes a time in µs with a suitable unit to `out`: "850 µs", "12.3 ms" or "4.5 s". */
+/* Writes a time in µs with a suitable unit to `out`, such as "850 µs", "12.3 ms" or "4.5 s", and
+ * returns `out`. Returns "-" for a negative time, which means that the time is unknown. */
 static const char *span(int64_t us, char out[32]) {
     if (us < 0) return "-";
     if (us < 1000)

@@ -128,7 +128,8 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     bool due = now >= sh->watch.at_ms;
     if (due) sh->watch.at_ms = now + WATCH_MS;
     int share = due ? look_share(w) : 0;
-    /* each call begins with another partition, so that the same ones do not fill every call */
+    /* each call begins with another partition, so that no partition is left out because the same
+     * partitions fill every call */
     size_t from = sh->watch.from++;
     for (size_t i = 0; i < w->n_assigned && sh->watch.n < LOOK_BATCH; i++) {
         struct part *p = w->assigned[(from + i) % w->n_assigned];

@@ -80,8 +80,8 @@ static const char *token_name(int token) {
     return token_names[token];
 }
 static int lane_of(struct id m) { return (m.o + m.part) % LANES; }
-/* Returns the number of the message's business id. Each message shares its id with exactly one
- * message of the other partition, which is in the same lane. */
+/* Returns the number of the message's business id. One message of each partition has this id, and
+ * these two messages are in the same lane. */
 static int dedup_of(struct id m) { return m.part == 0 ? m.o : (m.o + 1) % OFFSETS; }
 static struct lt_msg message(struct world *w, struct id m, int token) {
     struct lt_msg out = lt_msg(m.part, offset_of(m.o), lane_names[lane_of(m)], token_name(token));

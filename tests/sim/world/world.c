@@ -229,8 +229,8 @@ void world_kill(struct world *w, struct sim_worker *me, int ms) {
 /* --- faults ----------------------------------------------------------------------------------- */
 
 void world_snapshot(struct world *w, int s) {
-    /* While a slot moves, no snapshot is made, because a copy of one node would lack the keys that
-     * are on the other node. */
+    /* While a slot moves between two nodes, no snapshot is made, because a copy of one node would
+     * lack the keys that are on the other node. */
     if (w->slot[s].moving) return;
     store_close(w->snap[s]);
     w->snap[s] = store_copy(w->master[s]->store);
