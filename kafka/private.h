@@ -14,8 +14,8 @@ struct lw_part {
     int32_t partition;
     /* the partition's own fetch queue, which is not forwarded to the consumer queue */
     rd_kafka_queue_t *queue;
-    /* next offset to deliver; a record below it was already delivered, or lies before the offset at
-     * which reading began or to which the last seek went */
+    /* The next offset to deliver. Records below it are discarded, because they were already
+     * delivered, or lie before the offset at which reading began or to which the last seek went. */
     int64_t next;
     bool held;
     bool moved;  /* true if a seek in this partition has succeeded */

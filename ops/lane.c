@@ -174,8 +174,9 @@ struct pages {
     bool any;
 };
 
-/* Finds, in this part of the waiting list, the element right after the last message passed to fn,
- * and returns its index. Returns -1 if that message is not in this part. */
+/* Returns the index, in this page of the waiting list, of the element right after the last message
+ * that was passed to fn. Returns 0 if no message was passed yet, or -1 if that message is not in
+ * this page. */
 static long behind_last(const struct pages *p, const redisReply *r) {
     if (!p->any) return 0;
     for (size_t i = (r->elements - 1) / 4; i-- > 0;) {

@@ -77,8 +77,8 @@ struct lw_lane_call {
 
 /* Limits of settle and claim, in bytes. */
 struct lw_call_bounds {
-    size_t lane; /* maximum size of the messages granted per lane */
-    size_t call; /* maximum size of the data that the call reads from waiting lists */
+    size_t lane; /* maximum total size of the messages granted per lane */
+    size_t call; /* maximum total size of the data that the call reads from waiting lists */
     size_t met;  /* approximate size of the largest envelope that the caller has seen recently */
 };
 

@@ -53,8 +53,8 @@ struct part {
      * they count only if Redis agrees that these messages are finished */
     struct lw_range *meta;
     size_t n_meta;
-    /* `claims` is true if the group's metadata may list messages as finished that will run again on
-     * this worker */
+    /* `claims` is true if this worker may run messages again that the group's commit metadata lists
+     * as finished */
     bool claims;
     struct part_watch watch;
     /* `floor_sent` holds, for each shard, the floor of the partition that the shard has as far as

@@ -161,8 +161,8 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     }
 }
 
-/* Logs that a list has vanished in which this worker had no message. The list may have held replays
- * and imports of operators, whose loss no owner logs. */
+/* Logs that a waiting list without messages of this worker has vanished. This is worth a log line,
+ * because the list may have held replays and imports of operators, which have no owner. */
 static void say_none(const struct lw_worker *w, const struct shard *sh,
                      const struct vanished_lane *l) {
     assert(!l->n);

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- claim: takes a batch of lanes that hints say may be runnable, and hands over their heads, which
+-- claim: takes a batch of lanes that hints name as runnable, and hands over their heads. The heads
 -- stay in their waiting lists until they are settled.
 -- KEYS    1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 claimed:<worker>,
 --         then the lock of each lane (whose waiting list is wait:<lane>)
