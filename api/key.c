@@ -66,7 +66,7 @@ static int take_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
 /* --- who paused it ---------------------------------------------------------------------------- */
 
 static const char *field(const redisReply *fields, const char *name) {
-    for (size_t i = 0; fields->type == REDIS_REPLY_ARRAY && i + 1 < fields->elements; i += 2)
+    for (size_t i = 0; i + 1 < fields->elements; i += 2)
         if (!strcmp(fields->element[i]->str, name)) return fields->element[i + 1]->str;
     return "";
 }
@@ -90,7 +90,7 @@ static int find_pause(struct api_call *k, json_t *out) {
     ops_begin(o, "XREVRANGE"), ops_key(o, &o->shards[0], "audit", lw_bytes("", 0));
     lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
         lw_arg_i64(&o->cmd, AUDIT_LOOK);
-    redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
+    redisReply *r = ops_ask_entries(o, &o->shards[0]);
     if (!r) return -1;
     for (size_t i = 0; i < r->elements; i++) {
         const redisReply *fields = r->element[i]->element[1];

@@ -168,6 +168,9 @@ redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
  * returns -1. */
 int ops_malformed(struct ops *o, const struct ops_shard *sh, const redisReply *r,
                   const char *expected, ...) __attribute__((format(printf, 4, 5)));
+/* Sends a command that reads a stream, such as XRANGE. Works like ops_ask_for(), but returns only
+ * an array of entries, each [ID, [name, value, ...]] of strings. */
+redisReply *ops_ask_entries(struct ops *o, struct ops_shard *sh);
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
 /* Returns the number of elements to request next (2 to OPS_PAGE). `bytes` is the total size of the
  * last `asked` elements; if messages are large, fewer are requested, so that Redis is not blocked

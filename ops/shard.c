@@ -187,6 +187,25 @@ redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type) {
     return NULL;
 }
 
+static bool is_entry(const redisReply *e) {
+    if (e->type != REDIS_REPLY_ARRAY || e->elements != 2) return false;
+    const redisReply *f = e->element[1];
+    bool sound = e->element[0]->type == REDIS_REPLY_STRING && f->type == REDIS_REPLY_ARRAY;
+    for (size_t i = 0; sound && i < f->elements; i++)
+        sound = f->element[i]->type == REDIS_REPLY_STRING;
+    return sound;
+}
+
+redisReply *ops_ask_entries(struct ops *o, struct ops_shard *sh) {
+    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    bool sound = true;
+    for (size_t i = 0; r && sound && i < r->elements; i++) sound = is_entry(r->element[i]);
+    if (sound) return r;
+    ops_malformed(o, sh, r, "[ID, [name, value, ...]] for each entry");
+    freeReplyObject(r);
+    return NULL;
+}
+
 int64_t ops_page_size(int64_t asked, size_t bytes) {
     enum { MANY = 128 << 10, FEW = 32 << 10 };
     if (bytes > MANY && asked > 2) return asked / 2;

@@ -13,17 +13,13 @@ int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID]
     ops_begin(o, newest ? "XREVRANGE" : "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, until), lw_arg_text(&o->cmd, "COUNT"),
         lw_arg_i64(&o->cmd, count);
-    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    redisReply *r = ops_ask_entries(o, sh);
     if (!r) return -1;
     int stop = 0;
     *more = (int64_t)r->elements == count;
     for (size_t i = 0; i < r->elements && !stop; i++) {
         const redisReply *e = r->element[i];
-        bool sound = e->type == REDIS_REPLY_ARRAY && e->elements == 2 &&
-                     e->element[0]->type == REDIS_REPLY_STRING && e->element[0]->len < DEAD_ID;
-        if (!sound) stop = ops_malformed(o, sh, r, "[ID, fields] for each dead letter");
-        if (!sound) break;
-        memcpy(at, e->element[0]->str, e->element[0]->len + 1);
+        snprintf(at, DEAD_ID, "%s", e->element[0]->str);
         stop = dead_tell(o, sh, e, fn, ctx);
         if (stop && i + 1 < r->elements) *more = true;
     }

@@ -37,7 +37,7 @@ static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, op
     struct ops_message m = {.shard = sh->index, .reason = lw_bytes("", 0), .raw = lw_bytes("", 0)};
     const redisReply *f = entry->element[1];
     snprintf(m.id, sizeof m.id, "%d:%s", sh->index, entry->element[0]->str);
-    for (size_t i = 0; f->type == REDIS_REPLY_ARRAY && i + 1 < f->elements; i += 2)
+    for (size_t i = 0; i + 1 < f->elements; i += 2)
         take_field(&m, f->element[i], f->element[i + 1]);
     ops_message_read(&m, m.raw);
     struct lw_buf scratch = {0};
@@ -57,7 +57,7 @@ static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
         lw_arg_i64(&o->cmd, 1);
-    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    redisReply *r = ops_ask_entries(o, sh);
     if (!r) return -1;
     out[0] = 0;
     if (r->elements == 1) snprintf(out, 64, "%s", r->element[0]->element[0]->str);
@@ -68,11 +68,8 @@ static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
 static size_t reply_bytes(const redisReply *r) {
     size_t n = 0;
     for (size_t i = 0; i < r->elements; i++) {
-        const redisReply *e = r->element[i];
-        const redisReply *f =
-            e->type == REDIS_REPLY_ARRAY && e->elements == 2 ? e->element[1] : NULL;
-        for (size_t k = 0; f && f->type == REDIS_REPLY_ARRAY && k < f->elements; k++)
-            n += f->element[k]->len;
+        const redisReply *f = r->element[i]->element[1];
+        for (size_t k = 0; k < f->elements; k++) n += f->element[k]->len;
     }
     return n;
 }
@@ -86,14 +83,10 @@ static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void
         ops_begin(o, "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
         lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, last), lw_arg_text(&o->cmd, "COUNT"),
             lw_arg_i64(&o->cmd, size);
-        redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+        redisReply *r = ops_ask_entries(o, sh);
         if (!r) return -1;
         for (size_t i = 0; i < r->elements && !stop; i++) {
             const redisReply *e = r->element[i];
-            bool sound = e->type == REDIS_REPLY_ARRAY && e->elements == 2 &&
-                         e->element[0]->type == REDIS_REPLY_STRING;
-            if (!sound) stop = ops_malformed(o, sh, r, "[ID, fields] for each dead letter");
-            if (!sound) break;
             snprintf(from, sizeof from, "(%s", e->element[0]->str);
             o->scanned++;
             stop = tell(o, sh, e, fn, ctx);
@@ -122,7 +115,7 @@ static int one(struct ops *o, const char *word, int shard, ops_message_fn *fn, v
     const char *id = strchr(word, ':') + 1;
     ops_begin(o, "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, id), lw_arg_text(&o->cmd, id);
-    redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    redisReply *r = ops_ask_entries(o, sh);
     if (!r) return -1;
     int stop = r->elements ? tell(o, sh, r->element[0], fn, ctx) : 0;
     freeReplyObject(r);

@@ -39,7 +39,7 @@ static int read_shard(struct ops *o, struct entries *es, int shard, const char *
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "audit", lw_bytes("", 0));
     lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
         lw_arg_i64(&o->cmd, most);
-    redisReply *r = es->reply[shard] = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+    redisReply *r = es->reply[shard] = ops_ask_entries(o, sh);
     if (!r) return -1;
     es->at = lw_realloc(es->at, (es->n + r->elements + 1) * sizeof *es->at);
     for (size_t i = 0; i < r->elements; i++) {

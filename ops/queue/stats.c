@@ -88,7 +88,7 @@ static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
         ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", none);
         lw_arg_text(&o->cmd, before), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
             lw_arg_i64(&o->cmd, size);
-        redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
+        redisReply *r = ops_ask_entries(o, sh);
         if (!r) return -1;
         size_t k = r->elements, bytes = 0;
         for (size_t i = 0; i < k; i++) {
