@@ -23,7 +23,8 @@ struct parse {
     const struct cli_command *c;
     struct cli_args *args;
     bool help;
-    /* `seen` has one element per row of the table, which is true if the option was given */
+    /* `seen` has one element per row of the command's table of options. The element is true if the
+     * option was given. */
     bool seen[OPTIONS_MAX];
 };
 

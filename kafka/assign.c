@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ASSIGN_MS limits the requests of a rebalance for all partitions together, because the main loop
- * blocks during these requests, and the supervisor kills a worker whose main loop has blocked for
- * 90 s. */
+/* ASSIGN_MS is the time limit of all requests of a rebalance together, for all partitions. The
+ * limit is needed because the main loop blocks during these requests, and the supervisor kills a
+ * worker whose main loop has blocked for more than 90 s. */
 enum { ASK_MS = 10000, ASSIGN_MS = 45000, ASK_PAUSE_MS = 200 };
 
 /* --- asking where to begin -------------------------------------------------------------------- */

@@ -156,7 +156,7 @@ void lw_source_serve_look(struct lw_source *s) {
     if (!list) lw_debug("kafka: can't read the commits of group \"%s\"", s->config->kafka.group_id);
     all ? tell_number(s, list) : tell(s, list);
     if (list) rd_kafka_topic_partition_list_destroy(list);
-    /* all topics are requested only once, so the thread can end after this answer */
+    /* an answer about all topics is rarely needed again, so the thread can end after this answer */
     if (all && list) lw_source_end_look(s);
 }
 

@@ -168,7 +168,7 @@ int lw_source_ends(const struct lw_config *c, int64_t timeout_ms,
 int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *out, size_t size,
                          struct lw_err *err);
 
-/* A sink sends dead letters to a topic, by an idempotent producer that never creates topics. */
+/* A sink sends dead letters to a topic. Its producers are idempotent and never create topics. */
 struct lw_sink;
 struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err);
 /* The result of sending a dead letter. LW_SENT_NEVER: the letter is too large or invalid for its

@@ -96,7 +96,7 @@ struct lw_call {
     int64_t sent_ms; /* time on the boot clock just before the call was last sent */
 };
 
-/* Fills *error unless `error` is NULL, and returns `result`. */
+/* Fills *error with `code` and the formatted text, unless `error` is NULL. Returns `result`. */
 enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result,
                                    int code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

@@ -130,7 +130,8 @@ static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
         int64_t slack = atomic_load(&h->ttl_ms) / 24;
         if (h->renew_ms > now + slack) continue;
         int64_t again = atomic_load(&h->ttl_ms) / 12;
-        /* Set the time of the next try. A successful renewal sets a later time. */
+        /* Set the time of the next try, in case this renewal fails. A successful renewal sets a
+         * later time. */
         h->renew_ms = now + (again < TRY_AGAIN_MS ? again + 1 : TRY_AGAIN_MS);
         lw_hold_ref(h);
         due[n++] = h;

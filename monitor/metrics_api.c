@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <stddef.h>
 
-/* A worker whose main loop has not turned for STILL_MS is not alive. A worker that joins a
- * consumer group may stand still for a minute, so STILL_MS is longer than that. The supervisor
- * ends a worker that stands still only after 90 s or more. */
+/* A worker whose main loop has not turned for STILL_MS is not alive. A worker that joins a consumer
+ * group may stand still for a minute, so STILL_MS is longer than that. STILL_MS is shorter than the
+ * time after which the supervisor kills a worker that stands still, which is at least 90 s. */
 enum { STILL_MS = 75000, TICK_MS = 15000, SERVED_MS = 10000 };
 
 static const struct {

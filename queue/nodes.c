@@ -46,7 +46,8 @@ static enum lw_slot_at slot_in(const char *p, int slot) {
         char *more;
         if (word[0] == '[') {
             bool leaves = strtol(word + 1, &more, 10) == slot && !strncmp(more, "->-", 3);
-            /* words in brackets come after the words for the node's own slots */
+            /* words in brackets, which name moving slots, come after the words that name the slots
+             * of the node */
             if (leaves && at == LW_SLOT_WHOLE) at = LW_SLOT_LEAVING;
             continue;
         }

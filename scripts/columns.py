@@ -12,7 +12,7 @@ import os, re, subprocess, sys
 
 COLUMNS, UNBROKEN = 100, 50
 CODE = ('.c', '.h', '.lua', '.py', '.sh', '.mk', '.awk', '.js', '.ts', '.go', 'Makefile', '.ci/run')
-# files whose long lines are meant, and why
+# files in which long lines are allowed, each with the reason
 EXCEPT = {
     'consumer/fleet/table.c': 'a row of the table is a state',
     'tests/unit/consumer/test_supervisor.c': 'a row of the table is a state',

@@ -48,16 +48,16 @@ struct lw_redis_servers {
  * which contains the answer of each server. */
 int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms,
                           struct lw_redis_url *out, struct lw_err *err);
-/* Makes the next search begin with another Sentinel or node. Call this function if the server that
- * was found last could not be used. */
+/* Makes the next lw_redis_servers_find() begin with another Sentinel or cluster node. Call this
+ * function if the server that was found last could not be used. */
 void lw_redis_servers_doubt(struct lw_redis_servers *s);
 /* Returns the number of servers: shard s is stored on server s modulo this number. In a cluster
  * each shard counts as a server, because any two shards may move to different nodes. */
 size_t lw_redis_servers_count(const struct lw_redis_servers *s);
 /* Checks whether an error reply means that the server no longer serves the shard. If it does,
  * returns the reason as a text for people, for example that the server is a replica now, or that
- * the shard's slot is on another node. The caller must then search and connect again. Returns NULL
- * for any other error. */
+ * the shard's slot is on another node. The caller must then find the server of the shard again and
+ * connect to it. Returns NULL for any other error. */
 const char *lw_redis_deposed(const char *error);
 /* Returns true if an error reply says that the shard's slot, or a key of it, is on another node. */
 bool lw_redis_moved(const char *error);

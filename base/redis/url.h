@@ -26,7 +26,7 @@ struct lw_redis_url {
     struct lw_tls tls; /* TLS settings: rediss:// sets `on`, and the caller fills in the rest */
     /* set by the caller: true if the login must check with ROLE that the server is a master */
     bool only_master;
-    enum lw_redis_via via; /* set by the caller: which settings the login comes from */
+    enum lw_redis_via via; /* set by the caller: says which settings contain the login */
 };
 
 /* Parses a URL into *out, which owns its texts. On failure *out is empty, and *err does not contain

@@ -180,8 +180,8 @@ int64_t top_waiting(const struct top *t, bool *about) {
         n += t->shard[s].whole ? t->shard[s].waiting : t->shard[s].now_waiting;
         *about |= !t->shard[s].whole;
     }
-    /* Before the first round over all lanes is complete, the sum may be too low. If the
-     * supervisor's number of waiting messages is higher, it is used instead. */
+    /* Before the first round over all lanes is complete, n may be too low. The number of waiting
+     * messages that the supervisor counted is used instead if it is higher. */
     if (*about && t->fleet.on && !t->o->args.match && t->fleet.waiting > n) n = t->fleet.waiting;
     return n;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: the part of the worker that reads from a reply which messages are granted. For each of
- * these messages it reads the fence, the number of attempts, and the envelope, in this order. */
+/* grants: the part of the worker that finds the granted messages in a reply. For each of these
+ * messages it reads the fence, the number of attempts, and the envelope, in this order. */
 #ifndef LW_CONSUMER_WORKER_GRANTS_H
 #define LW_CONSUMER_WORKER_GRANTS_H
 

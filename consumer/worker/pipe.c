@@ -137,9 +137,10 @@ uint64_t token_new(struct lw_worker *w) {
     return ++w->next_token;
 }
 
-/* Returns the byte limits of a claim or settle. A call may hand over as many bytes of heads as
- * memory has room for. Even if memory has no room, the call may hand over a few bytes, so that
- * small messages make progress while large ones fill the memory. */
+/* Returns the limits, in bytes, for a call of claim or settle. The call may hand over as many bytes
+ * of heads as memory has room for, but not more than w->bytes.call. Even if memory has no room, the
+ * call may hand over a few bytes, so that small messages make progress while large ones fill the
+ * memory. */
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
     check_memory(&w->memory);
     const struct lw_byte_bounds *b = &w->bytes;

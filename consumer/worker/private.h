@@ -62,8 +62,9 @@ struct lw_worker {
     int64_t unanswered_until_ms;
     struct hold *free_holds;
     struct lane *free_lanes;
-    /* `busy` is an array indexed by tags. An element is the time at which a lane with such a tag
-     * was last busy, in seconds on the boot clock (gate.c). */
+    /* `busy` is an array. All lanes whose tags are equal modulo BUSY_SLOTS share one element, which
+     * is one more than the time at which one of them was last busy, in seconds on the boot clock;
+     * 0: never (gate.c). */
     uint32_t *busy;
     struct lw_buf scratch, scratch2; /* scratch space for use within one function */
 };

@@ -33,8 +33,8 @@ struct run {
     /* `accounted` is true if the run's outcome was added to the worker's counts, so it must not be
      * added again */
     bool accounted;
-    /* `late` is true if the run was done only after its epoch was lost. Then it blocks its lane
-     * until repair has written it back or it is too late for that. */
+    /* `late` is true if the run was done only after its epoch was lost. Then the run blocks its
+     * lane until repair has written the run back, or until it is too late to write it back. */
     bool late;
     bool in_repair;
     /* `unsure` is the place of the run in its shard's row of unanswered outcomes (board.h), counted
@@ -71,8 +71,8 @@ struct runs {         /* only run.c changes this struct */
      * again */
     size_t n_resend;
     uint64_t max_fence;
-    /* `given_back` is an array indexed by tags: it says how often and when handlers last gave back
-     * messages of a lane under a live lease */
+    /* `given_back` is an array. All lanes whose tags are equal modulo BACK_SLOTS share one element.
+     * It counts how often handlers gave back messages of these lanes under a live lease. */
     struct given_back {
         uint32_t times; /* number of times in a row that a handler gave a message back */
         int64_t at_ms;

@@ -239,8 +239,8 @@ static void encode_last(struct lw_worker *w, const struct settle_item *it,
                    lw_bytes(w->scratch.p, w->scratch.n));
 }
 
-/* Encodes the items of a settle and collects the values of their locks. Holds that one call granted
- * have the same value. Returns the number of values. */
+/* Encodes the items of a settle, and collects in `values` one hold for each different value of a
+ * lock. Holds that one call granted have the same value. Returns the number of different values. */
 static int encode_items(struct shard *sh, unsigned char *to, const struct hold **values) {
     int n = 0;
     for (int i = 0; i < sh->settle.n; i++, to += LW_ITEM_BYTES) {

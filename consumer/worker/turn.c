@@ -68,8 +68,9 @@
 /* PACE_MS is the minimum gap between non-urgent pipelines, so that each carries a larger batch. */
 enum { PACE_MS = 2 };
 
-/* Returns about how many holds this turn cannot settle, but at most `most` per shard. A settle
- * reports at most BATCH runs, and the other holds keep their leases until a later turn. */
+/* Returns roughly the number of holds that this turn cannot settle, with at most `most` holds
+ * counted per shard. A settle reports at most BATCH runs, and the other holds keep their leases
+ * until a later turn. */
 static size_t backlog(const struct lw_worker *w, size_t most) {
     assert(most <= 2 * BATCH);
     size_t n = 0;

@@ -76,8 +76,8 @@ enum lw_swept {
 
 struct lw_store_kind {
     const char *const *schemes; /* prefixes of handler.store, with NULL after the last */
-    /* If `prefix` is true, the functions of the kind get the text after the scheme as the address.
-     * Otherwise the address is the whole text of handler.store. */
+    /* If `prefix` is true, the functions of this struct get the text after the scheme as `address`.
+     * Otherwise they get the whole text of handler.store. */
     bool prefix;
     /* Reports what is wrong with handler.store and with the name of the table. Contacts no server.
      * `table` may be NULL. */

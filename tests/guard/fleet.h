@@ -44,7 +44,7 @@ struct fleet_shape {
 struct fleet_figures { /* totals of the rounds that were measured */
     uint64_t messages;
     uint64_t rounds;
-    /* Number of commands that the workers sent to Redis, and the length of these commands in
+    /* Number of commands that the workers sent to Redis, and the total length of these commands in
      * bytes. */
     uint64_t commands, bytes;
     uint64_t inside;      /* number of commands called by scripts */

@@ -255,7 +255,7 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     assert_string_equal(lt_waiting(l, m[0]), "");
 }
 
-/* A call takes the lane, but its answer is lost, and other workers park messages meanwhile. When
+/* A call takes the lane, and its answer is lost. Then other workers park messages in the lane. When
  * the call is sent again, its messages are granted again. */
 static void my_own_lane_with_waiters_runs_again(void **state) {
     struct lt *l = *state;

@@ -255,9 +255,10 @@ static char answer_again(const struct lt *l, char first) {
     return first;
 }
 
-/* Checks that the answers to the first call and to the repeated call have the same heads in each
- * lane, oldest first. One answer may have more heads than the other, because finished messages
- * count against the number of messages that a call may read. */
+/* Compares, for each lane, the heads in the answer to the first call with those in the answer to
+ * the repeated call, oldest first. The heads must be the same up to the end of the shorter list.
+ * One list may be longer, because finished messages count against the number of messages that a
+ * call may read. */
 static void assert_same_heads(const struct lt *l, const redisReply *first) {
     const redisReply *was = heads_in(l, first), *now = heads_in(l, l->reply);
     int at = 0;

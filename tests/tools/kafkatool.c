@@ -435,8 +435,8 @@ static int64_t keep_rate(struct stream *s) {
     return due_us;
 }
 
-/* Returns the headers that the --header options ask for, or NULL if there are none. The caller
- * hands them over to the message. */
+/* Returns the headers that the --header options ask for, or NULL if there are none. The message
+ * that is sent with these headers takes ownership of them. */
 static rd_kafka_headers_t *headers_of(const struct options *o) {
     if (!o->n_headers) return NULL;
     rd_kafka_headers_t *all = rd_kafka_headers_new(HEADERS_MAX);

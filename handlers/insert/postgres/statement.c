@@ -160,8 +160,9 @@ static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struc
     lw_buf_addf(sql, " RETURNING 1)");
 }
 
-/* Appends c, the query that adds to the counts. With on_conflict "update" every message is counted,
- * even if a later message of the same statement replaces its row. */
+/* Appends the query named c, which adds to the counts in the table latchwork_count. With
+ * on_conflict "update" every message is counted, even if a later message of the same statement
+ * replaces its row. */
 static void add_counts(struct lw_buf *sql, const struct lw_insert *in) {
     static const char written[] = "(SELECT count(*) FROM r)",
                       messages[] = "(SELECT count(*) FROM d)";
