@@ -586,8 +586,8 @@ static const char *leaf(const char *path) {
 }
 
 /* Finds the key most similar to `path`. If `same_section` is true, searches only the section that
- * `path` names; otherwise searches all sections. The caller searches all sections last. Only that
- * search finds lock.ttl_ms for a "ttl_ms" at the top level. */
+ * `path` names; otherwise searches all sections. The caller searches all sections only if nothing
+ * else was found. For example, a "ttl_ms" at the top level finds lock.ttl_ms in this way. */
 static bool nearest_in(const char *path, bool same_section, char *out, size_t size) {
     const char *names[128];
     size_t at[128], n = 0, section = (size_t)(leaf(path) - path);

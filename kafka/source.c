@@ -28,8 +28,10 @@ enum {
     /* time between reads of queues that look empty; such a read makes librdkafka signal new records
      * in them again */
     SWEEP_MS = 200,
-    SEEK_MS = 5000,     /* time for which a seek is retried */
-    AUTH_MS = 60000,    /* time after which failing authentication ends the process */
+    SEEK_MS = 5000, /* time for which a seek is retried */
+    /* AUTH_MS: this process ends if the brokers have rejected its credentials or rights for longer
+     * than this time */
+    AUTH_MS = 60000,
     TROUBLE_MS = 10000, /* minimum time between two log lines about the same problem */
     INSPECTOR_MS = 500,
     DESTROY_MS = 3000, /* minimum time that librdkafka's threads are given to end */

@@ -236,7 +236,7 @@ static void rewind_call(struct lw_call *call) {
     call->arg[1] = call->script->sha1, call->size[1] = 40;
 }
 
-/* Prepares the call to be sent again after the server may already have executed it. */
+/* Prepares a call for being sent again, although the server may have executed it already. */
 static void send_again(struct lw_call *call) {
     call->sent_again = true;
     if (call->again) call->arg[call->again] = "1", call->size[call->again] = 1;

@@ -91,8 +91,8 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step,
                       ops_lane_fn *fn, void *ctx) {
-    /* at most OPS_PAGE lanes are read with one call, because look.lua executes eight commands per
-     * lane, which take Redis about half a millisecond per call */
+    /* At most OPS_PAGE lanes are read with one call. For that many lanes, look.lua keeps Redis busy
+     * for about half a millisecond, because it executes eight commands per lane. */
     struct lw_bytes names[OPS_PAGE];
     size_t n = 0;
     o->names += (int64_t)(page->elements / step);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hash slots: which of the 16,384 slots of a Redis Cluster a name belongs to, and hash tags that
- * belong to a given slot.
+/* Computes which of the 16,384 slots of a Redis Cluster a name belongs to, and chooses hash tags
+ * whose slots spread the shards over the masters.
  *
  * The slot is the CRC-16/XMODEM (polynomial 0x1021, initial value 0) of the name, or of the part
  * between its first braces, modulo 16384:
+ *
  * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-model */
 #ifndef LW_BASE_REDIS_SLOT_H
 #define LW_BASE_REDIS_SLOT_H

@@ -182,8 +182,8 @@ int lw_stream_go_on(struct lw_stream *s, const struct lw_redis_url *at, struct l
     return r;
 }
 
-/* Waits until the stream is READY, at most until the time until_ms on the boot clock. The error
- * says that timeout_ms have passed. Returns 0, or -1 with *err. */
+/* Waits until the stream is READY, but not longer than until the time until_ms on the boot clock.
+ * If that time has come, *err says that timeout_ms have passed. Returns 0, or -1 with *err. */
 static int wait_until_ready(struct lw_stream *s, const struct lw_redis_url *at, int64_t until_ms,
                             int64_t timeout_ms, struct lw_err *err) {
     int r;

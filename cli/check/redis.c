@@ -229,8 +229,9 @@ static bool may(struct server *s, size_t argc, const char **argv) {
     return fine;
 }
 
-/* Tests the samples for a user that may not run EVAL: by ACL DRYRUN, or by commands that are queued
- * in a transaction and then discarded. Returns false if the user may use neither. */
+/* Tests the sample calls for a user that may not run EVAL: by ACL DRYRUN or, if the user may not
+ * use it, by queueing the calls in a transaction that is then discarded. Returns false if the user
+ * may use neither. */
 static bool ask_otherwise(struct server *s, const struct samples *all, char *letters) {
     const char *dry[] = {"ACL", "DRYRUN", s->user, "PING"};
     if (may(s, 4, dry)) return ask_each(s, all, dry, 3, letters);

@@ -16,7 +16,9 @@ enum {
      * the list has more hints, tend makes the rest of them again */
     RECONCILE_MAX = 1024,
     FULL_PAUSE_MS = 100, /* time between two calls of hints.lua while Redis is at maxmemory */
-    FULL_MS = 2000,      /* time after which the pop is tried again if Redis was at maxmemory */
+    /* FULL_MS: after an answer that Redis is at maxmemory, the blocking pop of hints is tried again
+     * after this time */
+    FULL_MS = 2000,
     FULL_BATCH = 64,
     REFUSED_MS = 1000,
     COMPLAIN_MS = 10000,

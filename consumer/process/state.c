@@ -50,8 +50,8 @@ static bool link_trouble(struct process *p, char *why, size_t size) {
     return false;
 }
 
-/* Writes the first reason why this worker is not ready or makes no progress, or "" if there is
- * none. Returns true if the worker is not ready. */
+/* Writes to `why` the first reason why this worker is not ready or makes no progress, or "" if
+ * there is none. Returns true if the worker is not ready. */
 static bool find_trouble(struct process *p, char *why, size_t size) {
     enum lw_kafka_state kafka = LW_KAFKA_JOINING;
     char remark[sizeof p->self->why.text] = "kafka: not connected yet";

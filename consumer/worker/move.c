@@ -164,7 +164,8 @@ struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     /* the node has not restarted since the old owner had all data of the slot, so it has lost
      * nothing of the data that came to it */
     bool kept = m->started_ms <= m->whole_ms;
-    /* the old owner was seen so recently that no third node can have had the slot in between */
+    /* the old owner was known to own the slot so recently that no third node can have owned the
+     * slot since then */
     bool direct = now_ms(w) - m->owned_ms <= epoch_ttl_ms(sh) / 2;
     return knows && kept && direct ? *connection_old_life(sh) : (struct lw_life){.id = ""};
 }

@@ -18,8 +18,8 @@ struct shard;
 struct move {     /* only move.c changes this struct */
     bool cluster; /* true: the server is a node of a cluster */
     bool fresh;   /* true: no epoch was entered on this connection yet */
-    /* `left` is true if the owner said that it no longer owns the slot, and was still in the life
-     * that this worker knows */
+    /* `left` is true if the node that owned the slot has said that it no longer owns the slot,
+     * while it was still in the life that this worker knows */
     bool left;
     struct lw_cluster_node node;  /* the node that last answered CLUSTER NODES */
     struct lw_cluster_node owner; /* the node on which the epoch was last joined */
@@ -34,8 +34,8 @@ struct move {     /* only move.c changes this struct */
     int64_t started_ms;
     int64_t rest_ms;  /* time before which nothing is sent */
     int64_t pause_ms; /* length of the last pause after a refused call; 0: there was none */
-    /* `unsure_ms` is the time at which this worker began to wait until another worker vouches; 0:
-     * it does not wait */
+    /* `unsure_ms` is the time at which this worker began to wait for another worker to vouch; 0:
+     * this worker does not wait */
     int64_t unsure_ms;
 };
 

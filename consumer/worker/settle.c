@@ -472,8 +472,8 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
         }
     }
     hold_settled(w, h);
-    /* The next settle is due some time after done_ms. For runs that finished while this settle was
-     * in flight, this time is counted from now. */
+    /* The runs that finished while this settle was in flight are still to be reported. The time
+     * after which a settle must report them is counted from now. */
     hold_waits_from(h, now_ms(w));
 }
 

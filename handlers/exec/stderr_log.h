@@ -14,8 +14,8 @@ struct lw_last_words; /* the last line of a stream; outlives the stream */
 
 struct lw_stderr_log *lw_stderr_log_open(struct lw_err *err);
 /* Adds a stream, and takes ownership of its non-blocking descriptor fd. A copy of `label` precedes
- * each logged line. Any thread may call this function. The returned last line is valid until
- * lw_last_words_drop(). */
+ * each logged line. Returns the struct that keeps the stream's last line. The struct is valid until
+ * the call of lw_last_words_drop(). Any thread may call this function. */
 struct lw_last_words *lw_stderr_log_add(struct lw_stderr_log *l, int fd, const char *label);
 /* Returns the last line that is not blank, or "" if there is none. If that line is Node's version,
  * which Node prints after an uncaught error, returns the first line of the error. Waits at most

@@ -75,7 +75,7 @@ void http_settle(struct call *c, CURLcode code);
 void http_settle_read(struct call *c);
 /* Ends a call whose connection could not be taken over from libcurl. `error` is an errno value. */
 void http_unadopted(struct call *c, int error);
-/* Ends a call with a message whose lease is lost or about to end. */
+/* Ends a call because the lease of its present message is lost or about to end. */
 void http_cancel(struct call *c);
 void http_late(struct call *c); /* ends a call whose request has timed out */
 

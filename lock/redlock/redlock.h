@@ -88,9 +88,10 @@ struct lw_ask {
     /* `taking` is true if the question asks for the lock. Then servers that were started recently
      * have no vote, and each grant contains a fence. */
     bool taking;
-    /* `dropping` is true if the question releases the lock. Then the round waits for every server
-     * that is not silent. If the question was sent to a server twice, the server's "no" does not
-     * count, because the first question may have released the lock. */
+    /* `dropping` is true if the question releases the lock. Then the round waits for every server,
+     * except those that did not answer in time recently (silent_ms). If the question was sent to a
+     * server twice, the server's "no" does not count, because the first question may have released
+     * the lock. */
     bool dropping;
     /* `keeping` is true if the question renews a hold. Then the round uses the bundle that is
      * reserved for renewals. */

@@ -77,7 +77,8 @@ static void moved_whole_keeps_the_epoch(void **state) {
     assert_int_equal(b.not_before_ms, 5);
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "there");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch history"), "b/7");
-    /* A later caller joins the epoch without naming the life of the data on the other node. */
+    /* A later caller, too, joins the epoch, although it does not name the life of the data on the
+     * node from which the slot came. */
     assert_string_equal(entered(l, mover("c", "there", "")).id, "a");
 }
 

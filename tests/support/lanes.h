@@ -142,7 +142,8 @@ struct lt_item {
     const struct lt_msg *named;
     size_t n_named;
     int want, before;
-    const char *value; /* value of the lock; NULL means the value last written with the token */
+    /* value of the lock; NULL: the value of the lock that was last taken with the token */
+    const char *value;
 };
 
 /* Makes a message of the topic `orders` with outcome done and mode next. */

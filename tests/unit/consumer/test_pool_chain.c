@@ -127,7 +127,7 @@ static void test_not_done_ends_the_chain(void **state) {
         assert_int_equal(m.jobs[0]->outcome, LW_DONE);
         assert_int_equal(m.jobs[1]->outcome, LW_RETRY);
         lw_pool_submit(x.p, m.jobs + 4, 1);
-        /* the only thread runs this job after it has left the chain */
+        /* the pool's only thread has left the chain before it runs this job */
         reap(&x, m.out, 1);
         assert_ptr_equal(m.out[0], m.jobs[4]);
         assert_memory_equal(m.j + 2, before, sizeof before);
