@@ -89,11 +89,12 @@ static json_t *responses(const struct api_route *r) {
                                       content("application/json", api_schema("{job:s}"))));
     json_object_set_new(
         v, "default",
-        json_pack("{s:s,s:o}", "description",
-                  "400 not understood, 401 or 403 no right, 404 not there, 409 a job is under way, "
-                  "413 too "
-                  "large, 421 the Host is not served, 503 Redis does not answer in time",
-                  "content", content("application/json", api_schema("Error"))));
+        json_pack(
+            "{s:s,s:o}", "description",
+            "400 malformed request, 401 or 403 no right, 404 not found, 409 a job is under way, "
+            "413 too "
+            "large, 421 the Host is not served, 503 Redis does not answer in time",
+            "content", content("application/json", api_schema("Error"))));
     return v;
 }
 

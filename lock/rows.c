@@ -322,8 +322,9 @@ static enum latchwork_result attempt(struct taking *t, bool *again, struct latch
     }
     *again = !whole || lw_boot_ms() >= t->sent_ms + t->lock->o.ttl_ms;
     if (*again)
-        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
-                            "rows got lost before all were held; take a longer TTL");
+        return lw_lock_fail(
+            error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+            "the leases of some rows ended before all rows were locked; take a longer TTL");
     t->hold->fence = t->fence;
     memcpy(t->hold->value, t->hold->token, sizeof t->hold->token);
     lw_hold_leased(t->hold, t->sent_ms, t->lock->o.ttl_ms);

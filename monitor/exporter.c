@@ -171,7 +171,7 @@ static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_ans
         lw_buf_free(&a->body);
         *a = (struct lw_http_answer){.status = 405};
         if (api)
-            lw_http_error(a, 405, "this is only to be read: GET");
+            lw_http_error(a, 405, "read-only path; use GET");
         else
             lw_buf_addf(&a->body, "read-only: GET or HEAD\n");
         return true;

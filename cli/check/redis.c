@@ -247,7 +247,7 @@ static bool ask_samples(struct server *s, struct samples *all, char *letters) {
     if (s->redis->err) return false;
     if (ask_otherwise(s, all, letters)) return true;
     PROBLEM(s,
-            "this user may not run EVAL, so that its other rights can't be checked; give it all of "
+            "this user may not run EVAL, so its other rights can't be checked; give it all of "
             "them: latchwork check --acl %s -c FILE",
             s->user);
     return false;

@@ -168,11 +168,12 @@ static void say_none(const struct lw_worker *w, const struct shard *sh,
     assert(!l->n);
     char name[LW_KEY_TEXT];
     tell_key(w, l->name, name);
-    lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by "
-            "others: no message known to this worker "
-            "waited there; the owners of others read them from Kafka again, and replays and "
-            "imports are lost",
-            sh->index, name);
+    lw_warn(
+        "shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by "
+        "others: no message known to this worker "
+        "waited there; the owners of other partitions read theirs from Kafka again, and replays "
+        "and imports are lost",
+        sh->index, name);
 }
 
 /* Logs that the stream `vanished` cannot be read. The worker goes on, because the stream matters
