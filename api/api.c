@@ -15,8 +15,8 @@ enum { RETRY_MS = 3 * API_ANSWER_MS };
 
 struct api {
     const struct lw_config *c;
-    /* connections to Redis of the two threads that answer requests; the second thread answers the
-     * lengthy requests */
+    /* Each of the two threads that answer requests has its own connections to Redis. o[1] belongs
+     * to the thread that answers the lengthy requests. */
     struct ops *o[2];
     struct api_jobs *jobs;
 };

@@ -18,7 +18,7 @@
  * of every letter. */
 enum { OPTIONS_MAX = 64, LONG_BASE = 256, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
 
-/* Holds the state of one run of cli_parse(). */
+/* Holds the state of one call of cli_parse(). */
 struct parse {
     const struct cli_command *c;
     struct cli_args *args;

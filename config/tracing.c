@@ -142,8 +142,8 @@ json_t *lw_show_tracing_endpoint(const struct lw_config *c) {
 }
 json_t *lw_show_tracing_ratio(const struct lw_config *c) { return json_real(c->tracing.ratio); }
 
-/* Every value of a header counts as a secret, because services give the headers for their API keys
- * any name. */
+/* Every value of a header counts as a secret, because a service may use any name for the header
+ * that contains its API key. */
 json_t *lw_show_tracing_headers(const struct lw_config *c) {
     json_t *object = c->tracing.n_headers ? json_object() : NULL;
     for (size_t i = 0; i < c->tracing.n_headers; i++)

@@ -193,8 +193,8 @@ struct lw_handler_type {
      * also before deadline_ms if the effect happens in another process. */
     void (*run)(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n);
     /* Tells the handler that all messages below the committed watermark of this partition are
-     * finished, so that the handler can delete recorded identities. Called on the main thread. May
-     * be NULL. */
+     * finished, so that the handler can delete recorded identities. The main thread calls this
+     * function. `passed` may be NULL. */
     void (*passed)(struct lw_handler *h, const char *topic, int32_t partition, int64_t watermark);
     /* Returns whether the handler can work. If it cannot, writes the reason to `why`, unless `why`
      * is NULL. Any thread may call this function. If `health` itself is NULL, the handler can

@@ -3,7 +3,7 @@
  * compares one record of each partition with its anchor. A delivered record becomes a candidate for
  * the next anchor. The candidate replaces the old anchor only after a later check, and only if that
  * check has not found a recreated topic. Otherwise a record of the new topic could become the
- * anchor, and the change would not be noticed. */
+ * anchor, and the new topic would not be noticed. */
 #include "kafka/private.h"
 
 #include "base/clock.h"

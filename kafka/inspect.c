@@ -95,8 +95,9 @@ static bool ask_ends(struct lw_inspector *i, const struct lw_looked *k, int64_t 
     return !rd_kafka_query_watermark_offsets(i->rk, k->topic, k->partition, low, high, ASK_MS);
 }
 
-/* Finds out why no record came. If the log now ends at or before the offset of the anchor, the log
- * was recreated or truncated. If the log begins after that offset, the record was deleted. */
+/* Finds out why Kafka sent no record from the offset of the anchor, and sets k->found if it knows
+ * the reason. If the log now ends at or before that offset, the log was recreated or truncated. If
+ * the log begins after that offset, the record was deleted. */
 static void judge_ends(struct lw_inspector *i, struct lw_looked *k) {
     int64_t low, high;
     if (!ask_ends(i, k, &low, &high)) return;

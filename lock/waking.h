@@ -34,8 +34,7 @@ struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwo
 void lw_waking_close(struct lw_waking *k); /* does nothing if k is NULL */
 /* Wakes every waiter, so that it notices that the client is interrupted. */
 void lw_waking_rouse(struct lw_waking *k);
-/* Tells the listening thread that slots have new owners. May be called with the client's mutex
- * held. */
+/* Tells the listening thread that slots have new owners. The caller may hold the client's mutex. */
 void lw_waking_moved(struct lw_waking *k);
 /* Returns true while the subscription of the waiter's line works. As long as it works, the client
  * receives the messages about releases. */

@@ -20,8 +20,8 @@ struct lw_live;
 
 struct lw_live *lw_live_open(void);
 void lw_live_close(struct lw_live *l);
-/* Adds a point if the last point is at least LW_LIVE_EVERY_MS old. Must be called about once a
- * second. m->now_ms is the time of the point. */
+/* Adds a point if the last point is at least LW_LIVE_EVERY_MS old. The caller must call this
+ * function about once a second. m->now_ms is the time of the point. */
 void lw_live_sample(struct lw_live *l, const struct lw_metrics_source *m);
 /* Returns the last point as JSON, a new reference; null if there is no point yet. */
 json_t *lw_live_last(struct lw_live *l);

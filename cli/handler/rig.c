@@ -212,8 +212,8 @@ static void reap(struct rig *r) {
 
 /* --- a round ---------------------------------------------------------------------------------- */
 
-/* Renews the leases of the deliveries under way. But in ROUND_CANCEL, each delivery that was
- * submitted at least CANCEL_MS ago is cancelled instead. */
+/* Renews the leases of the deliveries under way. In ROUND_CANCEL, cancels each delivery that was
+ * submitted at least CANCEL_MS ago, instead of renewing its lease. */
 static void tend(struct rig *r) {
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < r->plan->n; i++) {

@@ -26,10 +26,10 @@ struct lw_renewer_setup {
     struct lw_leases *leases;
     /* the renewer adds the number of lost leases to `counts`; NULL: lost leases are not counted */
     struct lw_counts *counts;
-    /* `epoch` copies the id of a shard's epoch; it must be thread-safe */
+    /* `epoch` copies the id of a shard's epoch; this function must be thread-safe */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);
-    /* `prefix` returns the prefix of a shard's names in Redis, which never changes; it must be
-     * thread-safe */
+    /* `prefix` returns the prefix of a shard's names in Redis. The prefix never changes. This
+     * function must be thread-safe. */
     const char *(*prefix)(void *ctx, int shard);
     void *ctx;
 };

@@ -43,8 +43,8 @@ struct gate { /* only gate.c changes this struct */
 };
 
 void gate_open(struct shard *sh);
-/* Empties the call of gate, when a new pipeline begins. The lanes that wait to ask gate stay
- * listed. */
+/* Empties the call of gate, so that the next pipeline can fill it again. The lanes that wait to ask
+ * gate stay listed. */
 void gate_begin(struct shard *sh);
 /* Adds the lane to the list of lanes that wait to ask gate. */
 void gate_list(struct shard *sh, struct lane *l, int64_t now);

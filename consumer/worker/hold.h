@@ -118,7 +118,8 @@ static inline void hold_settled(struct lw_worker *w, struct hold *h) {
     if (!h->n_finished) h->failed = false;
 }
 
-/* Notes that the lane has let other lanes go first, so lock.max_run counts from 0 again. */
+/* Notes that the lane has let other lanes go first, so its messages are counted from 0 again up to
+ * lock.max_run. */
 static inline void hold_gave_way(struct hold *h) { h->n = 0; }
 
 /* Notes that the messages which the hold gets from now on are heads of the waiting list. */

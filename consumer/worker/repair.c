@@ -138,8 +138,8 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
         next = r->next;
         if (!r->late || r->in_repair) continue;
         struct part *p = r->msg->part;
-        /* nothing is decided before the earlier messages, which may have the same key, are
-         * delivered again */
+        /* decide about this message only after the earlier messages of its partition, some of which
+         * may have the same key, have been delivered again */
         if (p->gen && quarantined && lw_offsets_next(p->offsets) < r->msg->offset) continue;
         if (!p->gen || !quarantined || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
             late_remove(w, r); /* late_remove() also frees the hold if this is its last run */

@@ -108,8 +108,8 @@ struct proc {
     bool innocent;          /* the command is at fault, not a message */
     /* `has_read` is the number of bytes of requests that the process had read when it was ended */
     uint64_t has_read;
-    /* If `why` is END_DIED, `itself` is true if the process has exited, and false if the process
-     * has only closed the pipe of its answers. */
+    /* `itself` is used only if `why` is END_DIED. It is true if the process has exited, and false
+     * if the process has only closed the pipe of its answers. */
     bool itself;
     int64_t end_by_ms;
     char reason[LW_REASON_MAX], how[128], last_words[256];

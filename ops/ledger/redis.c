@@ -342,9 +342,10 @@ static bool before(const struct at *x, const struct at *y) {
     return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
 }
 
-/* Reads once more the state of a message whose state and lists disagree. Reports a difference only
- * if the state is now `is` or `or_is`. If the state is a different one, the message has changed
- * since the first reading, and no difference is reported. */
+/* Reads the state of a message once more, because the first reading found that its state and its
+ * lists disagree. Reports a difference only if the state is now equal to `is` or `or_is`. Otherwise
+ * the message has changed since the first reading. Returns -1 if the state cannot be read,
+ * otherwise 0. */
 static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is,
                    bool has_list) {
     int state = state_now(r, a);

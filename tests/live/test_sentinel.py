@@ -53,8 +53,8 @@ def finish(t, run, before, pauses):
     t.wait_finished(240)
     t.judge_idle()
     run.stop()
-    # A replica that becomes the master may lack the last writes of the old master, so judge the run
-    # as if data was lost.
+    # A replica that becomes the master may lack the last writes of the old master, so judge this
+    # scenario as if data were lost.
     t.judge(wiped=True)
     ours = max(pause for pause, _ in pauses)
     t.check(ours <= BACK_S, "back at work %.1f s after the Sentinels agreed" % ours)

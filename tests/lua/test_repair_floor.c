@@ -122,7 +122,7 @@ static void floors_rise_and_never_sink(void **state) {
     assert_string_equal(lt_floor(l, tp, 100, 0), "OK");
     assert_string_equal(lt_floor(l, tp, 99, 0), "OK");
     assert_string_equal(floor_now(l), "100");
-    /* Floors also rise during a quarantine, in which commits continue. */
+    /* Floors also rise during a quarantine, because workers go on committing. */
     quarantine(l);
     assert_string_equal(lt_floor(l, tp, 101, 0), "OK");
     assert_string_equal(floor_now(l), "101");

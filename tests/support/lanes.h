@@ -16,11 +16,10 @@
  *
  * A test can run in four variants, and LT_RUN() names the variants in which a list of tests runs.
  * In LT_PLAIN, nothing special happens. In LT_FLUSHED, each script is removed from Redis before
- * each call (SCRIPT FLUSH).
- * In LT_FULL, each call except gate is made at maxmemory. In LT_TWICE, each call is sent twice with
- * the same arguments, as after a lost reply. The second call must then answer as the protocol says,
- * and change nothing. There are two exceptions: the script `hints`, which would remove further
- * hints, and the script `floor` if its work is not finished. */
+ * each call (SCRIPT FLUSH). In LT_FULL, each call except gate is made at maxmemory. In LT_TWICE,
+ * each call is sent twice with the same arguments, as after a lost reply. The second call must then
+ * answer as the protocol says, and change nothing. There are two exceptions: the script `hints`,
+ * which would remove further hints, and the script `floor` if its work is not finished. */
 #ifndef LW_TEST_LANES_H
 #define LW_TEST_LANES_H
 

@@ -226,7 +226,8 @@ def moved_back(samples):
 
 def not_idle(names, prefix):
     """O4: returns a text for each key in `names` that Redis should not have when all messages are
-    finished. Only a few keys of each shard are meant to stay. `prefix` is that of the shard."""
+    finished. Only a few keys of each shard are meant to stay. `prefix` is the beginning of the
+    names of the shard's keys."""
     kept = (b"epoch", b"floor", b"fence", b"workers", b"new_from")
     bad = []
     for name in names:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the sizes of the messages in the simulated world, and checks four bounds in bytes (struct
  * lw_byte_bounds in consumer/worker/worker.h). The bounds limit what a call to Redis carries, what
- * the script of the call reads of lists, the messages that the script hands over, and the Kafka
+ * the script of the call reads from lists, the messages that the script hands over, and the Kafka
  * records that a worker holds in memory.
  *
  * In worlds with `tight` faults the bounds are so low that messages reach them all the time. */
