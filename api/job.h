@@ -19,8 +19,8 @@ enum { API_JOBS = 50, API_SAMPLES = 10 };
 struct api_work {
     const char *noun, *verb;       /* the words of the command, such as "dead" and "replay" */
     int (*operate)(struct ops *o); /* the command's function, which returns an exit status */
-    /* If `make` is not NULL, it is called instead of `operate`. It stores the JSON object that
-     * becomes the member "result" of the job in *result, and returns -1 with o->err on failure. */
+    /* If `make` is not NULL, it is called instead of `operate`. `make` stores in *result the JSON
+     * object that becomes the job's member "result", and returns -1 with o->err on failure. */
     int (*make)(struct ops *o, json_t **result);
     /* `one_at_a_time` is true if the command excludes other jobs of the application on all hosts
      * (ops/job.h). */

@@ -88,9 +88,9 @@ struct lw_job {
 /* The value of `then` after the job is over. No follower can be linked to the job any more. */
 #define LW_JOB_CLOSED ((struct lw_job *)(uintptr_t)1)
 
-/* For the code that makes a job: resets the fields that are the same at each new start of a job
- * under this lease. The job is then in no list, has no follower, span, time limit or reason, and is
- * no suspect. */
+/* Sets the fields that have the same value at each start of a job, even if the job is started again
+ * under the same lease. Only code that makes jobs calls this function. Afterwards the job is in no
+ * list, has no follower, span, time limit or reason, and is no suspect. */
 static inline void lw_job_begin(struct lw_job *job, struct lw_job_lease *lease) {
     job->lease = lease;
     job->alone = false;

@@ -11,11 +11,12 @@
 #            and a Valkey with TLS until messages are handled
 #   systemd  boots systemd in a clean chroot and runs services of the installed unit
 #
-# Only files that git tracks are built. The packages have the date of the newest commit. $MAINTAINER
-# is the maintainer of the packages, as "NAME <ADDRESS>". The chroots are kept in $LW_CLEAN_CHROOTS
-# (default build/clean). If $LW_DEBS is set, the packages in this folder are tested and none are
-# built.
-# exit: 0 built, equal or passed; 1 failed; 2 wrong usage, or a chroot cannot be made
+# Packages are built only from files that git tracks. They have the date of the newest commit.
+# $MAINTAINER is the maintainer of the packages, as "NAME <ADDRESS>". The chroots are kept in
+# $LW_CLEAN_CHROOTS (default build/clean). If $LW_DEBS is set, the packages in this folder are
+# tested, and none are built.
+# exit: 0 the packages were built, both builds are equal, or the tests passed; 1 failed; 2 wrong
+#       usage, or a chroot cannot be made
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() {

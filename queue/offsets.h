@@ -34,11 +34,11 @@ struct lw_offsets *lw_offsets_open(int64_t committed);
 void lw_offsets_free(struct lw_offsets *t);
 
 /* Records the delivery of a record. Returns LW_OFF_UNKNOWN if the record is new (its state becomes
- * IN), or LW_OFF_DONE if it is already known to be done (ahead, or below the watermark). Otherwise
- * the record was delivered twice and must be ignored; returns its present state. `tag` is a hash of
- * the key, which lw_offsets_each() and lw_offsets_rewind() pass to their callbacks. A record at or
- * above `next` raises `next` to offset + 1; the offsets from the old `next` to the record are a
- * gap. */
+ * IN), or LW_OFF_DONE if the record is below the watermark or was known to be done before it was
+ * delivered. Otherwise the record was delivered twice and must be ignored; then the function
+ * returns the record's present state. `tag` is a hash of the key, which lw_offsets_each() and
+ * lw_offsets_rewind() pass to their callbacks. A record at or above `next` raises `next` to
+ * offset + 1; the offsets from the old `next` to the record are a gap. */
 enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag);
 /* Records that the partition ends at `offset`: every lower offset was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);

@@ -39,7 +39,7 @@ void lock_say(const struct lock_args *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Loads the configuration that -c names. Returns NULL after reporting every problem on stderr. Does
- * not check the handler section, because the verbs need no handler. */
+ * not check the handler section, because no verb of `lock` needs a handler. */
 struct lw_config *lock_config(const struct lock_args *a);
 
 /* Opens a client for the Redis that --redis names, or for the cluster whose nodes --redis names.

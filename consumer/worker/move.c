@@ -161,8 +161,8 @@ struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     assert(sh->phase == ENTERING);
     check_move(m);
     bool knows = m->cluster && epoch_joined(sh) && m->left && was_master(m);
-    /* the node has not restarted since the old owner had all data of the slot, so it has lost
-     * nothing of the data that came to it */
+    /* The slot's new node has not restarted since the old owner still had all data of the slot. So
+     * the new node has lost none of the data that moved to it. */
     bool kept = m->started_ms <= m->whole_ms;
     /* the old owner was known to own the slot so recently that no third node can have owned the
      * slot since then */

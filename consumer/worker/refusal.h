@@ -26,8 +26,8 @@ bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, co
 /* Call this function when a call of this kind has succeeded. If there is a refusal of the same
  * kind, the function notes the success in it. */
 void refusal_allowed(struct shard *sh, enum call_kind kind);
-/* Ends the refusal if Redis has refused no call for long enough. Call this function once per
- * turn. */
+/* Ends the refusal by Redis after enough time has passed without a refused call. Call this function
+ * once per turn. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now);
 /* Returns true while nothing may be admitted because of a refusal. */
 bool refusal_holds(const struct shard *sh, int64_t now);

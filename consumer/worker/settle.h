@@ -62,7 +62,7 @@ void settle_begin(struct shard *sh);
 void settle_list(struct shard *sh, struct hold *h);
 /* Takes a hold out of the list of holds to settle. Does nothing if the hold is not in the list. */
 void settle_unlist(struct shard *sh, struct hold *h);
-/* Makes the next settle urgent, because the lane of a listed hold waits for it. */
+/* Makes the next settle urgent, because the lane of one of the holds to settle waits for it. */
 void settle_urge(struct shard *sh);
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
 /* Marks as owed the outcomes of a settle that will never be answered. */

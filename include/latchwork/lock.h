@@ -187,7 +187,8 @@ enum latchwork_code {
     LATCHWORK_E_REPLY = 17,       /* Redis answered with another error, or with a malformed reply */
     LATCHWORK_E_MAJORITY = 18,    /* for Redlock: too few servers answered */
     LATCHWORK_E_UNSUPPORTED = 19, /* this kind of lock does not support the call */
-    /* the call is about a held lock (show, break, give a TTL), but nobody holds the lock */
+    /* the call needs a lock that is held (to show it, to break it or to set its TTL), but nobody
+     * holds the lock */
     LATCHWORK_E_NOT_HELD = 20,
     LATCHWORK_E_HAS_TTL = 21, /* the lock already has a TTL */
     LATCHWORK_E_MEMORY = 22,  /* an allocation failed */
@@ -402,8 +403,8 @@ struct latchwork_lock_names {
     struct latchwork_name lock; /* name of the key that contains the token and the fence */
     /* name of the counter of fences; the counter never expires, and several locks may share it */
     struct latchwork_name fence;
-    /* name of the sorted set of waiting clients; if p is NULL, releases wake nobody, and waiters
-     * poll */
+    /* name of the sorted set of waiting clients; if its member `p` is NULL, releases wake nobody,
+     * and waiters poll */
     struct latchwork_name wait;
     /* Lets a release notify other programs: if the sorted set `hint_if` has the member `hint`, the
      * release pushes `hint` on the left of the list `hint_to`. If hint.p is NULL, nothing is

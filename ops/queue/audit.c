@@ -217,7 +217,7 @@ int queue_audit_page(struct ops *o, const char *cursor, int64_t most, json_t *li
     next[0] = 0;
     if (cursor && parse_place(o, cursor, &place)) return 1;
     struct entries es = {.reply = lw_alloc((size_t)o->c->redis.shards * sizeof(redisReply *))};
-    /* one entry more than the page has shows whether there is a next page */
+    /* read one entry more than fits on the page, to learn whether there is a next page */
     for (int s = 0; s < o->c->redis.shards && !bad; s++)
         bad = read_shard(o, &es, s, first_id(cursor ? &place : NULL, s, id), most + 1);
     if (!bad && es.n) qsort(es.at, es.n, sizeof *es.at, by_time);

@@ -86,8 +86,8 @@ background() {
     held=$!
     echo $held >"$dir/$name.pid"
 }
-# usage: ended NAME STATUS. Waits until the last background command ends. Its exit status must be
-# STATUS.
+# usage: ended NAME STATUS. Waits until the last background command, which has this NAME, ends. Its
+# exit status must be STATUS.
 ended() {
     # shellcheck disable=SC2086 # a list of processes
     wait $held

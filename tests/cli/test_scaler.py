@@ -88,8 +88,8 @@ class Recorded(unittest.TestCase):
             self.assertEqual((rows[-1]["lag"], rows[-1]["wanted_workers"]), (0, 0), name)
 
     def test_many_keys_scale_out(self):
-        # The recording is from one pod. Its workers hold at most twice as many locks as they have
-        # handlers, so its metrics ask for two pods.
+        # The recorded metrics come from one pod, whose workers hold up to twice as many locks as
+        # they have handlers. So the autoscaler must ask for two pods.
         self.assertGreaterEqual(self.most_pods("many-keys", "wanted"), 2)
 
     def test_a_hot_key_does_not_while_lag_asks_for_more(self):

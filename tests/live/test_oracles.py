@@ -41,8 +41,8 @@ IDLE = [
 
 
 def again(*offsets):
-    """Returns a journal in which the messages of one key are done one after the other in this
-    order."""
+    """Returns a journal in which the messages of one key with these offsets are done one after the
+    other, in the order of the arguments."""
     return "".join(
         "start %d 12 t/0/%d 6b39 %d 1\nend %d 12 t/0/%d 6b39 %d 1 done\n"
         % (10 * i, o, i + 1, 10 * i + 5, o, i + 1)

@@ -52,7 +52,7 @@ def back_at_work(t, since_us):
 
 def check_refused(t, run, when):
     """Checks that the instance `run` ends by itself, with status 78, and that its log names the
-    policy and the fix."""
+    rejected maxmemory-policy and the fix."""
     status, _ = run.wait(60)
     t.same(status, 78, "exit status, an evicting policy " + when)
     t.check(

@@ -15,8 +15,8 @@ HANDLERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "handl
 
 
 def exec_handler(name="work.py", processes=4, **more):
-    # The options -S -E make Python start faster, because the tests start hundreds of handler
-    # processes.
+    # The tests start hundreds of handler processes, and Python starts faster with the options -S
+    # and -E.
     return dict(
         {
             "type": "exec",

@@ -130,8 +130,8 @@ static void close_reader(struct fx_reader *x) {
     received_free(&x->received);
 }
 
-/* A response must be read in the same way for every division into pieces. One reader reads all
- * responses, one after the other. */
+/* The reader must return the same response, no matter into which pieces its bytes are divided. One
+ * reader reads all responses, one after the other. */
 static void good_answers(void **state) {
     (void)state;
     struct fx_reader x = {0};

@@ -36,7 +36,8 @@ static void test_round_trip(void **state) {
     }
 }
 
-/* Metadata of other programs must not be decoded as an anchor, and must keep its length. */
+/* Commit metadata that another program wrote must not be decoded as an anchor, and the decoder must
+ * not change its length. */
 static void test_foreign(void **state) {
     (void)state;
     static const char *const foreign[] = {

@@ -24,8 +24,8 @@ enum { CLIENTS = 30, WAIT_MS = 20000 };
 
 struct world {
     struct lw_http *h;
-    atomic_bool gate;         /* while true, slow responses that are not lengthy wait */
-    atomic_bool lengthy_gate; /* while true, lengthy responses wait */
+    atomic_bool gate;         /* while true, short responses of slow threads are held back */
+    atomic_bool lengthy_gate; /* while true, lengthy responses are held back */
     /* `begun` counts the slow responses that have begun, and `slow` those that have ended. */
     atomic_int begun, slow;
 };
