@@ -159,9 +159,9 @@ bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why) {
     return why->n == before;
 }
 
-/* Writes why a worker is not ready. First checks the age of the worker's row on the board: the row
- * was written in the worker's last turn, and a rebalance or an unreachable broker may delay the
- * next turn. */
+/* Writes why a worker is not ready. Checks the age of the worker's row on the board first, because
+ * the row may be outdated: the worker writes it in each turn, and a rebalance or an unreachable
+ * broker may delay the next turn. */
 static void say_unready(const struct lw_metrics_source *m, int worker, struct lw_buf *why) {
     const struct lw_board_worker *w = &m->board->workers[worker];
     char text[sizeof w->why.text];

@@ -81,8 +81,8 @@ give_rights() {
     until_there "$shared/has-rights"
 }
 
-# WHAT PATTERN EDIT: applies the sed script EDIT to the configuration; `check` must then fail, and
-# its output must match PATTERN
+# usage: mistake WHAT PATTERN EDIT. Applies the sed script EDIT, which makes the mistake that WHAT
+# names, to the configuration. `check` must then fail, and its output must match PATTERN.
 mistake() {
     sed "$3" $config | install -m 640 -g latchwork /dev/stdin /etc/latchwork/mistake.json
     if as_service latchwork check -c /etc/latchwork/mistake.json --connect >/tmp/said 2>&1; then

@@ -136,7 +136,7 @@ struct lw_settle_call {
     bool dedup;
     int64_t window_s; /* time for which business ids are remembered, if `dedup` is true */
     struct lw_call_bounds bounds;
-    struct lw_bytes items; /* encoded items, LW_ITEM_BYTES each; copied */
+    struct lw_bytes items; /* encoded items, LW_ITEM_BYTES each; they are copied */
     int n_values;
 };
 

@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Converts Lua scripts to C.
+# Converts Lua scripts to C. The C code includes HEADER.
 #   usage: embed-lua.sh HEADER PREFIX PARTS CODES SCRIPT.lua… > scripts.gen.c
-#
 # Each script becomes a struct lw_script, whose name is PREFIX followed by the name of the script's
 # file. The array PREFIXs lists all of these structs. The folder PARTS has parts that scripts share.
 # If a comment line has nothing but names @NAME…, the parts of these names take its place. Each part

@@ -94,8 +94,8 @@ static bool has_queue(struct latchwork_client *client, const char *key) {
     return h.waiting > 0;
 }
 
-/* Calls break_one() for each kind of lock, because one name of the library may have locks of
- * several kinds at once. Returns BUSY if nobody holds any of these locks. */
+/* Calls break_one() for each kind of lock, because the lock library allows locks of several kinds
+ * under one name. Returns BUSY if nobody holds any of these locks. */
 static enum latchwork_result break_all_kinds(struct breaking *b, struct latchwork_error *error) {
     enum latchwork_kind kinds[] = {has_queue(b->client, b->a->key) ? LATCHWORK_KIND_FAIR
                                                                    : LATCHWORK_KIND_MUTEX,

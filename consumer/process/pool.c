@@ -294,7 +294,7 @@ static void finish(struct lw_pool *p, struct lw_job **jobs, size_t n) {
 
 /* Passes a job that has ended to the main thread. Returns the follower of the job, or NULL. */
 static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
-    /* the follower is read before finish() is called, because then the main thread owns the job */
+    /* the follower is read first, because from finish() on the main thread owns the job */
     struct lw_job *next = lw_job_end(job);
     finish(p, &job, 1);
     return next;

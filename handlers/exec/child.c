@@ -229,7 +229,7 @@ void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size)
     if (!wait_ended(c, until_ms, text, size)) {
         if (text) snprintf(text, size, "was killed");
         kill(-c->pid, SIGKILL);
-        kill(c->pid, SIGKILL); /* the child may be in another process group */
+        kill(c->pid, SIGKILL); /* the child may have left the group that was just killed */
         if (!wait_ended(c, lw_boot_ms() + KILL_WAIT_MS, NULL, 0))
             lw_error("exec: process %d still lives %d ms after SIGKILL; going on without it",
                      (int)c->pid, KILL_WAIT_MS);

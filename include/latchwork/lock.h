@@ -585,8 +585,8 @@ LATCHWORK_API enum latchwork_result latchwork_lock_list(struct latchwork_client 
 
 /* --- rows: (table, id) ------------------------------------------------------------------------ */
 
-/* A row of a table. This structure itself is the element of an array, so its members will not
- * change in this MAJOR version. */
+/* A row of a table. Callers pass arrays of these structures, so their members will not change in
+ * this MAJOR version: a new member would move the other elements. */
 struct latchwork_row {
     const char *table; /* name of the table: 1 to LATCHWORK_MAX_TABLE bytes without ':' */
     const char *id;    /* id of the row: 1 to LATCHWORK_MAX_ID bytes */

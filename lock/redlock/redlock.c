@@ -24,7 +24,7 @@ enum { DRIFT_MORE_MS = 2 };
  * it. */
 struct votes_lock {
     struct latchwork_redlock *redlock;
-    /* A lock on one server, from which the names of the keys on all servers are taken. */
+    /* A lock on one server. It gives the names of the keys, which are the same on all servers. */
     struct latchwork_lock *one;
 };
 

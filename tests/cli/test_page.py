@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the data that a running supervisor sends to the web page: its files, tokens, outcomes and
-events. Runs on a private Redis and the dev broker.
+"""Tests what a running supervisor serves for the web page: the files of the page, tokens, outcomes
+and events. Runs on a private Redis and the dev broker.
 Usage: test_page.py [BUILD [TEST…]]
 No test asserts a time. Time limits only turn a hang into a failure."""
 

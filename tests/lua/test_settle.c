@@ -249,7 +249,7 @@ static void sent_is_dead_elsewhere(void **state) {
 }
 
 /* Checks that a finished message stays finished, no matter which outcome a later settle reports for
- * it, because a state never goes down. */
+ * it: Redis replaces no recorded state by an earlier one (unseen, waiting, done, dead). */
 static void assert_counts_as_done(struct lt *l, const char *outcome, int as, int want) {
     struct lt_msg m = lt_with(lt_msg(0, 50, "k", "t1"), outcome, "next");
     m.backoff_ms = 1000;
