@@ -55,3 +55,10 @@ const char *lw_malformed(char out[LW_REPLY_TEXT], const redisReply *r, const cha
     add(out, r->elements > SHOWN ? ", ...]" : "]");
     return out;
 }
+
+const char *lw_reply_wrong(char out[LW_REPLY_TEXT], const redisReply *r, const char *name, int type,
+                           const char *down) {
+    if (!r) return down;
+    if (r->type == REDIS_REPLY_ERROR) return r->str;
+    return lw_malformed(out, r, name, "%s", lw_reply_type(type));
+}

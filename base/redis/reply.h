@@ -18,4 +18,9 @@ const char *lw_reply_type(int type);
 const char *lw_malformed(char out[LW_REPLY_TEXT], const redisReply *r, const char *name,
                          const char *expected, ...) __attribute__((format(printf, 4, 5)));
 
+/* Returns why `r` is not a reply of the given type: `down` if there is no reply, the text of an
+ * error reply, or the text of lw_malformed(), which is written to `out`. */
+const char *lw_reply_wrong(char out[LW_REPLY_TEXT], const redisReply *r, const char *name, int type,
+                           const char *down);
+
 #endif

@@ -92,10 +92,7 @@ static redisReply *take(struct reading *r, const char *command, void *reply, int
         lw_fail(r->err, "shard %d: %s (%s); try again when that is over", r->shard, says, v->str);
     else
         lw_fail(r->err, "shard %d: %s", r->shard,
-                !v ? r->redis->why
-                : v->type == REDIS_REPLY_ERROR
-                    ? v->str
-                    : lw_malformed(why, v, command, "%s", lw_reply_type(type)));
+                lw_reply_wrong(why, v, command, type, r->redis->why));
     if (v) freeReplyObject(v);
     return NULL;
 }

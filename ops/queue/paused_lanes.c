@@ -29,11 +29,7 @@ static redisReply *take(struct look *l, const char *command, redisReply *r, int 
     if (says)
         lw_fail(l->err, "%s: %s (%s)", l->tag, says, r->str);
     else
-        lw_fail(l->err, "%s: %s", l->tag,
-                !r ? l->redis->why
-                : r->type == REDIS_REPLY_ERROR
-                    ? r->str
-                    : lw_malformed(why, r, command, "%s", lw_reply_type(type)));
+        lw_fail(l->err, "%s: %s", l->tag, lw_reply_wrong(why, r, command, type, l->redis->why));
     if (r) freeReplyObject(r);
     return NULL;
 }
