@@ -38,7 +38,7 @@ NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, s
 
 # These goals need no compiler yet.
 EASY := lint lint-format lint-spdx lint-words lint-columns lint-shell lint-python lint-c lint-tidy \
-    lint-commits tidy asserts deps deps-test demo test ci debian-13 matrix image help clean \
+    lint-commits tidy deps deps-test demo test ci debian-13 matrix image help clean \
     distclean format
 EASY += deb deb-twice deb-test deb-systemd tarball tarball-twice tarball-test release release-check
 ifneq ($(filter-out $(EASY),$(or $(MAKECMDGOALS),all)),)

@@ -14,13 +14,13 @@ TIDY = scripts/tidy.py $(B) --flags "-std=c17 -D_GNU_SOURCE '-DLW_VERSION=\"\"' 
     $(shell pkg-config --cflags $(PKGS) lua5.1)"
 
 .PHONY: lint lint-format lint-spdx lint-words lint-columns lint-shell lint-python lint-c \
-    lint-tidy tidy lint-commits asserts
+    lint-tidy tidy lint-commits
 ##@ Tests
 ## lint: install the linters, then check layout, licence lines, words, shell, Python, C and commits
 lint:
 	@scripts/deps.sh lint
 	@+$(MAKE) --no-print-directory -k lint-format lint-spdx lint-words lint-columns \
-	    lint-shell lint-python lint-c lint-tidy lint-commits asserts
+	    lint-shell lint-python lint-c lint-tidy lint-commits
 ## lint-format: check the layout of C files (make format mends it)
 lint-format:
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
@@ -52,6 +52,3 @@ tidy:
 ## lint-commits: check the messages of the commits that origin lacks, or of RANGE=A..B
 lint-commits:
 	@scripts/commits.py $(RANGE)
-## asserts: check that the worker's logic and the queue have two assertions per function
-asserts:
-	@scripts/asserts.py

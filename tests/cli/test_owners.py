@@ -3,8 +3,7 @@
 """Checks that each field of the structs lw_worker, shard, part, lane, hold and run in
 consumer/worker is assigned by only one file. These structs contain structs of steps (`sh->gate`,
 `w->runs`, `p->watch`, …). Each field of a step's struct must also be assigned by only one file.
-If the struct of a step is inside a shard, only the file of this step may read the struct, and other
-files must call functions of the step. A header and the C file of the same name count as one file.
+Any file may read any field. A header and the C file of the same name count as one file.
 Usage: test_owners.py [BUILD_DIR]"""
 
 import glob, os, re, sys
@@ -53,9 +52,6 @@ MAKERS = ['lane_get', 'lane_maybe_free', 'hold_new', 'hold_free', 'run_new', 'ru
 # For each struct that a function of MAKERS makes or frees: the files that are not checked, because
 # there the variables named in NOUNS point to structs of another type.
 OTHERS = {'lane': ['lease', 'vanished'], 'run': [], 'hold': []}
-# These files may read the structs of all steps: dump.c prints them for debugging, and a function
-# for each field would be used only there.
-READERS = ['dump.c']
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 
@@ -127,42 +123,9 @@ def check(struct, names, more, common, least, texts):
     return bad
 
 
-def steps(texts):
-    """Returns the steps of a shard: for each field of `struct shard` that is the struct of a step,
-    the stem of the header that defines this struct."""
-    homes = {}
-    for path, text in texts.items():
-        for name in re.findall(r'^struct (\w+) {', text, re.M):
-            homes[name] = stem(path)
-    fields = re.search(r'^struct shard {(.*?)^}', texts[FOLDER + '/shard.h'], re.M | re.S).group(1)
-    found = re.findall(r'^ +struct (\w+) (\w+);', fields, re.M)
-    return {field: homes[name] for name, field in found}
-
-
-def check_reads(texts):
-    """Checks that a struct of a step inside the shard is mentioned only in the file of this step.
-    Other files may pass the struct only to functions with names like check_…()."""
-    homes = steps(texts)
-    pattern = re.compile(r'(?:\bsh->|\bshards' + INDEX + r'\.)(' + '|'.join(homes) + r')\b(?!\()')
-    bad, n = [], 0
-    for path, text in texts.items():
-        if os.path.basename(path) in READERS:
-            continue
-        text = re.sub(r'\bcheck_\w+\(&sh->\w+\)', '', text)
-        for field in pattern.findall(text):
-            n += 1
-            if stem(path) != homes[field]:
-                bad.append(f'{path} reads {field} of a shard; call a function of {homes[field]}.h')
-    print(f'shard: {len(homes)} steps are named {n} times, {len(bad)} times by another file')
-    if len(homes) < 10 or n < 200:
-        bad.append('the patterns of this test see too few steps')
-    return sorted(set(bad))
-
-
 def main():
     texts = {path: read(path) for path in sorted(glob.glob(FOLDER + '/*.[ch]'))}
     bad = [line for struct, how in NOUNS.items() for line in check(struct, *how, texts)]
-    bad += check_reads(texts)
     for line in bad:
         print(line)
     return 1 if bad else 0
