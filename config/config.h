@@ -22,7 +22,7 @@
 
 enum lw_key_from { LW_KEY_MESSAGE, LW_KEY_HEADER, LW_KEY_JSON };
 enum lw_key_missing { LW_MISSING_DEAD, LW_MISSING_SKIP, LW_MISSING_OWN };
-enum lw_on_busy { LW_BUSY_PARK, LW_BUSY_DROP };
+enum lw_on_busy { LW_BUSY_PARK };
 enum lw_retry_order { LW_ORDER_BLOCK, LW_ORDER_SKIP };
 enum lw_log_keys { LW_KEYS_HASH, LW_KEYS_PLAIN, LW_KEYS_NONE };
 /* How the HTTP API shows the payloads of messages. */

@@ -60,8 +60,7 @@ static void finish_dedup(struct lw_loader *l) {
 /* Returns true if a worker can be granted the next messages of a key while an earlier message of
  * the key runs. This is so only if messages run ahead (consumer/worker/hold.c). */
 static bool knows_followers(const struct lw_config *c) {
-    return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business &&
-           c->queue.on_busy == LW_BUSY_PARK;
+    return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business;
 }
 
 /* Returns true for an http handler with "mode": "batch". Unless handler.batch is given, a batch of
@@ -87,7 +86,7 @@ static void finish_requests(struct lw_loader *l, bool exec, bool http) {
                    c->handler.threads, c->handler.in_flight, (int)LW_AT_ONCE_MAX);
     if (c->handler.batch > 1 && !knows_followers(c))
         lw_problem_warn(l->problems, "handler.batch: no effect with lock.run_ahead 1, retry.order "
-                                     "skip, queue.on_busy drop, or business ids");
+                                     "skip, or business ids");
     else if (c->handler.batch > c->lock.run_ahead)
         lw_problem_warn(l->problems,
                         "handler.batch: is %d, but only lock.run_ahead (%d) messages of a key are "
@@ -133,7 +132,4 @@ void lw_finish(struct lw_loader *l) {
     finish_handler(l);
     lw_finish_http(l);
     lw_finish_tracing(l);
-    if (l->c->queue.on_busy == LW_BUSY_DROP)
-        lw_problem_warn(l->problems,
-                        "queue.on_busy: with \"drop\", a message whose key is busy is discarded");
 }

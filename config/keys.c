@@ -11,7 +11,7 @@
 
 /* Lists of the words that a key accepts, each list in the order of the key's enum. */
 static const char *const missing_words[] = {"dead", "skip", "own", NULL};
-static const char *const busy_words[] = {"park", "drop", NULL};
+static const char *const busy_words[] = {"park", NULL};
 static const char *const stop_words[] = {"leave", "stay", NULL};
 static const char *const order_words[] = {"block", "skip", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", "off", NULL};
@@ -297,10 +297,9 @@ const struct lw_option lw_options[] = {
      .kind = LW_OPT_WORD,
      .at = AT(queue.on_busy),
      .words = busy_words,
+     .hint = "to discard a message that comes twice, set dedup.id and dedup.window_s",
      .dflt = "\"park\"",
-     .help = "A message whose key is busy waits (`park`), or is discarded and counted as dropped "
-             "(`drop`) unless it was "
-             "granted before."},
+     .help = "A message whose key is busy waits (`park`)."},
     {.path = "retry.max_attempts",
      .kind = LW_OPT_INT,
      .at = AT(retry.max_attempts),

@@ -56,6 +56,7 @@ struct lw_option {
     size_t at; /* offset of the value in struct lw_config */
     int64_t min, max;
     const char *const *words; /* list of words, ended by NULL */
+    const char *hint;         /* for words: what the error about another word adds; may be NULL */
     /* the default as JSON text, which is read as if the user had given it; NULL if the default is
      * computed or there is none */
     const char *dflt;

@@ -78,7 +78,8 @@ static void take_word(struct lw_loader *l, const struct lw_option *o, json_t *v)
     struct lw_buf list = {0};
     for (int i = 0; o->words[i]; i++)
         lw_buf_addf(&list, "%s\"%s\"", !i ? "" : o->words[i + 1] ? ", " : " or ", o->words[i]);
-    lw_problem(l->problems, "%s: must be %s, is %s", o->path, list.p, lw_shown(l, v, buf));
+    lw_problem(l->problems, "%s: must be %s, is %s%s%s", o->path, list.p, lw_shown(l, v, buf),
+               o->hint ? "; " : "", o->hint ? o->hint : "");
     lw_buf_free(&list);
 }
 

@@ -372,7 +372,7 @@ static const struct metric metrics[] = {
                 {"dead", AT(dead)},
                 {"dropped", AT(dropped)},
                 {"skipped", AT(skipped)}},
-     .help = "Messages that ended here: handled, dead letters, dropped (dedup, on_busy drop), "
+     .help = "Messages that ended here: handled, dead letters, dropped (dedup), "
              "skipped (no key)."},
     {.name = "records_received_total",
      .type = "counter",

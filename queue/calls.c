@@ -42,15 +42,12 @@ static struct lw_group *group_of(struct lw_places *p, const char *partition, int
             return &p->group[i];
     assert(p->n < LW_GROUPS_MAX);
     struct lw_group *g = &p->group[p->n++];
-    *g = (struct lw_group){.partition = partition,
-                           .segment = segment,
-                           .lo = LW_SEGMENT / 4,
-                           .hi = 0,
-                           .new_from = INT64_MAX};
+    *g = (struct lw_group){
+        .partition = partition, .segment = segment, .lo = LW_SEGMENT / 4, .hi = 0};
     return g;
 }
 
-struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64_t offset) {
+void lw_places_add(struct lw_places *p, const char *partition, int64_t offset) {
     assert(partition && offset >= 0);
     int index = (int)(offset % LW_SEGMENT), byte = index / 4;
     struct lw_group *g = group_of(p, partition, offset / LW_SEGMENT);
@@ -61,7 +58,6 @@ struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64
     p->bytes[p->n_bytes++] = (unsigned char)(g - p->group + 1);
     p->bytes[p->n_bytes++] = (unsigned char)(index >> 8);
     p->bytes[p->n_bytes++] = (unsigned char)(index & 255);
-    return g;
 }
 
 /* Asserts that the fields of a call that every script needs are set. */
@@ -176,24 +172,6 @@ void lw_gate_begin(const struct lw_lane_call *c, const struct lw_places *p, int 
     places_keys(c, p);
 }
 
-/* Adds the argument that says what gate does with a message whose lane is busy: "park" or "drop".
- * After "drop" follows one offset per segment, or '-' if the offset is unknown. A message at or
- * above this offset cannot have been granted in an earlier epoch, so gate may drop it. */
-static void arg_on_busy(const struct lw_lane_call *c, const struct lw_places *p, bool drop) {
-    char text[4 + 22 * LW_GROUPS_MAX];
-    size_t n = 4;
-    memcpy(text, drop ? "drop" : "park", n);
-    for (int g = 0; drop && g < p->n; g++) {
-        text[n++] = ' ';
-        if (p->group[g].new_from == INT64_MAX)
-            text[n++] = '-';
-        else
-            n += lw_decimal(p->group[g].new_from, text + n);
-    }
-    assert(n <= sizeof text);
-    lw_arg_copy(c->commands, text, n);
-}
-
 void lw_gate_args(const struct lw_lane_call *c, const struct lw_places *p,
                   const struct lw_gate_call *g) {
     check_call(c);
@@ -201,7 +179,6 @@ void lw_gate_args(const struct lw_lane_call *c, const struct lw_places *p,
     lw_arg_text(c->commands, c->epoch_id);
     arg_clock(c);
     lw_arg_i64(c->commands, c->ttl_ms);
-    arg_on_busy(c, p, g->drop);
     arg_copied(c, g->token);
     lw_arg_text(c->commands, g->dedup ? "1" : "0");
     lw_arg_i64(c->commands, c->fences);

@@ -41,9 +41,6 @@ struct lw_group {
     int64_t segment;
     int lo, hi; /* first and last byte of the states of the call's messages */
     int n;      /* number of the call's messages in the segment */
-    /* for gate with queue.on_busy = drop: first offset of the partition that no earlier epoch can
-     * have granted; INT64_MAX if that is unknown */
-    int64_t new_from;
 };
 
 struct lw_places {
@@ -57,7 +54,7 @@ void lw_places_clear(struct lw_places *p);
 bool lw_places_fit(const struct lw_places *p, int groups);
 /* Adds a message and returns its segment. The caller may change the segment until it adds the next
  * message. */
-struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64_t offset);
+void lw_places_add(struct lw_places *p, const char *partition, int64_t offset);
 
 /* --- what all three calls say ----------------------------------------------------------------- */
 
@@ -101,11 +98,10 @@ void lw_call_value(const struct lw_lane_call *c, struct lw_bytes value);
 /* --- gate ------------------------------------------------------------------------------------- */
 
 struct lw_gate_call {
-    bool drop;             /* true if queue.on_busy is drop */
     bool dedup;            /* true if messages have a business id */
     struct lw_bytes token; /* token of the call, copied */
-    /* one byte per lane: number of its messages plus LW_GATE_… flags; copied. An empty text means
-     * one message per lane and no flags. */
+    /* one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if they have envelopes;
+     * copied. An empty text means one message per lane and no envelopes. */
     struct lw_bytes counts;
 };
 

@@ -110,13 +110,9 @@ enum lw_named {
     LW_NAMED_UNDECIDED = 'G',
 };
 
-/* Flags that the caller of gate adds to the number of messages of a lane. */
-enum {
-    /* with queue.on_busy = drop: the caller runs an earlier message of the lane, and asks which
-     * messages of this call to drop */
-    LW_GATE_BEHIND = 64,
-    LW_GATE_ENVELOPES = 128, /* the call carries the envelopes of the lane's messages */
-};
+/* The caller of gate adds this to the number of messages of a lane if the call carries their
+ * envelopes. */
+enum { LW_GATE_ENVELOPES = 128 };
 
 /* The answers of gate about a message. */
 enum lw_gated {
@@ -124,15 +120,11 @@ enum lw_gated {
     LW_GATED_ALSO = 'A',     /* run the message after the one before it, under the same lease */
     LW_GATED_WAITS = 'W',    /* the message stands in the waiting list of its lane */
     LW_GATED_FINISHED = 'D', /* the message was finished before this call of gate */
-    /* with queue.on_busy = drop: the message was dropped, because its lane is busy */
-    LW_GATED_DROPPED = 'X',
     /* the message was dropped, because another message has recorded the same business id */
     LW_GATED_DUPLICATE = 'U',
-    /* ask gate again about the message; with queue.on_busy = drop, do so only after the message
-     * that the caller runs in the lane has ended */
-    LW_GATED_UNDECIDED = 'G',
-    LW_GATED_ENVELOPE = 'E', /* the message has to wait, so call gate again with its envelope */
-    LW_GATED_BAD = 'B',      /* a Redis key of the lane has a type that the scripts do not expect */
+    LW_GATED_UNDECIDED = 'G', /* ask gate again about the message */
+    LW_GATED_ENVELOPE = 'E',  /* the message has to wait, so call gate again with its envelope */
+    LW_GATED_BAD = 'B', /* a Redis key of the lane has a type that the scripts do not expect */
 };
 
 /* The answers of claim about a lane. */

@@ -29,9 +29,6 @@ enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
-/* DROP_MAX is the maximum number of messages of a lane in one call, if queue.on_busy is `drop`. */
-enum { DROP_MAX = LW_GATE_BEHIND - 1 };
-
 void gate_open(struct shard *sh) {
     assert(!sh->gate.head && !sh->gate.tail);
     sh->gate.tail = &sh->gate.head;
@@ -96,10 +93,9 @@ static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned ch
         const struct gate_item *it = &sh->gate.item[i];
         for (int k = 0; k < it->n; k++) {
             const struct msg *m = sh->gate.msgs[it->first + k];
-            lw_places_add(p, m->part->name, m->offset)->new_from = m->part->new_from;
+            lw_places_add(p, m->part->name, m->offset);
         }
-        counts[i] = (unsigned char)(it->n + (it->envelopes ? LW_GATE_ENVELOPES : 0) +
-                                    (it->behind ? LW_GATE_BEHIND : 0));
+        counts[i] = (unsigned char)(it->n + (it->envelopes ? LW_GATE_ENVELOPES : 0));
         plain &= counts[i] == 1;
     }
     return plain;
@@ -130,8 +126,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     bool plain = gate_places(sh, &p, counts);
     lw_gate_begin(&c, &p, sh->gate.n);
     for (int i = 0; i < sh->gate.n; i++) lw_call_lane(&c, sh->gate.item[i].lane->id);
-    struct lw_gate_call g = {.drop = drops_busy(w),
-                             .dedup = w->c->dedup.business,
+    struct lw_gate_call g = {.dedup = w->c->dedup.business,
                              .token = lw_token_text(token, w->set.id, sh->gate.token),
                              .counts =
                                  lw_bytes((const char *)counts, plain ? 0 : (size_t)sh->gate.n)};
@@ -147,8 +142,7 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct l
     assert(sh->gate.n < BATCH && !l->listed && !l->lost && most > 0);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
     *it = (struct gate_item){
-        .lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
-    it->envelopes = !it->behind && likely_busy(w, l, now);
+        .lane = l, .first = sh->gate.n_msgs, .envelopes = likely_busy(w, l, now)};
     do {
         struct msg *m = lane_pop(w, l);
         sh->gate.msgs[sh->gate.n_msgs++] = m;
@@ -170,7 +164,6 @@ size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     if (runs_ahead(w))
         each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead
                                                                   : w->c->lock.max_run);
-    if (drops_busy(w)) each = DROP_MAX;
     if (most > BATCH) most = BATCH;
     struct lane *again = NULL, **again_tail = &again;
     lw_places_clear(&p);
@@ -204,21 +197,16 @@ size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     return (size_t)sh->gate.n;
 }
 
-/* Puts the messages that gate has not decided back to the front of their lane. Returns the number
- * of these messages. */
-static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it,
-                       int from) {
-    assert(from >= 0 && from <= it->n);
-    size_t n = 0;
-    for (int k = it->n - 1; k >= from; k--) {
+/* Puts the messages that gate has not decided back to the front of their lane. */
+static void put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it) {
+    for (int k = it->n - 1; k >= 0; k--) {
         struct msg *m = sh->gate.msgs[it->first + k];
         if (!m) continue;
         if (msg_current(m))
-            lane_push_front(w, it->lane, m), n++;
+            lane_push_front(w, it->lane, m);
         else
             msg_free(w, m);
     }
-    return n;
 }
 
 /* Puts the messages of a call back into their lanes if the call did not execute or was refused. */
@@ -226,7 +214,7 @@ void gate_back(struct lw_worker *w, struct shard *sh) {
     check_gate(&sh->gate);
     for (int i = sh->gate.n - 1; i >= 0; i--) {
         lane_answered(sh->gate.item[i].lane);
-        put_back(w, sh, &sh->gate.item[i], 0);
+        put_back(w, sh, &sh->gate.item[i]);
         lane_wake(w, sh->gate.item[i].lane);
     }
     sh->gate.n = sh->gate.n_msgs = 0;
@@ -327,14 +315,11 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
             part_mark(w, m->part, m->offset, LW_OFF_WAITING);
             count(&w->counts->parked);
             break;
-        case LW_GATED_DROPPED:
         case LW_GATED_DUPLICATE:
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             count(&w->counts->dropped);
             outcome_of_record(w, m->part, m->offset, m->key, LW_END_DROPPED,
-                              letters[k] == LW_GATED_DROPPED
-                                  ? "its key was busy (queue.on_busy)"
-                                  : "a message with the same id came before (dedup)");
+                              "a message with the same id came before (dedup)");
             break;
         default:
             if (now_ms(w) >= l->not_before_ms) tell_bad(w, sh, l);
@@ -354,8 +339,7 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         granted(w, sh, it, letters, g);
     }
     count_acquire(w, letters, it->n);
-    size_t n = put_back(w, sh, it, 0);
-    if (it->behind && l->hold) lane_asked(l, n);
+    put_back(w, sh, it);
     return runs;
 }
 

@@ -18,9 +18,6 @@ struct gate_item {
     struct lane *lane;
     int first, n; /* index of the lane's first message in the call, and number of its messages */
     bool envelopes;
-    /* `behind` is true if the messages stand behind a run of the fast path, and the call only asks
-     * which of them to drop */
-    bool behind;
 };
 
 /* Holds what gate remembers of a shard. Each step has such a struct within the shard, and only the

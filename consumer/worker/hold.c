@@ -24,11 +24,10 @@
 #include <stdlib.h>
 
 /* Returns true if several messages of a lane may be granted at once and linked. For that,
- * lock.run_ahead must be greater than 1, and retry.order, dedup and queue.on_busy must allow it. */
+ * lock.run_ahead must be greater than 1, and retry.order and dedup must allow it. */
 bool runs_ahead(const struct lw_worker *w) {
     assert(w->c->lock.run_ahead >= 1);
-    return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK &&
-           !w->c->dedup.business && !drops_busy(w);
+    return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business;
 }
 
 size_t wanted_heads(const struct lw_worker *w) {
@@ -56,7 +55,6 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
     h->next = NULL;
     assert(!l->hold && !l->lost && fence);
     l->hold = h;
-    lane_asked(l, 0);
     h->lease.shard = l->shard;
     h->lease.lane = l->id;
     h->lease.token = token;

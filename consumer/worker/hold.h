@@ -75,7 +75,6 @@ void hold_to_stale(struct lw_worker *w, struct hold *h);
 /* Ends a stale or lost hold when none of its messages runs any more. */
 void hold_maybe_end(struct lw_worker *w, struct hold *h);
 size_t wanted_heads(const struct lw_worker *w);
-bool drops_busy(const struct lw_worker *w); /* returns true if queue.on_busy is `drop` */
 bool runs_ahead(const struct lw_worker *w);
 
 /* Asserts the invariants of a hold, which are true between two steps of its runs, but not within a

@@ -94,7 +94,6 @@ struct msg *lane_pop(struct lw_worker *w, struct lane *l) {
     l->head = m->next;
     if (!l->head) l->tail = &l->head;
     l->n--;
-    if (l->n_asked) l->n_asked--;
     w->held--;
     return m;
 }
@@ -105,7 +104,7 @@ static void filter(struct lw_worker *w, struct lane *l, const struct part *only)
     struct msg *m = l->head;
     l->head = NULL;
     l->tail = &l->head;
-    l->n = l->n_asked = 0;
+    l->n = 0;
     while (m) {
         struct msg *next = m->next;
         w->held--;
@@ -151,34 +150,27 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
     return NULL;
 }
 
-bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
-
 /* Returns true if gate must be asked about messages that came after the lane's hold. After a
  * claimed hold gate is asked, and parks the messages. After a hold of the fast path the messages
- * stay in memory, as the local chain. But if queue.on_busy is `drop`, gate is asked once about each
- * message of the chain. Messages that gate does not drop stay in the chain. */
-static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
-    assert(l->hold && l->hold->lane == l);
-    return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);
-}
+ * stay in memory, as the local chain. */
+static bool asks_behind(const struct lane *l) { return l->hold->kind == LANE; }
 
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
     assert(!l->listed);
     if (l->in_call || l->lost || l->not_before_ms > now) return false;
     if (!lane_first(w, l)) return false;
     if (!l->hold) return true;
-    if (!asks_behind(w, l)) return false;
+    if (!asks_behind(l)) return false;
     return l->hold->n_open && !l->hold->stale &&
            atomic_load(&l->hold->lease.held.deadline_ms) > now;
 }
 
 void lane_wake(struct lw_worker *w, struct lane *l) {
-    assert(l->tail && l->n_asked <= l->n);
     if (l->listed || l->in_call || !l->head) {
         lane_maybe_free(w, l);
         return;
     }
-    if (l->hold && (!asks_behind(w, l) || l->hold->stale)) return;
+    if (l->hold && (!asks_behind(l) || l->hold->stale)) return;
     gate_list(&w->shards[l->shard], l, now_ms(w));
 }
 

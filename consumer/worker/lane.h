@@ -28,9 +28,6 @@ struct lane {
      * include the local chain behind a run of the fast path. */
     struct msg *head, **tail;
     size_t n;
-    /* If queue.on_busy is `drop`, `n_asked` is the number of messages at the front of the lane that
-     * gate has been asked about and has not dropped. */
-    size_t n_asked;
     struct hold *hold;
     /* `lost` lists the holds of a lost epoch that have a run in a handler, or a run that ended as
      * done after the epoch and may still be written back by repair */
@@ -75,7 +72,6 @@ static inline struct msg *lane_first(struct lw_worker *w, struct lane *l) {
 static inline void check_lane(const struct lane *l) {
     assert(l->tail && l->shard >= 0);
     assert(l->head ? l->n > 0 : !l->n && l->tail == &l->head);
-    assert(l->n_asked <= l->n);
     assert(!l->hold || !l->lost);
 }
 
@@ -94,13 +90,6 @@ static inline void lane_answered(struct lane *l) {
 
 /* Notes whether the lane's last call was a settle. */
 static inline void lane_settled(struct lane *l, bool settled) { l->settled = settled; }
-
-/* Notes that gate has been asked about the first n messages of the lane, and has dropped none of
- * them. */
-static inline void lane_asked(struct lane *l, size_t n) {
-    assert(n <= l->n);
-    l->n_asked = n;
-}
 
 /* Forbids the lane to ask gate before this time. */
 static inline void lane_hold_off(struct lane *l, int64_t until_ms) { l->not_before_ms = until_ms; }

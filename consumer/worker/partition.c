@@ -141,10 +141,7 @@ static bool is_full(struct lw_worker *w, struct part *p) {
 void part_pause(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);
-    /* With queue.on_busy `drop`, nothing is read before the first commit exists, because a later
-     * owner must find a commit if a message was dropped. */
-    bool first = drops_busy(w) && p->committed < 0;
-    bool hold = w->stopping || first || p->watch.n_fresh < w->n_shards || p->claims ||
+    bool hold = w->stopping || p->watch.n_fresh < w->n_shards || p->claims ||
                 (int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;
     hold |= is_full(w, p);
     if (hold != p->held) {
@@ -164,28 +161,11 @@ bool all_joined(const struct lw_worker *w) {
     return true;
 }
 
-/* Returns the first offset that cannot have been granted before the present epochs began
- * (gate.lua). If the group has no commit, nothing was ever granted (part_pause), so the result is
- * the offset at which reading begins. Otherwise, if this worker has joined the epochs of all
- * shards, the result is the end of the log. The end was read after the worker joined, because the
- * worker handles no reply of Redis while the source assigns partitions. If the worker has not
- * joined all epochs, the result is INT64_MAX, and lw_worker_end() sets the offset later. */
-static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
-    assert(a->gen);
-    if (a->committed < 0) return a->begin;
-    return all_joined(w) ? a->log_end : INT64_MAX;
-}
-
-/* Notes that the log of a partition ended at `offset` when Kafka was asked for the end of the log.
- * If this worker had already joined the epochs of all shards, all records from that offset on were
- * written after those epochs began. So no earlier epoch can have granted these records. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     check_worker(w);
     assert(gen);
     struct part *p = part_of_gen(w, gen);
-    if (!p) return;
-    lw_offsets_end(p->offsets, offset);
-    if (p->new_from == INT64_MAX && all_joined(w)) p->new_from = offset;
+    if (p) lw_offsets_end(p->offsets, offset);
 }
 
 void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
@@ -202,7 +182,6 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     p->committed = a->committed;
     p->had_commit = a->committed >= 0;
     p->leaving = false;
-    p->new_from = new_from(w, a);
     p->offsets = lw_offsets_open(a->begin);
     watch_assigned(w, p);
     floors_assigned(w, p);
@@ -381,10 +360,7 @@ void parts_rewind(struct lw_worker *w, bool keep) {
     check_worker(w);
     cut_holds(w, NULL);
     lane_drop_pending(w, NULL);
-    for (size_t i = 0; i < w->n_assigned; i++) {
-        w->assigned[i]->new_from = INT64_MAX;
-        part_rewind(w, w->assigned[i], keep);
-    }
+    for (size_t i = 0; i < w->n_assigned; i++) part_rewind(w, w->assigned[i], keep);
 }
 
 struct closure {

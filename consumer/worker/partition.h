@@ -44,7 +44,6 @@ struct part {
      * is the end of these records. `committed` is the commit that Kafka has accepted, or -1 if
      * there is none yet. */
     int64_t begin, log_begin, log_end, committed;
-    int64_t new_from; /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
     bool had_commit;
     /* `leaving` is true if the partition is being revoked, so no more of its messages start, and it
      * is not rewound */

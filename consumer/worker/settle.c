@@ -191,7 +191,7 @@ void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it
         return;
     }
     if (again || w->stopping || !lw_outcome_ends(it->outcome)) return;
-    if (h->kind == FAST && !drops_busy(w) && lane_first(w, h->lane)) {
+    if (h->kind == FAST && lane_first(w, h->lane)) {
         int left = w->c->lock.max_run - h->n;
         it->go = left > 0 ? LW_GO_KEEP : LW_GO_KEEP_ALONE;
         if (left <= 0) left = w->c->lock.max_run;

@@ -1,20 +1,17 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- gate: decides for each of a batch of new messages whether it runs at once, waits in its lane, or
--- is finished or dropped. Messages of one lane come together and in order, and the first unfinished
--- message decides whether they run or wait.
+-- gate: decides for each of a batch of new messages whether it runs at once, waits in its lane, is
+-- finished, or is a duplicate. Messages of one lane come together and in order, and the first
+-- unfinished message decides whether they run or wait.
 -- KEYS    1 epoch, 2 lanes, 3 floor, 4 fence, then of each of G segments: its states, its tries;
 --         then the lock of each lane (whose waiting list is wait:<lane>)
 -- ARGV    1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms,
---         5 'park'; or 'drop' and, for each segment, a blank and the first offset of its partition
---         that no earlier epoch can have granted, or '-' if that is unknown,
---         6 token, the same for all lanes of the call, 7 '1' if messages carry a business id,
---         8 number of fences that one lane may need,
---         9 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their
---         envelopes, plus LW_GATE_BEHIND if (with 'drop') the caller runs an earlier message of the
---         lane and asks which of the others to drop; '' means one message per lane, no envelopes,
---         10 the places of the messages, three bytes each (parts/groups.lua),
---         11 G, then of each segment: topic:partition, its number, first and last byte to read,
+--         5 token, the same for all lanes of the call, 6 '1' if messages carry a business id,
+--         7 number of fences that one lane may need,
+--         8 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their
+--         envelopes; '' means one message per lane, no envelopes,
+--         9 the places of the messages, three bytes each (parts/groups.lua),
+--         10 G, then of each segment: topic:partition, its number, first and last byte to read,
 --         then of each message, if it has them: envelope, business id
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per message (LW_GATED in
 --         queue/codes.h), tries}
@@ -25,17 +22,17 @@
 -- A lane is added to `lanes` before its waiting list exists. States of waiting messages are written
 -- after their list.
 -- @fences @locks @groups @envelopes @lanes @grants
-local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups =
-    ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1', tonumber(ARGV[8]),
-    ARGV[9], ARGV[10], tonumber(ARGV[11])
+local id, expected, slack, ttl, token, with_dedup, reserve, counts, places, n_groups =
+    ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8],
+    ARGV[9], tonumber(ARGV[10])
 local why = refuse(id, expected, slack)
 if why then return why end
 local lanes, first_key = KEYS[2], 4 + 2 * n_groups
-take_groups(n_groups, 5, 12)
+take_groups(n_groups, 5, 11)
 local n_lanes = #KEYS - first_key
 local waiting = who_waits(lanes, first_key, n_lanes)
 local place, size, arg = bytes_of(places), counts ~= '' and bytes_of(counts) or nil,
-    12 + 4 * n_groups
+    11 + 4 * n_groups
 take_fences(reserve)
 local value, fence = token .. ':' .. text(fence_base), fence_base
 local some_paused = call('EXISTS', P .. 'paused') == 1
@@ -49,41 +46,6 @@ local function whose_is(key, held)
     call('SET', key, value, 'PX', ttl) -- this call was sent before, and its answer was lost
     return 'mine'
 end
-
--- With 'drop', a message that was granted before is never dropped, because its effect may be half
--- done. Even if its effect is complete, an older message of the key may run again, and without this
--- message the effect of the older one would be the last. `tries` records the grants of this epoch,
--- but grants of earlier epochs are forgotten. Therefore a message is dropped only if no earlier
--- epoch can have granted it.
-local drop = sub(on_busy, 1, 4) == 'drop'
-local function learn_new_from()
-    local names, g = {}, 0
-    for k = 1, n_groups do names[k] = groups[k].tp end
-    local known = call('HMGET', P .. 'new_from', unpack(names))
-    for told in string.gmatch(on_busy, ' (%S+)') do
-        g = g + 1
-        local of, from = string.match(known[g] or '', '^(%S+) (%d+)$')
-        if of ~= id then
-            from = told ~= '-' and told or nil
-            if from then call('HSET', P .. 'new_from', names[g], id .. ' ' .. from) end
-        end
-        groups[g].new_from = tonumber(from)
-    end
-end
-local function tries_name(s) return P .. 'tries:' .. segment_name(s.tp, s.base / LW_SEGMENT) end
-local function is_new(s, index)
-    local offset = s.base + index
-    if not s.new_from or offset < s.new_from then return false end
-    return not (s.has_tries and call('HGET', tries_name(s), text(offset)))
-end
-local function run(s, index)
-    local offset = s.base + index
-    grant(s.tp, offset, s)
-    if not drop or (s.has_tries and call('HGET', tries_name(s), text(offset))) then return end
-    set_tries(s.tp, offset, 0, 0, 0)
-    s.has_tries = true
-end
-if drop then learn_new_from() end
 
 local function park(i, key, parked)
     local envelopes = {}
@@ -114,10 +76,9 @@ end
 
 for i = 1, n_lanes do
     local key = KEYS[first_key + i]
-    local whose, parked, stop, count, with_envelope, behind, told = nil, nil, false,
-        size and size[i] or 1, false, false, false
+    local whose, parked, stop, count, with_envelope, told = nil, nil, false,
+        size and size[i] or 1, false, false
     if count >= LW_GATE_ENVELOPES then count, with_envelope = count - LW_GATE_ENVELOPES, true end
-    if drop and count >= LW_GATE_BEHIND then count, behind = count - LW_GATE_BEHIND, true end
     for _ = 1, count do
         m = m + 1
         local envelope, dedup = nil, ''
@@ -136,12 +97,6 @@ for i = 1, n_lanes do
         elseif with_dedup and is_duplicate(dedup, s.tp, offset) then
             put_state(s, index, LW_STATE_DONE)
             out[m] = 'LW_GATED_DUPLICATE'
-        elseif whose == 'mine' and drop then
-            out[m] = 'LW_GATED_UNDECIDED'
-            if state == LW_STATE_UNSEEN and is_new(s, index) then
-                put_state(s, index, LW_STATE_DONE)
-                out[m] = 'LW_GATED_DROPPED'
-            end
         elseif whose == 'mine' then
             -- waiting messages are granted as well: a new owner parked them after this call was
             -- first sent
@@ -154,13 +109,9 @@ for i = 1, n_lanes do
                 list_vanished(lane_of(key))
                 told = true
             end
-            local paused = some_paused and is_paused(key)
             if not whose then
                 local held
-                if behind then
-                    whose = ((waiting and waiting[i]) or call('EXISTS', key) == 1)
-                        and 'taken' or 'gone'
-                elseif paused or (waiting and waiting[i]) then
+                if (some_paused and is_paused(key)) or (waiting and waiting[i]) then
                     held = pcall_('GET', key)
                     whose = held and whose_is(key, held) or 'taken'
                 else
@@ -170,18 +121,12 @@ for i = 1, n_lanes do
             end
             if whose == 'mine' then
                 out[m] = 'LW_GATED_RUN'
-                run(s, index)
+                grant(s.tp, offset, s)
                 -- the next message may be a duplicate of this one, so this call leaves it undecided
                 stop = with_dedup
             elseif whose == 'bad' then
                 out[m] = 'LW_GATED_BAD'
                 stop = true
-            elseif drop and state == LW_STATE_UNSEEN and whose == 'taken' and not paused
-                    and is_new(s, index) then
-                put_state(s, index, LW_STATE_DONE)
-                out[m] = 'LW_GATED_DROPPED'
-            elseif behind then
-                out[m] = 'LW_GATED_UNDECIDED'
             elseif not envelope then
                 out[m], stop = 'LW_GATED_ENVELOPE', true
             else

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests settings that change how messages are handled: several shards, business ids, queue.on_busy
-drop, retry.order skip. Each setting is also tested while workers are killed.
+"""Tests settings that change how messages are handled: several shards, business ids,
+retry.order skip. Each setting is also tested while workers are killed.
 Usage: test_modes.py [BUILD [SCENARIO…]]"""
 
 import json
@@ -301,102 +301,6 @@ def dedup_window_ends(t):
     _, again = t.judge()
     t.same(again, [], "re-runs")
     t.same(counts(run), {"done": 80, "dead": 0, "dropped": 0, "skipped": 0}, "the summary")
-
-
-# --- queue.on_busy drop ---------------------------------------------------------------------------
-
-
-def judge_dropped(t, runs):
-    """Checks three things. No message that ran was dropped afterwards. Per key and partition, no
-    older message ran after a newer message. At least one message of each key ran. Returns the
-    number of messages that were dropped."""
-    done = finished(runs)
-    t.expect(["it ran, and was dropped afterwards: %r" % r for r in runs if r.identity not in done])
-    t.expect(
-        [
-            "an older one ran after it: %r after %r" % (b, a)
-            for line in oracles.by_order(runs).values()
-            for a, b in zip(line, line[1:])
-            if b.offset < a.offset
-        ]
-    )
-    produced = records(t)
-    ran = {key for name, key, _ in produced if name in done}
-    t.same({key for _, key, _ in produced} - ran, set(), "keys of which nothing ran")
-    t.dead |= {name for name, _, _ in produced if name not in done}
-    return len(t.dead)
-
-
-def judge_firsts(t, done):
-    """Checks that the first message of each key ran. If a key has all its messages in one
-    partition, the first message finds the key free."""
-    firsts = {}
-    for name, key, _ in records(t):
-        firsts.setdefault(key, name)
-    t.same(sorted(set(firsts.values()) - done), [], "first messages of a key that were dropped")
-
-
-def idle_keys(t):
-    """Produces one message of each of 80 unused keys. None of these keys is busy, so each message
-    must run. Returns the identities."""
-    t.kafka.produce(t.topics[0], [(n % 4, b"quiet-%d" % n, b"{}") for n in range(80)])
-    t.wait_finished()
-    return {name for name, key, _ in records(t) if key.startswith("quiet-")}
-
-
-@scenario
-def drop(t):
-    """With queue.on_busy drop and busy keys, every message must be handled or dropped, and the
-    summary must give the right counts."""
-    t.start_redis()
-    t.make_topics(1)
-    run = t.start(queue={"on_busy": "drop"}, work_ms="2-10")
-    run.wait_workers(4)
-    t.generate(5000 * SOAK, keys=60, rate=1200, partitioner="key", zipf=1, wait=False)
-    t.wait_finished()
-    quiet = idle_keys(t)
-    t.judge_idle()
-    run.stop()
-    runs = t.runs()
-    dropped = judge_dropped(t, runs)
-    judge_firsts(t, finished(runs))
-    t.same(sorted(quiet - finished(runs)), [], "messages of idle keys that were dropped")
-    _, again = t.judge()
-    t.same(again, [], "re-runs")
-    t.same(
-        counts(run), {"done": len(runs), "dead": 0, "dropped": dropped, "skipped": 0}, "the summary"
-    )
-    t.check(500 < dropped < 4900 * SOAK, "%d were dropped: the test does not test much" % dropped)
-    t.figure(dropped=dropped)
-
-
-@scenario
-def drop_workers_killed(t):
-    """Workers die while queue.on_busy is drop and each key is in several partitions. The messages
-    that were running must run again, and must not be dropped."""
-    t.start_redis()
-    t.make_topics()
-    run = t.start(queue={"on_busy": "drop"}, work_ms="5-30")
-    run.wait_workers(4)
-    sampler = t.sample_commits()
-    t.generate(6000 * SOAK, keys=40, rate=900, zipf=0.6, wait=False)
-    for _ in range(3):
-        kill_one(t, run)
-    t.wait_finished()
-    quiet = idle_keys(t)
-    t.judge_idle()
-    run.stop()
-    runs = t.runs()
-    dropped = judge_dropped(t, runs)
-    t.same(sorted(quiet - finished(runs)), [], "messages of idle keys that were dropped")
-    samples = sampler.end()
-    t.judge(samples=samples)
-    found = counts(run)
-    # A message that was done must not be recorded as dropped.
-    judge_after_deaths(t, run, found, done=len(finished(runs)))
-    judge_dropped_count(t, found, dropped)
-    t.check(dropped > 500, "%d were dropped: the test does not test much" % dropped)
-    t.figure(kills=len(run.deaths), dropped=dropped, dropped_counted=found["dropped"])
 
 
 # --- retry.order skip -----------------------------------------------------------------------------

@@ -80,21 +80,6 @@ static void a_paused_lane_parks(void **state) {
     assert_string_equal(gate1(l, m), "W");
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_true(in_lanes(l, "k"));
-    /* With queue.on_busy `drop`, messages of a paused lane are still parked, and not dropped. */
-    l->drop = true;
-    assert_string_equal(gate1(l, lt_msg(0, 2, "k", "t2")), "W");
-    assert_string_equal(gate1(l, lt_msg(0, 3, "j", "t3")), "R");
-}
-
-static void a_busy_lane_drops_where_configured(void **state) {
-    struct lt *l = *state;
-    l->drop = true;
-    gate1(l, lt_msg(0, 1, "k", "t1"));
-    struct lt_msg m = lt_msg(0, 2, "k", "t2");
-    assert_string_equal(gate1(l, m), "X");
-    assert_int_equal(lt_state(l, m), 2);
-    assert_string_equal(lt_waiting(l, m), "");
-    assert_string_equal(gate1(l, m), "D");
 }
 
 static void my_own_lock_runs_again(void **state) {
@@ -338,7 +323,6 @@ int main(void) {
         LT(a_locked_lane_parks),
         LT(a_lane_with_waiters_parks),
         LT(a_paused_lane_parks),
-        LT(a_busy_lane_drops_where_configured),
         LT(my_own_lock_runs_again),
         LT(finished_is_finished),
         LT(a_list_made_anew_is_told),

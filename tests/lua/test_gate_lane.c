@@ -155,7 +155,7 @@ static void one_each_without_envelopes(void **state) {
     busy(l, "k");
     const struct lt_msg m[] = {bare(message(1)), bare(lt_msg(0, 2, "j", "t1"))};
     assert_string_equal(lt_gate(l, m, 2), "ER");
-    assert_int_equal(l->args.size[8], 0);
+    assert_int_equal(l->args.size[7], 0);
     assert_int_equal(lt_state(l, m[0]), 0);
 }
 
@@ -172,87 +172,12 @@ static void a_bare_one_that_waits_is_told_and_those_behind_it_ask(void **state) 
 static void a_paused_lane_parks_all(void **state) {
     struct lt *l = *state;
     lt_int(l, "SADD " LT_TAG "paused k");
-    l->drop = true;
     const struct lt_msg m[] = {message(1), message(2)};
     assert_string_equal(lt_gate(l, m, 2), "WW");
     assert_string_equal(lt_waiting(l, m[0]), "0/1 0/2");
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
     const struct lt_msg bares[] = {bare(message(3)), bare(message(4))};
     assert_string_equal(lt_gate(l, bares, 2), "EG");
-}
-
-static void a_busy_lane_drops_all_where_configured(void **state) {
-    struct lt *l = *state;
-    busy(l, "k");
-    l->drop = true;
-    const struct lt_msg m[] = {bare(message(1)), bare(message(2)), lt_msg(0, 3, "j", "t1"),
-                               lt_msg(0, 4, "j", "t1")};
-    assert_string_equal(lt_gate(l, m, 4), "XXRX");
-    assert_int_equal(lt_state(l, m[0]), 2);
-    assert_int_equal(lt_state(l, m[1]), 2);
-    assert_string_equal(lt_waiting(l, m[0]), "");
-}
-
-static void what_was_granted_before_is_not_dropped(void **state) {
-    struct lt *l = *state;
-    l->drop = true;
-    const struct lt_msg m[] = {message(1), message(2), message(3)};
-    assert_string_equal(lt_gate(l, m, 1), "R");
-    /* Delete the lane's lock, as if the worker that runs message 1 had died and its lease had
-     * ended. */
-    lt_free_lock(l, m[0]);
-    struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
-    again[1].token = again[2].token = "t2";
-    /* Message 1 was granted before, so it is not dropped. It stays in the caller's memory, behind
-     * message 7, which is granted. */
-    assert_string_equal(lt_gate(l, again, 3), "RGX");
-    again[1].token = again[2].token = "t3";
-    /* If message 1 is sent again in a call without message 7, it finds the lane busy and is
-     * parked. */
-    assert_string_equal(lt_gate(l, again + 1, 2), "WD");
-    assert_string_equal(lt_waiting(l, m[0]), "0/1");
-    assert_int_equal(lt_state(l, m[0]), 1);
-    /* Messages 2 and 3 were never granted, so they are dropped while the lane is busy. */
-    assert_string_equal(lt_gate(l, m + 1, 2), "XX");
-}
-
-/* Messages older than the epoch may have been granted in an earlier epoch, so gate does not drop
- * them. A call can name an offset to say that the messages from this offset on are newer than the
- * epoch. Redis stores this offset, so later calls do not have to repeat it. */
-static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
-    struct lt *l = *state;
-    busy(l, "k");
-    l->drop = true;
-    l->new_from = -1;
-    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(3)}, 1), "W");
-    l->new_from = 5;
-    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(4)}, 1), "W");
-    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(5)}, 1), "X");
-    l->new_from = -1;
-    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(6)}, 1), "X");
-    /* Store an offset that was valid in another epoch, which gate must ignore. */
-    freeReplyObject(redisCommand(l->admin, "HSET " LT_TAG "new_from orders:0 %s", "another 0"));
-    assert_string_equal(lt_gate(l, (struct lt_msg[]){message(7)}, 1), "W");
-}
-
-/* The caller already runs a message of the lane, and only asks which of the following messages are
- * dropped. The call neither takes the lane nor parks messages. The caller keeps the messages that
- * are not dropped. */
-static void behind_a_run_only_drops_are_asked_for(void **state) {
-    struct lt *l = *state;
-    l->drop = true;
-    struct lt_msg m[] = {message(1), message(2), message(3)};
-    assert_string_equal(lt_gate(l, m, 1), "R");
-    lt_free_lock(l, m[0]);
-    /* Message 2 is granted, because the lane's lock, under which message 1 runs, was deleted. */
-    assert_string_equal(lt_gate(l, m + 1, 1), "R");
-    struct lt_msg ask[] = {bare(message(1)), bare(message(3)), bare(message(4))};
-    for (int i = 0; i < 3; i++) ask[i].token = "t9", ask[i].behind = true;
-    assert_string_equal(lt_gate(l, ask, 2), "GX");
-    lt_free_lock(l, m[0]);
-    assert_string_equal(lt_gate(l, ask + 2, 1), "G");
-    assert_string_equal(lt_lock(l, m[0]), "(nil)");
-    assert_string_equal(lt_waiting(l, m[0]), "");
 }
 
 /* A call takes the lane, and its answer is lost. Then other workers park messages in the lane. When
@@ -445,10 +370,6 @@ int main(void) {
         LT(one_each_without_envelopes),
         LT(a_bare_one_that_waits_is_told_and_those_behind_it_ask),
         LT(a_paused_lane_parks_all),
-        LT(a_busy_lane_drops_all_where_configured),
-        LT(what_was_granted_before_is_not_dropped),
-        LT(what_may_be_older_than_the_epoch_is_not_dropped),
-        LT(behind_a_run_only_drops_are_asked_for),
         LT(my_own_lane_with_waiters_runs_again),
         LT(mine_is_granted_though_another_parked_it),
         LT(a_token_that_mine_begins_with_is_not_mine),

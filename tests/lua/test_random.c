@@ -54,11 +54,9 @@ struct world {
     uint64_t seed;
     struct lane lane[LANES];
     /* These arrays have one element per message: `state` is the expected state, `tries` the
-     * expected number of attempts, and `was` the state after the previous call. `noted` is 1 if
-     * Redis knows that the message was granted. floor[p]: all messages of partition p below this
-     * number are finished. */
-    int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS],
-        floor[PARTS];
+     * expected number of attempts, and `was` the state after the previous call. floor[p]: all
+     * messages of partition p below this number are finished. */
+    int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], was[PARTS][OFFSETS], floor[PARTS];
     /* For each business id: the message that recorded it, as part * OFFSETS + o, in which `part` is
      * the partition and `o` the number of the message. -1 means that no message has recorded it. */
     int recorded[OFFSETS];
@@ -151,14 +149,8 @@ static int take_heads(struct world *w, struct lane *k, int want, int before, con
     }
 }
 
-/* Returns true if the message may be dropped when its key is busy and queue.on_busy is `drop`. A
- * message that was granted before must not be dropped. */
-static bool may_drop(const struct world *w, struct id m) {
-    return w->state[m.part][m.o] == 0 && !w->noted[m.part][m.o];
-}
-
 static void expect_gate(struct world *w, struct lane *k, const struct id *m, int n, int token,
-                        bool bare, bool drop_busy, char *out) {
+                        bool bare, char *out) {
     enum { UNKNOWN, MINE, TAKEN } whose = UNKNOWN;
     bool stop = false, park = false;
     for (int i = 0; i < n; i++) {
@@ -172,9 +164,6 @@ static void expect_gate(struct world *w, struct lane *k, const struct id *m, int
         } else if (is_duplicate(w, m[i])) {
             set_state(w, m[i], 2);
             out[i] = 'U';
-        } else if (whose == MINE && drop_busy) {
-            out[i] = 'G';
-            if (may_drop(w, m[i])) set_state(w, m[i], 2), out[i] = 'X';
         } else if (whose == MINE) {
             out[i] = 'A';
         } else {
@@ -186,10 +175,6 @@ static void expect_gate(struct world *w, struct lane *k, const struct id *m, int
                 k->holder = token;
                 out[i] = 'R';
                 stop = w->dedup;
-                if (drop_busy) w->noted[m[i].part][m[i].o] = 1;
-            } else if (drop_busy && !k->paused && may_drop(w, m[i])) {
-                set_state(w, m[i], 2);
-                out[i] = 'X';
             } else if (bare) {
                 out[i] = 'E';
                 stop = true;
@@ -225,7 +210,7 @@ static void expect_put_back(struct world *w, struct lane *k, struct settle *s, c
         k->n++;
     }
     set_state(w, m, 1);
-    if (outcome == 'r') w->tries[m.part][m.o]++, w->noted[m.part][m.o] = 1;
+    if (outcome == 'r') w->tries[m.part][m.o]++;
     k->holder = s->backoff_ms ? BACKOFF : NOBODY;
     k->listed = true;
     s->answer = 'L';
@@ -248,7 +233,7 @@ static void record_done(struct world *w, struct settle *s, bool held) {
         if ((i == s->n_done - 1 && s->outcome != 'd') || (!held && i)) continue;
         struct id m = s->done[i];
         set_state(w, m, 2);
-        w->tries[m.part][m.o] = w->noted[m.part][m.o] = 0;
+        w->tries[m.part][m.o] = 0;
         if (w->dedup && w->recorded[dedup_of(m)] < 0)
             w->recorded[dedup_of(m)] = m.part * OFFSETS + m.o;
     }
@@ -295,7 +280,7 @@ static void expect_settle(struct world *w, struct lane *k, struct settle *s, int
     char outcome = s->n_done && s->outcome != 'd' && finished(w, last) ? 'd' : s->outcome;
     if (strchr("xs", outcome)) {
         set_state(w, last, 3);
-        w->tries[last.part][last.o] = w->noted[last.part][last.o] = 0;
+        w->tries[last.part][last.o] = 0;
     }
     if (strchr("rb", outcome))
         expect_put_back(w, k, s, outcome);
@@ -430,7 +415,6 @@ static void gate(struct world *w) {
     struct id ids[LANES * 6];
     char want[LANES * 6 + 1] = "";
     int n = 0, token = ++w->tokens, first[LANES], count[LANES];
-    w->l->drop = chance(w, 10);
     w->l->narrow = chance(w, 30) + chance(w, 20);
     for (int i = 0; i < LANES; i++) {
         bool bare = chance(w, 50);
@@ -440,7 +424,7 @@ static void gate(struct world *w) {
             msgs[n + k] = message(w, ids[n + k], token);
             msgs[n + k].bare = bare;
         }
-        expect_gate(w, &w->lane[i], ids + n, count[i], token, bare, w->l->drop, want + n);
+        expect_gate(w, &w->lane[i], ids + n, count[i], token, bare, want + n);
         n += count[i];
     }
     want[n] = '\0';
@@ -636,7 +620,6 @@ static void forget_all(struct world *w) {
     memset(w->state, 0, sizeof w->state);
     memset(w->was, 0, sizeof w->was);
     memset(w->tries, 0, sizeof w->tries);
-    memset(w->noted, 0, sizeof w->noted);
     memset(w->floor, 0, sizeof w->floor);
     for (int o = 0; o < OFFSETS; o++) w->recorded[o] = -1;
 }

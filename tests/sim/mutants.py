@@ -41,7 +41,11 @@ M = {
         )
     ],
     'gate ignores waiters': [
-        ("queue/lua/gate.lua", "if paused or (waiting and waiting[i]) then", "if paused then")
+        (
+            "queue/lua/gate.lua",
+            "if (some_paused and is_paused(key)) or (waiting and waiting[i]) then",
+            "if some_paused and is_paused(key) then",
+        )
     ],
     'no quarantine': [
         (
@@ -84,10 +88,10 @@ M = {
     'chain on claimed runs too': [
         (
             "consumer/worker/settle.c",
-            "if (h->kind == FAST && !drops_busy(w) && lane_first(w, h->lane)) {",
+            "if (h->kind == FAST && lane_first(w, h->lane)) {",
             "if (lane_first(w, h->lane)) {",
         ),
-        ("consumer/worker/lane.c", "return l->hold->kind == LANE || ", "return "),
+        ("consumer/worker/lane.c", "return l->hold->kind == LANE; }", "return false && l; }"),
     ],
     'old assignment survives': [
         (
@@ -335,8 +339,8 @@ M = {
     'gate puts back at the end': [
         (
             'consumer/worker/gate.c',
-            "            lane_push_front(w, it->lane, m), n++;",
-            "            lane_push(w, it->lane, m), n++;",
+            "            lane_push_front(w, it->lane, m);",
+            "            lane_push(w, it->lane, m);",
         )
     ],
     'settle sent again in mode drop': [
@@ -544,31 +548,6 @@ M = {
     'max_run bounds nothing': [
         ('consumer/worker/settle.c', "w->c->lock.max_run - h->n", "1000000")
     ],
-    'drop asks for nothing behind a run': [
-        ('consumer/worker/lane.c', "(drops_busy(w) && l->n > l->n_asked)", "false")
-    ],
-    'drop grants several of a lane': [
-        ('queue/lua/gate.lua', "elseif whose == 'mine' and drop then", "elseif false then")
-    ],
-    'drop of what was granted before': [
-        (
-            'queue/lua/gate.lua',
-            "    return not (s.has_tries and call('HGET', tries_name(s), text(offset)))",
-            "    return true",
-        )
-    ],
-    'drop of what is older than the epoch': [
-        ('queue/lua/gate.lua', "if not s.new_from or offset < s.new_from then return false end", "")
-    ],
-    'the first epoch tells for all what is new': [
-        ('queue/lua/gate.lua', "if of ~= id then", "if not of then")
-    ],
-    'what is new is not asked anew in a new epoch': [
-        ('consumer/worker/partition.c', "        w->assigned[i]->new_from = INT64_MAX;", "")
-    ],
-    'a grant with drop is not noted': [
-        ('queue/lua/gate.lua', "    set_tries(s.tp, offset, 0, 0, 0)\n    s.has_tries = true", "")
-    ],
     'business ids are not looked at': [
         (
             'queue/lua/parts/envelopes.lua',
@@ -677,8 +656,8 @@ M = {
     'what runs takes no memory': [
         (
             'consumer/worker/lane.c',
-            "    if (l->n_asked) l->n_asked--;\n    w->held--;\n",
-            "    if (l->n_asked) l->n_asked--;\n    w->held--;\n    w->memory.held -= m->bytes;\n    m->bytes = 0;\n",
+            "    l->n--;\n    w->held--;\n",
+            "    l->n--;\n    w->held--;\n    w->memory.held -= m->bytes;\n    m->bytes = 0;\n",
         )
     ],
     # The next mutants change what an owner writes back to Redis during a quarantine (repair).
@@ -906,12 +885,6 @@ MODE = {
     'a slot that came back is not looked at': 'slotslost',
     'a settle that failed in the middle is sent again as it was': 'slotskill',
     'nobody vouches for a slot that moved': 'slots',
-    'drop asks for nothing behind a run': 'drop',
-    'drop grants several of a lane': 'drop',
-    'drop of what was granted before': 'dropkill',
-    'drop of what is older than the epoch': 'dropwipe',
-    'what is new is not asked anew in a new epoch': 'dropwipe',
-    'a grant with drop is not noted': 'dropkill',
     'business ids are not looked at': 'dedup',
     'business ids are not recorded': 'dedup',
     'suspects run in company': 'poison',
@@ -997,7 +970,6 @@ TEST = {
     'a key that has another message does not widen the window': 'tests/sim/sim_meta a_batch_of_many_keys_widens_the_window',
     'a record without a key is forgotten while it waits': 'tests/sim/sim_meta a_record_without_a_key_waits_in_redis',
     'keys that have moved are taken for absent': 'tests/lua/test_migrating',
-    'the first epoch tells for all what is new': 'tests/lua/test_gate_lane',
     'done only under a live lease': 'tests/lua/test_settle',
     'further heads from anywhere': 'tests/lua/test_settle_lane',
     'heads not distinct': 'tests/lua/test_settle_lane',
@@ -1031,7 +1003,6 @@ DEAD_TOPIC = {'a letter that its topic will never take is sent for ever'}
 MORE = {
     'a letter that its topic will never take is sent for ever': 300,
     'named messages known by their place alone': 300,
-    'drop asks for nothing behind a run': 300,
     'a slot that came back is not looked at': 300,
 }
 # These mutants break no promise within the usual number of seeds, so they run only with --all. The
@@ -1039,7 +1010,6 @@ MORE = {
 QUIET = {
     'a settle that failed in the middle is sent again as it was': 'breaks nothing that was seen: locks are the last writes of a settle, so it failed before it gave any away',
     'no memory of handlers that outlive their epoch': 'rare since the modes changed: missed in 60 seeds of its mode; wants a directed situation',
-    'what is new is not asked anew in a new epoch': 'rare: a roll-back must forget a grant whose message comes again while another of its key runs',
     'repair of what has a gap before it': 'rare: needs a wipe before this owner has seen that another finished an older message',
     'old assignment survives': 'the tracker of the new assignment does not know the old delivery, or takes it for the new one',
     'the same message twice in one worker': 'the copy is found finished by keep or gate, or runs right behind itself',

@@ -247,10 +247,10 @@ static void send_and_take(struct lt *l) {
 }
 
 /* A call that was answered with `first` is sent again. Returns the answer that it must get then
- * ("Clocks and lost replies" in doc/explanation/protocol.md). A message that gate dropped is
- * finished by then, and the lease of a lane that settle released is gone. */
+ * ("Clocks and lost replies" in doc/explanation/protocol.md). A duplicate is finished
+ * by then, and the lease of a lane that settle released is gone. */
 static char answer_again(const struct lt *l, char first) {
-    if (is_gate(l) && strchr("UX", first)) return 'D';
+    if (is_gate(l) && first == 'U') return 'D';
     if (is_settle(l) && strchr("LB", first)) return 'S';
     return first;
 }
@@ -396,9 +396,9 @@ int lt_setup(void **state) {
     lt_text(l, "CONFIG SET maxmemory 0");
     lt_text(l, "FLUSHALL");
     l->fence_seen = 0;
-    l->off_ms = l->window_s = l->new_from = 0;
+    l->off_ms = l->window_s = 0;
     l->ttl_ms = LT_TTL_MS;
-    l->skip = l->drop = false;
+    l->skip = false;
     l->taken = l->n_values = 0;
     l->most = 100;
     l->reserve = 8;

@@ -65,11 +65,7 @@ struct lt {
     char epoch[64];
     int64_t off_ms; /* offset, in ms, added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
-    /* `skip`: retry.order is skip; `drop`: queue.on_busy is drop */
-    bool skip, drop;
-    /* With queue.on_busy: drop, `new_from` is the first offset that is new in this epoch, the same
-     * for every partition. -1 means that this offset is unknown. */
-    int64_t new_from;
+    bool skip;   /* retry.order is skip */
     int taken;   /* number of hints to remove from the list claimed:w */
     int most;    /* maximum number of lanes per call of tend, or of hints per call of hints */
     int reserve; /* number of fences that each call reserves */
@@ -120,9 +116,6 @@ struct lt_msg {
     const char *token, *dedup;
     bool bare;   /* true if the call of gate contains no envelope of this message */
     size_t size; /* size of the payload; 0 means a short payload */
-    /* True if the caller already runs a message of the lane. Only gate uses it, and only if
-     * queue.on_busy is `drop`. */
-    bool behind;
     /* Only settle uses the members below. */
     /* `mode` is a value of enum lw_go as a word: next, drop, keep, Keep (for LW_GO_KEEP_ALONE),
      * more or heads. */

@@ -110,9 +110,8 @@ static const char *partition_of(const struct lt_msg *m) {
     return memcpy(names[n_names++], name, sizeof name);
 }
 
-static void add_place(const struct lt *l, const struct lt_msg *m) {
-    lw_places_add(&places, partition_of(m), m->offset)->new_from =
-        l->new_from < 0 ? INT64_MAX : l->new_from;
+static void add_place(const struct lt_msg *m) {
+    lw_places_add(&places, partition_of(m), m->offset);
 }
 
 /* Sets which bytes of a segment the script reads at once, as the test chose in l->narrow. */
@@ -160,8 +159,7 @@ static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned 
     size_t k;
     for (size_t i = 0; i < n; i += k) {
         for (k = 1; i + k < n && lw_bytes_eq(m[i].lane, m[i + k].lane); k++) assert_true(k < 127);
-        counts[l->n_items] = (unsigned char)(k | (m[i].bare ? 0 : LW_GATE_ENVELOPES) |
-                                             (m[i].behind ? LW_GATE_BEHIND : 0));
+        counts[l->n_items] = (unsigned char)(k | (m[i].bare ? 0 : LW_GATE_ENVELOPES));
         any |= counts[l->n_items] != 1;
         begin_item(l, (int)k, 0);
     }
@@ -173,7 +171,7 @@ const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n) {
     unsigned char counts[LT_BATCH_MAX];
     bool dedup = false;
     for (size_t i = 0; i < n; i++) {
-        add_place(l, &m[i]);
+        add_place(&m[i]);
         dedup |= m[i].dedup[0] != 0;
         assert_string_equal(m[i].token, m[0].token);
     }
@@ -185,10 +183,9 @@ const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n) {
     for (int i = 0; i < l->n_items; at += (size_t)l->item[i++].n_messages)
         lw_call_lane(&c, m[at].lane);
     struct lw_bytes token = token_of(l, m[0].token);
-    lw_gate_args(
-        &c, &places,
-        &(struct lw_gate_call){l->drop, dedup, token,
-                               lw_bytes((char *)counts, counted ? (size_t)l->n_items : 0)});
+    lw_gate_args(&c, &places,
+                 &(struct lw_gate_call){
+                     dedup, token, lw_bytes((char *)counts, counted ? (size_t)l->n_items : 0)});
     at = 0;
     for (int i = 0; i < l->n_items; i++) {
         for (int k = 0; k < l->item[i].n_messages; k++, at++) {
@@ -239,8 +236,8 @@ static void settle_needs(const struct lt *l, const struct lw_lane_call *c,
 
 static void settle_places(struct lt *l, const struct lt_item *items, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < items[i].n_done; k++) add_place(l, &items[i].done[k]);
-        for (size_t k = 0; k < items[i].n_named; k++) add_place(l, &items[i].named[k]);
+        for (size_t k = 0; k < items[i].n_done; k++) add_place(&items[i].done[k]);
+        for (size_t k = 0; k < items[i].n_named; k++) add_place(&items[i].named[k]);
         begin_item(l, (int)items[i].n_done, (int)items[i].n_named);
     }
     choose_bytes(l);

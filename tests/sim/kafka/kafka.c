@@ -36,6 +36,12 @@ static void let_go(struct world *w, struct sim_worker *me, int p, bool lost) {
     me->gen[p] = 0;
 }
 
+/* The log of partition p ends with p transaction markers, so that the simulation has logs with and
+ * without markers at their end. */
+static int64_t log_end(const struct sim_part *part, int p) {
+    return part->offset[part->n - 1] + 1 + p;
+}
+
 void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     struct sim_part *part = &w->part[p];
     /* The worker first loses its earlier assignment of the partition, if it had one, so that no old
@@ -49,19 +55,15 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     me->pos[p] = first_at(part, begin);
     trace(w, "worker %d gets partition %d at %" PRId64 " (generation %u)", me->index, p, begin,
           part->gen);
-    /* The log of partition p ends with p transaction markers, so that the simulation has logs with
-     * and without markers at their end. */
-    lw_worker_assign(me->lw,
-                     &(struct lw_assigned){.topic = "t",
-                                           .partition = p,
-                                           .gen = part->gen,
-                                           .committed = part->committed,
-                                           .begin = begin,
-                                           .log_begin = part->offset[0],
-                                           .log_end = rules_log_end(w, p) +
-                                                      (rules_written(w, p) >= w->part[p].n ? p : 0),
-                                           .metadata = part->meta,
-                                           .metadata_len = strlen(part->meta)});
+    lw_worker_assign(me->lw, &(struct lw_assigned){.topic = "t",
+                                                   .partition = p,
+                                                   .gen = part->gen,
+                                                   .committed = part->committed,
+                                                   .begin = begin,
+                                                   .log_begin = part->offset[0],
+                                                   .log_end = log_end(part, p),
+                                                   .metadata = part->meta,
+                                                   .metadata_len = strlen(part->meta)});
 }
 
 /* Makes a rebalance. First takes partitions away from one worker after another, while the rest of
@@ -137,9 +139,9 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
     (void)err;
     for (size_t i = 0; i < n; i++) {
         int p = part_of(me, c[i].gen);
-        /* Unless queue.on_busy is drop, a worker must read the states recorded in Redis for a
-         * partition before it commits a new offset for the partition. */
-        if (p >= 0 && !me->was_read[p] && !me->world->f->drop && c[i].offset != me->begun[p])
+        /* a worker must read the states recorded in Redis for a partition before it commits a new
+         * offset for the partition */
+        if (p >= 0 && !me->was_read[p] && c[i].offset != me->begun[p])
             world_bad(me->world, "commit of partition %d before its states were read", p);
         me->commit[me->n_commit].gen = c[i].gen;
         me->commit[me->n_commit].offset = c[i].offset;
@@ -224,11 +226,8 @@ void step_poll(struct world *w, struct sim_worker *me) {
     if (!me->gen[p] || me->hold[p] || lw_worker_wants(me->lw) == 0) return;
     int wanted = (int)lw_worker_wants(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
     for (int i = 0; i < n && i < wanted && me->gen[p]; i++) {
-        if (me->pos[p] >= rules_written(w, p)) {
-            /* At the end of the log of partition p, p transaction markers follow the last
-             * record. */
-            lw_worker_end(me->lw, me->gen[p],
-                          rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0));
+        if (me->pos[p] >= part->n) {
+            lw_worker_end(me->lw, me->gen[p], log_end(part, p));
             return;
         }
         int at = me->pos[p]++;
@@ -239,7 +238,7 @@ void step_poll(struct world *w, struct sim_worker *me) {
                                .offset = part->offset[at],
                                .timestamp_ms = 1};
         bytes_arrival(me, p, at, &a);
-        rules_arrives(w, me->index, p, at, &a.record);
+        rules_arrives(w, p, at, &a.record);
         lw_worker_arrived(me->lw, me->gen[p], &a);
     }
 }

@@ -211,7 +211,6 @@ void oracle_end(struct world *w) {
     if (f->attach > 0 && harmless && w->counts.epochs_lost)
         world_bad(w, "an epoch was lost though nothing was lost but connections");
     check_memory(w);
-    rules_end(w);
     if (!w->o->skip_order) {
         if (!rules_forgot(w)) check_order(w);
         check_convergence(w);

@@ -8,40 +8,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { IDS = 40, STUBBORN_MS = 40000, ITEMS = 256, ASKED_MS = 100, BEHIND_MOST = 7 };
+enum { IDS = 40, STUBBORN_MS = 40000, ITEMS = 256 };
 
 struct of_record {
-    bool started, granted, dropped, parked, said_dead;
+    bool started, said_dead;
     /* failed: number of attempts that failed, or that crashed while the message ran alone.
      * recorded: number of attempts that Redis has recorded. */
     int failed, recorded;
     int dedup;
-    int64_t arrived_ms;
     int64_t rests_until_ms; /* earliest time at which a message that was given back may run again */
     bool rests;             /* Redis has recorded that the message was given back */
-    int arrived_at;         /* index of the worker that read the message */
     char id[12];
-};
-
-/* Describes the most recent run of a message of a key. */
-struct last {
-    int worker;
-    bool fast;
-    int64_t start_ms, end_ms;
 };
 
 struct rules {
     struct of_record record[PARTS][MAX_RECORDS];
-    struct last last[KEYS];
     struct lw_header header;
     uint64_t hold[KEYS]; /* the lease of each key's most recent run */
-    int written[PARTS], overtakes[KEYS], n_dropped, n_behind;
+    int overtakes[KEYS];
     /* Number of times in a row that a worker's handler gave back a message of a key. */
     int backs[KEYS][WORKERS];
     bool lost_data;
     int poisoned; /* index of the worker that a poison message kills next; -1: none */
     struct lw_board *board[WORKERS];
-    char gate_sha[41];
     struct retry {
         int item, part, index;
         bool counts;
@@ -67,13 +56,11 @@ void rules_open(struct world *w) {
     struct rules *u = w->rules = lw_alloc(sizeof *u);
     struct lw_config *c = &w->config;
     u->poisoned = -1;
-    if (w->f->drop) c->queue.on_busy = LW_BUSY_DROP;
     c->dedup.business = w->f->dedup;
     c->dedup.id = (struct lw_rule){LW_KEY_HEADER, id};
     c->dedup.window_s = w->f->dedup ? 100000 : 0;
     for (int i = 0; w->f->poison && i < WORKERS; i++) u->board[i] = lw_board_open(1, &err);
     for (int p = 0; p < PARTS; p++) {
-        u->written[p] = w->f->drop ? 2 : w->part[p].n;
         for (int i = 0; w->f->dedup && i < w->part[p].n; i++) {
             struct of_record *r = record(w, p, i);
             r->dedup = rnd_below(w, IDS);
@@ -89,13 +76,6 @@ void rules_close(struct world *w) {
 
 bool rules_step(struct world *w) {
     struct rules *u = w->rules;
-    if (w->f->drop) {
-        /* Records are written during the whole run, so that each epoch has new ones. */
-        int p = rnd_below(w, PARTS),
-            n = w->faults_on ? u->written[p] + (rnd_below(w, 60) ? 0 : 1 + rnd_below(w, 4))
-                             : w->part[p].n;
-        u->written[p] = n < w->part[p].n ? n : w->part[p].n;
-    }
     if (u->poisoned < 0) return false;
     struct sim_worker *me = &w->w[u->poisoned];
     if (me->lw && world_revoking(w, me)) return false;
@@ -104,14 +84,7 @@ bool rules_step(struct world *w) {
     return true;
 }
 
-int rules_written(const struct world *w, int part) { return w->rules->written[part]; }
-int64_t rules_log_end(const struct world *w, int part) {
-    return w->part[part].offset[rules_written(w, part) - 1] + 1;
-}
-
-void rules_arrives(struct world *w, int worker, int part, int index, struct lw_record *r) {
-    record(w, part, index)->arrived_ms = w->now_ms;
-    record(w, part, index)->arrived_at = worker;
+void rules_arrives(struct world *w, int part, int index, struct lw_record *r) {
     if (!w->f->dedup) return;
     w->rules->header =
         (struct lw_header){lw_bytes_of("id"), lw_bytes_of(record(w, part, index)->id)};
@@ -190,73 +163,8 @@ void rules_before(struct world *w, const struct server *s, int argc, char **argv
     }
 }
 
-static bool is_new(const struct server *s, const struct place *p, const char *epoch, size_t n_epoch,
-                   int64_t offset) {
-    char key[40];
-    const char *v;
-    size_t n;
-    int len = snprintf(key, sizeof key, "lw:{t.%d}:new_from", s->shard);
-    if (!store_peek_hash(s->store, key, (size_t)len, p->tp, strlen(p->tp), &v, &n)) return false;
-    return n > n_epoch && !memcmp(v, epoch, n_epoch) &&
-           offset >= number(v + n_epoch + 1, n - n_epoch - 1);
-}
-
-static bool is_busy(const struct server *s, const char *lock, size_t n_lock) {
-    char wait[60];
-    const char *v, *name = lock + strlen("lw:{t.0}:lock:");
-    size_t n;
-    int len = snprintf(wait, sizeof wait, "lw:{t.%d}:wait:%.*s", s->shard,
-                       (int)(n_lock - (size_t)(name - lock)), name);
-    return store_peek_string(s->store, lock, n_lock, &v, &n) ||
-           store_peek_list(s->store, wait, (size_t)len, 0, &v, &n);
-}
-
-static void gated(struct world *w, const struct server *s, const struct place *p, char letter,
-                  const char *epoch, size_t n_epoch, bool busy) {
-    struct of_record *r = record(w, p->part, p->index);
-    int64_t offset = w->part[p->part].offset[p->index];
-    if (letter == LW_GATED_RUN || letter == LW_GATED_ALSO) r->granted = true;
-    if (!w->f->drop) return;
-    if (letter == LW_GATED_ALSO)
-        world_bad(w, "t/%d/%" PRId64 " is granted behind another of its key, and not dropped",
-                  p->part, offset);
-    if (letter == LW_GATED_WAITS && !r->parked && !r->granted &&
-        is_new(s, p, epoch, n_epoch, offset))
-        world_bad(w, "t/%d/%" PRId64 " waits, and is not dropped", p->part, offset);
-    if (letter == LW_GATED_WAITS) r->parked = true;
-    if (letter != LW_GATED_DROPPED) return;
-    if (!busy)
-        world_bad(w, "t/%d/%" PRId64 " is dropped though nothing of its key runs or waits", p->part,
-                  offset);
-    if (r->granted)
-        world_bad(w, "t/%d/%" PRId64 " is dropped though it was granted before", p->part, offset);
-    r->dropped = true;
-    w->rules->n_dropped++;
-}
-
-static void after_gate(struct world *w, const struct server *s, char **argv, const size_t *len,
-                       const redisReply *r) {
-    int a = 2 + (int)number(argv[2], len[2]), groups = (int)number(argv[a + 11], len[a + 11]),
-        first_lock = 3 + 4 + 2 * groups;
-    const unsigned char *counts = (const unsigned char *)argv[a + 9],
-                        *at = (const unsigned char *)argv[a + 10];
-    const char *letters = r->element[1]->str;
-    for (int i = first_lock, lane = 0; i < 3 + (int)number(argv[2], len[2]); i++, lane++) {
-        int count = len[a + 9] ? counts[lane] % LW_GATE_ENVELOPES : 1;
-        if (w->f->drop) count %= LW_GATE_BEHIND;
-        for (; count > 0; count--, at += 3, letters++) {
-            struct place p = place_of(w, at, argv + a + 11, len + a + 11);
-            if (p.index >= 0)
-                gated(w, s, &p, *letters, argv[a + 1], len[a + 1], is_busy(s, argv[i], len[i]));
-        }
-    }
-}
-
-void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len,
-                 const redisReply *r) {
+void rules_after(struct world *w, const redisReply *r) {
     struct rules *u = w->rules;
-    if (argc == 3 && !strcmp(argv[0], "SCRIPT") && strstr(argv[2], "\n-- gate:"))
-        snprintf(u->gate_sha, sizeof u->gate_sha, "%s", r->str);
     if (r->type != REDIS_REPLY_ARRAY) return;
     for (int i = 0; i < u->n_retries; i++) {
         struct of_record *back = record(w, u->retry[i].part, u->retry[i].index);
@@ -264,10 +172,6 @@ void rules_after(struct world *w, const struct server *s, int argc, char **argv,
         back->recorded += u->retry[i].counts;
         back->rests = !u->retry[i].counts;
     }
-    if (w->f->drop && is_script(w->settle_sha, argc, argv) &&
-        strchr(r->element[2]->str, LW_NAMED_GRANTED))
-        world_bad(w, "a chain goes on with on_busy drop");
-    if (is_script(u->gate_sha, argc, argv)) after_gate(w, s, argv, len, r);
 }
 
 void rules_lost_data(struct world *w) { w->rules->lost_data = true; }
@@ -350,16 +254,6 @@ static bool loses_leases(const struct faults *f) {
     return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0;
 }
 
-/* Counts the messages about which a worker asked gate too late. With queue.on_busy drop, a message
- * may arrive while another message of its key runs in the same worker. The worker should nearly
- * always ask gate about the new message before that run ends. */
-static void note_behind(struct world *w, const struct exec *x, const struct of_record *r) {
-    const struct last *y = &w->rules->last[x->key];
-    if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker)
-        return;
-    if (r->arrived_ms > y->start_ms && y->end_ms - r->arrived_ms > ASKED_MS) w->rules->n_behind++;
-}
-
 /* Notes when a message that was given back may run again. The wait grows each time that the
  * worker's handler gives back a message of the key under a live lease. Any other outcome resets the
  * wait. */
@@ -386,10 +280,6 @@ void rules_start(struct world *w, const struct exec *x, int index) {
     if (operator_replay(x->job)) return;
     r->started = true;
     check_attempt(w, x, r);
-    note_behind(w, x, r);
-    w->rules->last[x->key] = (struct last){x->worker, inside_is_fast(x->job), w->now_ms, w->now_ms};
-    if (r->dropped && !w->rules->lost_data && live(w, x))
-        world_bad(w, "%s runs, though it was dropped for a busy key", x->job->identity);
     if (w->f->dedup && !loses_leases(w->f) && live(w, x) &&
         has_twin(w, part, index, inside_shard(x->job)))
         world_bad(w, "%s runs, though another with its business id is done", x->job->identity);
@@ -402,7 +292,6 @@ enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
     int part = x->job->partition;
     if (operator_replay(x->job)) return wish;
     struct of_record *r = record(w, part, index);
-    w->rules->last[x->key].end_ms = w->now_ms;
     if (w->f->stubborn && is_stubborn(part, index) && w->faults_on &&
         w->now_ms < 100000 + STUBBORN_MS) {
         rest(w, x, r);
@@ -426,20 +315,8 @@ bool rules_twin_forgot(const struct world *w, int part, int index) {
     return w->rules->lost_data && w->f->dedup && has_twin(w, part, index, -1);
 }
 
-bool rules_forgot(const struct world *w) {
-    return w->rules->lost_data && (w->f->drop || w->f->dedup);
-}
+bool rules_forgot(const struct world *w) { return w->rules->lost_data && w->f->dedup; }
 
 bool rules_gone(const struct world *w, int part, int index) {
-    return record(w, part, index)->dropped || (w->f->dedup && has_twin(w, part, index, -1));
-}
-
-void rules_end(struct world *w) {
-    if (w->f->drop && !loses_leases(w->f) && w->rules->n_dropped < w->o->records / 4)
-        world_bad(w, "only %d of %d messages were dropped", w->rules->n_dropped,
-                  PARTS * w->o->records);
-    if (w->f->drop && !loses_leases(w->f) && w->rules->n_behind > BEHIND_MOST)
-        world_bad(w,
-                  "%d messages stood behind a run of their key in one worker, and were not dropped",
-                  w->rules->n_behind);
+    return w->f->dedup && has_twin(w, part, index, -1);
 }

@@ -3,9 +3,8 @@
  * and that only one handler per key runs at a time. In every world, the attempts of a message must
  * be counted one by one, only failed runs may count, and no message may become a dead letter while
  * it has attempts left, unless its handler answered dead. While messages of a lane wait, at most
- * lock.max_run later messages may overtake them. Some worlds (struct faults) add queue.on_busy
- * drop, business ids, suspects of a crash, and handlers that give messages back under a live
- * lease. */
+ * lock.max_run later messages may overtake them. Some worlds (struct faults) add business ids,
+ * suspects of a crash, and handlers that give messages back under a live lease. */
 #ifndef LW_SIM_RULES_H
 #define LW_SIM_RULES_H
 
@@ -15,16 +14,11 @@ struct rules;
 /* Sets the configuration of the world. The caller must have made the world's records already. */
 void rules_open(struct world *w);
 void rules_close(struct world *w);
-/* Writes new records, and kills a worker that runs a poison message. Returns true if it killed
- * one. */
+/* Kills a worker that runs a poison message. Returns true if it killed one. */
 bool rules_step(struct world *w);
 
-/* The fake Kafka calls the following functions. rules_written() returns how many records a
- * partition has so far, and rules_log_end() where its log ends. rules_arrives() notes that a
- * worker gets a record, and sets the record's headers. */
-int rules_written(const struct world *w, int part);
-int64_t rules_log_end(const struct world *w, int part);
-void rules_arrives(struct world *w, int worker, int part, int index, struct lw_record *r);
+/* Sets the headers of a record that a worker gets from the fake Kafka. */
+void rules_arrives(struct world *w, int part, int index, struct lw_record *r);
 
 /* The world calls rules_board() when the process of a worker starts, to get the board of the
  * worker, and rules_death() when the process ends. */
@@ -35,8 +29,7 @@ void rules_death(struct world *w, const struct sim_worker *me);
  * rules_lost_data() is called when a server may have lost data. */
 void rules_before(struct world *w, const struct server *s, int argc, char **argv,
                   const size_t *len);
-void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len,
-                 const redisReply *r);
+void rules_after(struct world *w, const redisReply *r);
 void rules_lost_data(struct world *w);
 
 /* The oracles of the world call the following functions. */
@@ -44,15 +37,13 @@ void rules_start(struct world *w, const struct exec *x, int index);
 enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
                              enum lw_outcome wish);
 void rules_died(struct world *w, int part, int index);
-/* Returns true if the message does not have to be done: it was dropped for a busy key, or another
- * message with the same business id is done. */
+/* Returns true if the message does not have to be done, because another message with the same
+ * business id is done. */
 bool rules_gone(const struct world *w, int part, int index);
-/* Returns true if Redis may have forgotten drops or business ids, so that messages may run that
- * should not. */
+/* Returns true if Redis may have forgotten business ids. Then messages may run that should not. */
 bool rules_forgot(const struct world *w);
 /* Returns true if Redis has lost data, and another message with the business id of this message is
  * done. Then both messages may run again, in any order. */
 bool rules_twin_forgot(const struct world *w, int part, int index);
-void rules_end(struct world *w);
 
 #endif

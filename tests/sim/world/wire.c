@@ -173,7 +173,7 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
             oracle_died(w, dying.part[i], dying.offset[i]);
         letters += dying.letter[i];
     }
-    rules_after(w, s, c->argc, c->argv, c->len, r);
+    rules_after(w, r);
     if (settle && !torn && dead_letters(s) != letters)
         world_bad(w, "a dead letter of a finished message");
     if (settle && dead_letters(s) < letters) world_bad(w, "a message is dead without its letter");

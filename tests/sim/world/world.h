@@ -68,8 +68,6 @@ struct faults {
     /* The operator only makes trials, because after a wipe no oracle can check replays and
      * drops. */
     bool trials;
-    /* queue.on_busy is drop, so the records are written during the run instead of before it */
-    bool drop;
     /* Messages have business ids, most of which belong to several messages of a key. */
     bool dedup;
     bool skip; /* retry.order is skip */
