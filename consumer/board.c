@@ -187,59 +187,6 @@ void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *re
     }
 }
 
-/* --- counts that a dead worker owes ----------------------------------------------------------- */
-
-enum { OWED_PROBES = 16 };
-
-uint64_t lw_owed_id(uint64_t identity_hash, bool dead) {
-    return (identity_hash | 2) & ~1ULL ? ((identity_hash | 2) & ~1ULL) | dead : 2;
-}
-
-static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
-    return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
-}
-
-/* Stores the id of an owed outcome in the table `owed`, unless it is there already. If none of the
- * elements in which the id may stand is free, the outcome is forgotten, and is then not counted. */
-void lw_board_owe_one(struct lw_board *b, uint64_t id) {
-    for (int i = 0; i < OWED_PROBES; i++)
-        if ((atomic_load(owed_at(b, id, i)) & ~1ULL) == (id & ~1ULL)) return;
-    for (int i = 0; i < OWED_PROBES; i++) {
-        uint64_t none = 0;
-        if (!atomic_compare_exchange_strong(owed_at(b, id, i), &none, id)) continue;
-        atomic_fetch_add(&b->n_owed, 1);
-        return;
-    }
-}
-
-void lw_board_owe(struct lw_board *b, int worker, int shard) {
-    struct lw_board_worker *w = &b->workers[worker];
-    for (int s = shard < 0 ? 0 : shard;
-         s < (shard < 0 ? LW_UNSURE_SHARDS : shard + 1) && s < LW_UNSURE_SHARDS; s++)
-        for (int k = 0; k < LW_UNSURE; k++) {
-            uint64_t id = atomic_load_explicit(&w->unsure[s][k], memory_order_relaxed);
-            /* The row of unanswered outcomes is filled from the start without gaps, so the first 0
-             * ends it. */
-            if (!id) break;
-            if (id != LW_UNSURE_COUNTED) lw_board_owe_one(b, id);
-            atomic_store_explicit(&w->unsure[s][k], 0, memory_order_relaxed);
-        }
-}
-
-bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead) {
-    if (!atomic_load_explicit(&b->n_owed, memory_order_relaxed)) return false;
-    uint64_t id = lw_owed_id(identity_hash, false);
-    for (int i = 0; i < OWED_PROBES; i++) {
-        _Atomic uint64_t *at = owed_at(b, id, i);
-        uint64_t found = atomic_load(at);
-        if ((found & ~1ULL) != id || !atomic_compare_exchange_strong(at, &found, 0)) continue;
-        atomic_fetch_sub(&b->n_owed, 1);
-        if (dead) *dead = found & 1;
-        return true;
-    }
-    return false;
-}
-
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset) {
     for (int32_t i = 0; i < b->n_drain; i++) {
         struct lw_drain_partition *p = &b->drain[i];

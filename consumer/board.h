@@ -6,11 +6,10 @@
  * A worker writes its own `lw_board_worker` (the main thread writes the counters, the heartbeat and
  * the outcomes; each handler thread writes its own seat) and the slots of `partitions` that it
  * owns. The supervisor adds `suspects`, and workers clear them. The supervisor also fills `drain`.
- * The workers, and the process that follows the group's commits, raise the committed offsets in
- * `drain`. The supervisor and the workers write `owed`. The process that sends spans counts them in
- * `spans_sent` and `spans_lost`. The supervisor writes all other fields. A field that one process
- * writes while others may read it is a lock-free atomic, or is guarded by the order "text first,
- * then the atomic flag". */
+ * The workers, and the process that follows the group's commits, raise the committed offsets
+ * in `drain`. The process that sends spans counts them in `spans_sent` and `spans_lost`. The
+ * supervisor writes all other fields. A field that one process writes while others may read
+ * it is a lock-free atomic, or is guarded by the order "text first, then the atomic flag".  */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
@@ -26,7 +25,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LW_UNSURE_SHARDS = 64, LW_UNSURE = 256, LW_UNSURE_COUNTED = 1, LW_OWED = 1 << 15 };
 enum {
     LW_BOARD_WORKERS = 256,
     LW_BOARD_SEATS = 256,
@@ -128,11 +126,6 @@ struct lw_board_worker {
      * a handler */
     atomic_bool returned;
     struct lw_counts counts;
-    /* `unsure` holds the outcomes done and dead that were sent to Redis and not answered yet, one
-     * row per shard. If the worker dies, it is unknown whether Redis recorded these outcomes. So
-     * each of them is counted by the worker that next finds the outcome's message finished
-     * (lw_board_owe). 0: the element is free; LW_UNSURE_COUNTED: the outcome was counted already */
-    _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
     /* `outcomes` holds the rings of the worker's last outcomes; the process that replaces the
      * worker continues these rings */
@@ -227,10 +220,6 @@ struct lw_board {
      * table. */
     _Atomic int32_t n_suspects;
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
-    _Atomic uint32_t n_owed;
-    /* `owed` is a hash table of the outcomes that are owed, because dead workers may have recorded
-     * them without counting them */
-    _Atomic uint64_t owed[LW_OWED];
     int32_t n_drain;
     struct lw_drain_partition drain[LW_BOARD_PARTITIONS];
     struct lw_board_partition partitions[LW_BOARD_PARTITIONS];
@@ -303,20 +292,6 @@ void lw_board_disown_all(struct lw_board *b, int worker);
 /* Returns the next slot that has an owner, starting at index *at; NULL after the last slot. Begin
  * with *at = 0. */
 const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at);
-
-/* Returns the id under which an outcome is owed: a hash of the message's identity and of whether
- * the message is done or dead. */
-uint64_t lw_owed_id(uint64_t identity_hash, bool dead);
-/* Marks the unanswered outcomes of a worker as owed: those of one shard or, if `shard` is -1, of
- * all shards. The supervisor calls this function when the worker has died. The worker calls it when
- * it gives up the calls of a shard. If the table of LW_OWED outcomes is nearly full, some outcomes
- * may be forgotten, and are then not counted. */
-void lw_board_owe(struct lw_board *b, int worker, int shard);
-void lw_board_owe_one(struct lw_board *b, uint64_t id);
-/* Returns true if the outcome of this finished message is owed, and removes it from the table of
- * owed outcomes, so the caller must count it. If `dead` is not NULL, *dead says whether the message
- * counts as dead or as done. */
-bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 
 /* Lists the exit statuses of a worker process. */
 enum {

@@ -373,7 +373,7 @@ static const struct metric metrics[] = {
                 {"dropped", AT(dropped)},
                 {"skipped", AT(skipped)}},
      .help = "Messages that ended here: handled, dead letters, dropped (dedup), "
-             "skipped (no key)."},
+             "skipped (no key). After a crash short by what was unsettled; `ledger` is exact."},
     {.name = "records_received_total",
      .type = "counter",
      .series = ONE(received),

@@ -73,7 +73,6 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     atomic_store(&b->waiting, 0);
     atomic_store(&b->in_handler, 0);
     lw_board_disown_all(s->board, w->index);
-    lw_board_owe(s->board, w->index, -1);
     w->pid = 0;
 }
 

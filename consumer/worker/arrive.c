@@ -5,7 +5,6 @@
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/outcome.h"
-#include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 #include "queue/lane.h"
@@ -76,7 +75,6 @@ static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival
         outcome_of_record(w, p, a->offset, lw_bytes("", 0), LW_END_SKIPPED, f->err.text);
     } else if (was != LW_OFF_UNKNOWN) {
         count(&w->counts->redelivered);
-        if (was == LW_OFF_DONE) owed_pay(w, p, a->offset);
     }
     return skip || was != LW_OFF_UNKNOWN;
 }

@@ -10,7 +10,6 @@
 #include "consumer/worker/limits.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/outcome.h"
-#include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
@@ -308,7 +307,6 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         case LW_GATED_FINISHED:
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             count(&w->counts->redelivered);
-            owed_pay(w, m->part, m->offset);
             break;
         case LW_GATED_WAITS:
             seen_busy(w, l);

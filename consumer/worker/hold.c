@@ -12,7 +12,6 @@
 #include "consumer/worker/lane.h"
 #include "consumer/worker/limits.h"
 #include "consumer/worker/msg.h"
-#include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/run.h"
@@ -208,10 +207,7 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
     assert(h->lost);
     bool live = atomic_load(&h->lease.held.deadline_ms) > now_ms(w);
     for (struct run *r = h->first; r && r->state == FINISHED && !h->stale; r = r->next) {
-        if (r->outcome == LW_DONE) {
-            part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
-            owed_add(w, r);
-        }
+        if (r->outcome == LW_DONE) part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
         if (!live) return;
     }
 }

@@ -195,7 +195,7 @@ static void keep_calls(struct shard *sh) {
 static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind kind) {
     switch (kind) {
     case CALL_GATE: gate_forget(w, sh); break;
-    case CALL_SETTLE: settle_forget(w, sh); break;
+    case CALL_SETTLE: settle_forget(sh); break;
     case CALL_CLAIM: claim_forget(w, sh); break;
     case CALL_REPAIR: repair_forget(sh); break;
     default: break;

@@ -11,7 +11,6 @@
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
-#include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
@@ -233,7 +232,6 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         struct repair_item *it = &sh->repair.item[i];
         if (it->late) {
             if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
-            if (ok) owed_add(w, it->late), owed_pay(w, it->part, it->lo);
             it->late->in_repair = false;
             late_remove(w, it->late);
         } else if (it->meta) {

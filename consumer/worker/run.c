@@ -113,7 +113,6 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     r->state = AHEAD;
     r->tries = tries;
     r->linked = r->submitted = r->accounted = r->late = r->in_repair = false;
-    r->unsure = 0;
     r->resend_ms = r->rest_ms = 0;
     r->next = r->next_alone = NULL;
     struct lw_job *j = &r->job;

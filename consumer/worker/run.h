@@ -37,9 +37,6 @@ struct run {
      * lane until repair has written the run back, or until it is too late to write it back. */
     bool late;
     bool in_repair;
-    /* `unsure` is the place of the run in its shard's row of unanswered outcomes (board.h), counted
-     * from 1; 0: it has none */
-    int unsure;
     /* `rest_ms` is the time for which the lane rests, because the handler gave the message back
      * under a live lease; 0: no rest */
     int64_t rest_ms;

@@ -9,7 +9,6 @@
 #include "consumer/worker/limits.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/outcome.h"
-#include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
@@ -282,7 +281,6 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
         encode_last(w, &sh->settle.item[i], &c);
         if (w->c->dedup.business) encode_dedup(sh, &sh->settle.item[i], &c);
     }
-    unsure_write(w, sh, sh->settle.item, sh->settle.n);
 }
 
 /* Returns how many bytes of this hold's messages a settle carries or makes Redis read again. A
@@ -364,9 +362,8 @@ void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed)
         settle_choose(w, sh, &sh->settle.item[i], may_have_executed);
 }
 
-void settle_forget(struct lw_worker *w, struct shard *sh) {
+void settle_forget(struct shard *sh) {
     check_settle(&sh->settle);
-    unsure_owe(w, sh);
     for (int i = 0; i < sh->settle.n; i++) lane_answered(sh->settle.item[i].hold->lane);
 }
 
@@ -383,7 +380,6 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
     if (r->accounted) return;
     r->accounted = true;
     enum lw_outcome v = r->outcome;
-    if (recorded) unsure_counted(w, r);
     if (!recorded)
         tell_end(w, r, LW_LOG_INFO,
                  "was not recorded: a name of its lane in Redis holds another type");
@@ -419,7 +415,6 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
             /* the named message is gone from the chain, because a rebalance has taken it away */
             stop = true;
         } else if (letters[k] == LW_NAMED_FINISHED) {
-            owed_pay(w, m->part, m->offset);
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             msg_free(w, lane_pop(w, l));
         } else {
@@ -540,6 +535,5 @@ void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         lane_wake(w, l);
     }
     sh->settle.n_named = 0;
-    unsure_clear(w, sh);
     if (e[3]->type == REDIS_REPLY_INTEGER) count_n(&w->counts->dropped, (uint64_t)e[3]->integer);
 }

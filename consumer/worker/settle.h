@@ -65,8 +65,8 @@ void settle_unlist(struct shard *sh, struct hold *h);
 /* Makes the next settle urgent, because the lane of one of the holds to settle waits for it. */
 void settle_urge(struct shard *sh);
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
-/* Marks as owed the outcomes of a settle that will never be answered. */
-void settle_forget(struct lw_worker *w, struct shard *sh);
+/* Gives up a settle that will never be answered. */
+void settle_forget(struct shard *sh);
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

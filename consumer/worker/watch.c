@@ -6,7 +6,6 @@
 #include "base/redis/reply.h"
 #include "consumer/worker/commit.h"
 #include "consumer/worker/limits.h"
-#include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
@@ -272,7 +271,6 @@ static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
     enum lw_state state = state_at(x->it, x->bytes, offset);
     if (offset < x->floor || state >= LW_STATE_DONE) {
         lw_offsets_mark(x->it->part->offsets, offset, LW_OFF_DONE);
-        owed_pay(x->w, x->it->part, offset);
     } else if (state == LW_STATE_UNSEEN)
         x->lost = true;
     return true;

@@ -24,12 +24,16 @@ def counts(run):
     )
 
 
+# the most outcomes that a worker of these tests has sent to Redis and not heard of when it dies
+UNSETTLED = 16
+
+
 def judge_after_deaths(t, run, found, **want):
-    """Checks counts of the summary. Each count may be too low by one message per dead worker, for
-    the reasons that test_counts.py (plugin_crashes) and doc/how-to/monitor.md give."""
+    """Checks counts of the summary. Each count may be too low by what the dead workers had sent to
+    Redis and not heard of (doc/how-to/monitor.md)."""
     for name, n in want.items():
         t.check(
-            n - len(run.deaths) <= found[name] <= n,
+            n - UNSETTLED * len(run.deaths) <= found[name] <= n,
             "%s in the summary: %d, not %d" % (name, found[name], n),
         )
 

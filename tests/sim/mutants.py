@@ -822,8 +822,8 @@ M = {
     'a claim that was refused is forgotten': [
         (
             'consumer/worker/pipe.c',
-            "    sh->pipe.answered--; ",
-            "    if (c->kind != CALL_CLAIM) sh->pipe.answered--;",
+            "    sh->pipe.answered--; /* the call counts",
+            "    if (c->kind != CALL_CLAIM) sh->pipe.answered--; /* the call counts",
         )
     ],
     # The next mutants change what happens to a slot that moves between nodes of a cluster.

@@ -254,57 +254,8 @@ static void test_drained(void **state) {
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, open_board, close_board)
-/* If a worker dies while it is unsure of an outcome, the outcome must be owed and be counted once.
- * An outcome that the worker had already counted must not be owed. */
-static void test_owed(void **state) {
-    (void)state;
-    struct lw_err err = {0};
-    struct lw_board *b = lw_board_open(2, &err);
-    bool dead = true;
-    assert_false(lw_board_owed(b, 77, &dead));
-    for (uint64_t i = 0; i < LW_UNSURE; i++) {
-        atomic_store(&b->workers[1].unsure[0][i], lw_owed_id(1000 + (i << 8), i % 2));
-        /* the entries for shard 63 name the same messages as those for shard 0, but each message
-         * must be owed only once */
-        atomic_store(&b->workers[1].unsure[63][i], lw_owed_id(1000 + (i << 8), i % 2));
-    }
-    atomic_store(&b->workers[1].unsure[0][3], LW_UNSURE_COUNTED);
-    atomic_store(&b->workers[1].unsure[63][3], LW_UNSURE_COUNTED);
-    lw_board_owe(b, 0, -1);
-    assert_int_equal(b->n_owed, 0);
-    lw_board_owe(b, 1, -1);
-    assert_int_equal(b->n_owed, LW_UNSURE - 1);
-    lw_board_owe(b, 1, -1);
-    assert_int_equal(b->n_owed, LW_UNSURE - 1);
-    for (uint64_t i = 0; i < LW_UNSURE; i++) {
-        assert_int_equal(lw_board_owed(b, 1000 + (i << 8), &dead), i != 3);
-        if (i != 3) assert_int_equal(dead, i % 2);
-        assert_false(lw_board_owed(b, 1000 + (i << 8), &dead));
-    }
-    assert_int_equal(b->n_owed, 0);
-    lw_board_close(b);
-}
-
-/* If more outcomes are owed than the table can hold, some must be forgotten. No outcome may be
- * invented, and no call may hang. */
-static void test_owed_is_bounded(void **state) {
-    (void)state;
-    struct lw_err err = {0};
-    struct lw_board *b = lw_board_open(1, &err);
-    uint64_t told = 0, n = 2 * LW_OWED;
-    for (uint64_t i = 1; i <= n; i++)
-        lw_board_owe_one(b, lw_owed_id(i * 0x9e3779b97f4a7c15U, false));
-    assert_true(b->n_owed <= LW_OWED && b->n_owed > LW_OWED / 2);
-    for (uint64_t i = 1; i <= n; i++) told += lw_board_owed(b, i * 0x9e3779b97f4a7c15U, NULL);
-    assert_true(told > LW_OWED / 2 && told <= LW_OWED);
-    assert_int_equal(b->n_owed, 0);
-    lw_board_close(b);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_owed),
-        cmocka_unit_test(test_owed_is_bounded),
         T(test_bounds_of_open),
         T(test_seat_outlives_a_crash),
         T(test_only_alone_and_crashed_is_blamed),
