@@ -86,9 +86,10 @@ static size_t info_field(const redisReply *info, const char *name, const char **
     return strcspn(*value, "\r\n");
 }
 
-/* Records when a server was started. If this is the first reply to INFO, computes the time from the
- * uptime in the reply. If a later reply has another run_id, the server counts as started at the
- * time of that reply. */
+/* Records when a server was started, at the latest. If this is the first reply to INFO, computes
+ * the time from the uptime in the reply. Redis subtracts the second in which it started from the
+ * current second, so the uptime may be almost a second too long, and a second is subtracted. If a
+ * later reply has another run_id, the server counts as started at the time of that reply. */
 static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
     const char *id, *uptime;
     size_t n = info_field(info, "\nrun_id:", &id);
@@ -98,8 +99,10 @@ static void note_run(struct latchwork_redlock *r, int i, const redisReply *info)
     if (strlen(node->run_id) != n || memcmp(node->run_id, id, n)) {
         bool first = !node->run_id[0];
         node->started_ms = lw_boot_ms();
-        if (first && info_field(info, "\nuptime_in_seconds:", &uptime))
-            node->started_ms -= strtoll(uptime, NULL, 10) * 1000;
+        if (first && info_field(info, "\nuptime_in_seconds:", &uptime)) {
+            int64_t whole_s = strtoll(uptime, NULL, 10) - 1;
+            if (whole_s > 0) node->started_ms -= whole_s * 1000;
+        }
         memcpy(node->run_id, id, n);
         node->run_id[n] = '\0';
     }
