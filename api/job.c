@@ -261,11 +261,14 @@ static void set_counts(json_t *v, const struct job *j) {
         json_object_set_new(v, "number", json_integer(atomic_load(&w->number)));
 }
 
+/* The answer is written after the mutex is unlocked, while the job's thread may add rows. Therefore
+ * the answer gets a copy of the sample. */
 static json_t *job_json(const struct job *j) {
-    json_t *v = json_pack("{s:s,s:o,s:s,s:b,s:s,s:I,s:O}", "id", j->id, "what",
-                          json_sprintf("%s %s", j->work->noun, j->work->verb), "state",
-                          state_name[j->state], "dry_run", !j->args.execute, "by", j->by,
-                          "started_ms", (json_int_t)j->asked_ms, "sample", j->sample.rows);
+    json_t *v =
+        json_pack("{s:s,s:o,s:s,s:b,s:s,s:I,s:o}", "id", j->id, "what",
+                  json_sprintf("%s %s", j->work->noun, j->work->verb), "state",
+                  state_name[j->state], "dry_run", !j->args.execute, "by", j->by, "started_ms",
+                  (json_int_t)j->asked_ms, "sample", json_deep_copy(j->sample.rows));
     set_counts(v, j);
     if (j->error[0]) json_object_set_new(v, "error", json_string(j->error));
     if (j->state != RUNS) json_object_set_new(v, "ended_ms", json_integer(j->ended_ms));

@@ -159,7 +159,7 @@ run_scripts() { # usage: run_scripts FOLDER. Runs each test script in the folder
 # The tests that run under ThreadSanitizer, because they have threads or share memory with other
 # processes.
 threaded="test_http test_pool test_pool_chain test_board test_outcomes test_exec test_plugin"
-threaded="$threaded test_insert"
+threaded="$threaded test_insert test_job"
 
 seeds=${LW_SEEDS:-300}
 begin=$(date +%s)
