@@ -5,11 +5,13 @@
 #include "base/who.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -277,16 +279,37 @@ int ops_tick(struct ops *o) {
     return j && lw_boot_ms() > j->renewed_ms + RENEW_MS ? record(j, "renew", "running") : 0;
 }
 
+/* The file must not exist yet, unless the job is resumed: a file or a link that somebody else has
+ * put there could make the program append messages to any file, or show them to others. */
 static int open_backup(struct ops_job *j) {
+    enum { OLD = O_WRONLY | O_NOFOLLOW | O_APPEND | O_CLOEXEC, NEW = OLD | O_CREAT | O_EXCL };
+    struct stat st;
+    int fd = -1, why = 0;
     if (j->o->args.backup)
         snprintf(j->backup_name, sizeof j->backup_name, "%s", j->o->args.backup);
     else
         snprintf(j->backup_name, sizeof j->backup_name, "latchwork-%s-drop-%" PRId64 ".jsonl",
                  j->o->noun, j->number);
-    j->backup = fopen(j->backup_name, "ae");
-    return j->backup ? 0
-                     : lw_fail(&j->o->err, "%s: cannot open the backup: %s; nothing was dropped",
-                               j->backup_name, strerror(errno));
+    if (j->o->args.resume) fd = open(j->backup_name, OLD | O_NONBLOCK);
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid())) {
+        close(fd);
+        fd = -1, why = EPERM;
+    } else if (fd < 0 && (!j->o->args.resume || errno == ENOENT)) {
+        fd = open(j->backup_name, NEW, 0600);
+    }
+    if (fd < 0 && !why && errno == EEXIST && !j->o->args.backup) {
+        /* Jobs are numbered from 1 again after Redis has lost its data. */
+        snprintf(j->backup_name, sizeof j->backup_name,
+                 "latchwork-%s-drop-%" PRId64 "-%" PRId64 ".jsonl", j->o->noun, j->number,
+                 lw_wall_ms());
+        fd = open(j->backup_name, NEW, 0600);
+    }
+    if (fd < 0 && !why) why = errno;
+    if (fd >= 0 && (j->backup = fdopen(fd, "a"))) return 0;
+    return lw_fail(&j->o->err,
+                   "%s: cannot open the backup: %s; it must be a new file, or with --resume the "
+                   "file of that job; nothing was dropped",
+                   j->backup_name, strerror(why ? why : ENOMEM));
 }
 
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {

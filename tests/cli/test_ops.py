@@ -398,12 +398,21 @@ def drop_writes_a_backup_first(w):
     assert [json.loads(x)["offset"] for x in open(backup)] == [3, 99]
     assert w.state(3) == 2 and w.state(99) == 2 and w.state(4) == 1
     assert [r["offset"] for r in w.rows("queue", "export")] == [i for i in range(99) if i != 3]
-    w.rows("queue", "drop", "--key", "a", "--execute", "--backup", backup)
+    assert os.stat(backup).st_mode & 0o777 == 0o600, "payloads are for the operator only"
+    target, link = backup + ".other", backup + ".link"
+    os.symlink(target, link)
+    for name in backup, link:
+        w.run("queue", "drop", "--key", "a", "--execute", "--backup", name, status=1)
+        assert "must be a new file" in w.err, w.err
+    assert len(w.rows("queue", "export")) == 98 and not os.path.exists(target)
+    assert len(open(backup).readlines()) == 2
+    w.rows("queue", "drop", "--key", "a", "--execute", "--backup", backup + ".all")
     assert w.call("EXISTS", P + "wait:a", P + "lanes") == 0, (
         "a lane of which nothing is left goes at once"
     )
-    assert len(open(backup).readlines()) == 100
-    os.unlink(backup)
+    assert len(open(backup + ".all").readlines()) == 98
+    for name in backup, backup + ".all", link:
+        os.unlink(name)
 
 
 @test
@@ -840,6 +849,7 @@ def drop_beside_many_held_lanes(w):
     assert len({r["identity"] for r in rows[:-1]}) == 20 * 70 == len(rows) - 1, (
         "each is told of once"
     )
+    os.unlink(backup)
     # Each lane has so few messages that one call carries several lanes.
     for k in range(20):
         for i in range(3):
