@@ -9,7 +9,7 @@
  * The workers, and the process that follows the group's commits, raise the committed offsets
  * in `drain`. The process that sends spans counts them in `spans_sent` and `spans_lost`. The
  * supervisor writes all other fields. A field that one process writes while others may read
- * it is a lock-free atomic, or is guarded by the order "text first, then the atomic flag".  */
+ * it is a lock-free atomic, or is guarded by the order "text first, then the atomic flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 

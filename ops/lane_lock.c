@@ -30,10 +30,6 @@ struct lw_lane_lock {
     struct lw_bytes lane;
     char *own; /* the key of the lane, an owned copy */
     bool paused_too;
-    /* `unsure_ms` is the time on the boot clock since which enter has answered UNVOUCHED, because
-     * no worker has vouched for the data of the lane's slot. It is 0 if the last answer of enter
-     * was a different one. */
-    int64_t unsure_ms;
 };
 
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l) {
@@ -68,7 +64,6 @@ struct attempt {
     /* `quiet_until_ms` is the end of the wait after a jump of Redis' clock. `left_ms` is the number
      * of ms until the lock or the quarantine ends. */
     int64_t quiet_until_ms, left_ms;
-    bool cluster; /* true: the server is a node of a cluster */
 };
 
 static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latchwork_error *error) {
@@ -82,20 +77,15 @@ static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latch
     return r ? lw_take_reply(a->l->client, r, error) : NULL;
 }
 
-/* Reads from INFO to which life the server's data belongs, and whether the server is a node of a
- * cluster. The life stays the same as long as the connection lasts, unless the server is
- * promoted. */
+/* Reads from INFO to which life the server's data belongs. The life stays the same as long as the
+ * connection lasts, unless the server is promoted. */
 static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_error *error) {
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
     lw_call_text(&c, "INFO");
     redisReply *r = call_on(a, &c, error);
     if (!r) return false;
-    const char *info = r->type == REDIS_REPLY_STRING ? r->str : "";
-    char mode[24];
-    lw_life_read(life, info);
-    lw_info_field(info, "redis_mode", mode, sizeof mode);
-    a->cluster = !strcmp(mode, "cluster");
+    lw_life_read(life, r->type == REDIS_REPLY_STRING ? r->str : "");
     freeReplyObject(r);
     return true;
 }
@@ -111,15 +101,6 @@ static enum latchwork_result malformed(const struct attempt *a, const redisReply
 static bool entered(struct attempt *a, const redisReply *r, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
     bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 3;
-    if (r->type == REDIS_REPLY_STRING && !strcmp(r->str, "UNVOUCHED")) {
-        if (!l->unsure_ms) l->unsure_ms = lw_boot_ms();
-        lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
-                     "shard %d: its slot moved to another node of the cluster, and no worker has "
-                     "joined it there yet",
-                     l->shard);
-        return false;
-    }
-    l->unsure_ms = 0;
     for (size_t i = 0; sound && i < r->elements; i++)
         sound = r->element[i]->type == REDIS_REPLY_STRING;
     if (sound && r->elements >= 5 && !strcmp(r->element[0]->str, "OK")) {
@@ -135,7 +116,7 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
                       l->shard, l->c->name, lw_schema_part(l->c, "", r->element[1]->str, ours),
                       r->element[2]->str, ours);
     else
-        malformed(a, r, "enter.lua", "UNVOUCHED or an array of at least 3 strings", error);
+        malformed(a, r, "enter.lua", "an array of at least 3 strings", error);
     return false;
 }
 
@@ -186,14 +167,6 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
     return false;
 }
 
-/* Returns true while the command should still wait for a worker to vouch for a moved slot. It waits
- * for at most a quarter of the TTL. Only a worker that used the old node of the slot can decide
- * whether all of the slot's data was moved. */
-static bool is_patient(const struct attempt *a) {
-    return a->cluster &&
-           (!a->l->unsure_ms || lw_boot_ms() - a->l->unsure_ms < a->l->schema_ttl_ms / 4);
-}
-
 /* Joins the shard's epoch. After Redis was wiped or replaced, the call starts a new epoch, as a
  * worker would, and nobody can take a lock before the quarantine is over. The call also sends the
  * schema. So a command whose configuration has another number of shards is refused, and cannot lock
@@ -225,11 +198,6 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, "0");
     lw_call_text(&c, life.history);
     lw_call_text(&c, "0"); /* argument old_ms of enter.lua: this caller knows of no earlier epoch */
-    /* argument of enter.lua: the life of the node that had the slot before is unknown */
-    lw_call_text(&c, "");
-    /* argument of enter.lua: the history of the node that had the slot before is unknown */
-    lw_call_text(&c, "");
-    lw_call_text(&c, is_patient(a) ? "1" : "");
     lw_call_text(&c, "version");
     lw_call_number(&c, LW_SCHEMA_VERSION);
     lw_call_text(&c, "shards");
@@ -325,9 +293,8 @@ static enum latchwork_result try_once(struct attempt *a, struct latchwork_error 
         a->epoch[0] = '\0';
     }
     if (!a->redis) return LATCHWORK_LOCK_ERROR;
-    enum latchwork_result result = a->epoch[0] || enter(a, error) ? take(a, error)
-                                   : a->l->unsure_ms              ? LATCHWORK_LOCK_BUSY
-                                                                  : LATCHWORK_LOCK_ERROR;
+    enum latchwork_result result =
+        a->epoch[0] || enter(a, error) ? take(a, error) : LATCHWORK_LOCK_ERROR;
     if (a->redis->err) {
         lw_client_put(a->l->client, a->redis);
         a->redis = NULL;

@@ -13,7 +13,6 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"BLMOVE", 0, ""}, /* BLMOVE is called only on a server without BRPOPLPUSH */
     {"BRPOPLPUSH", LW_RIGHT_WORKER, "K K 1"},
     {"CLIENT", LW_RIGHT_LANES | LW_RIGHT_LOCK, "SETNAME x"},
-    {"CLUSTER", LW_RIGHT_WORKER, "NODES"},
     {"CLUSTER", LW_RIGHT_LANES | LW_RIGHT_LOCK, "SLOTS"},
     {"DEL", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
     {"EVAL", LW_RIGHT_LANES | LW_RIGHT_LOCK, "x 1 K"},

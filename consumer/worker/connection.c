@@ -3,12 +3,16 @@
  * scripts.
  *
  * By the rule "life first", a new connection carries only HELLO until the worker has compared the
- * server's life (run_id, master_replid) with the life that it knows. */
+ * server's life (run_id, master_replid) with the life that it knows.
+ *
+ * On a Redis Cluster a shard is one slot, which may be moved to another node, key by key. A call
+ * that needs a key which has left fails with ASK or TRYAGAIN. It is sent again, after a pause and
+ * another HELLO, until the slot has moved: then HELLO itself fails with MOVED, and the worker
+ * connects to the new owner. That node has another life, so the epoch ends. */
 #include "consumer/worker/connection.h"
 
 #include "base/redis/reply.h"
 #include "consumer/worker/epoch.h"
-#include "consumer/worker/move.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/repair.h"
@@ -20,6 +24,10 @@
 #include <stdlib.h>
 
 enum {
+    /* PAUSE_MS is the pause after the first call that fails because keys are moving; each further
+     * one doubles the pause */
+    PAUSE_MS = 5,
+    PAUSE_MAX_MS = 80,
     /* If SLOW_TRIPS replies to TIME in a row are late, the worker blames the network. Fewer late
      * replies may come from a pause of this machine. */
     SLOW_TRIPS = 3,
@@ -48,9 +56,28 @@ const char *connection_jumped(const struct shard *sh) { return sh->server.jumped
 
 bool connection_unsure(const struct shard *sh) { return sh->server.checking || !sh->server.loaded; }
 
+bool connection_moved(struct lw_worker *w, struct shard *sh, const char *text) {
+    struct connection *s = &sh->server;
+    if (!lw_redis_moved(text)) return false;
+    int64_t now = now_ms(w);
+    if (!s->pause_ms || now - s->rest_ms > 1000) {
+        lw_info("shard %d: %.*s; its slot is being moved; its calls wait until that is over",
+                sh->index, (int)strcspn(text, "\r\n"), text);
+        s->pause_ms = PAUSE_MS / 2;
+    }
+    if (now >= s->rest_ms)
+        s->pause_ms = s->pause_ms * 2 > PAUSE_MAX_MS ? PAUSE_MAX_MS : s->pause_ms * 2;
+    s->rest_ms = now + s->pause_ms;
+    s->elsewhere = strncmp(text, "MOVED ", 6) == 0;
+    connection_check(sh);
+    return true;
+}
+
+bool connection_rests(const struct shard *sh, int64_t now) { return now < sh->server.rest_ms; }
+
 void connection_restart(struct lw_worker *w, struct shard *sh) {
     assert(!pipe_in_flight(sh) && sh->phase != DOWN);
-    sh->server.loaded = sh->server.checking = false;
+    sh->server.loaded = sh->server.checking = sh->server.elsewhere = false;
     shard_to(sh, DOWN);
     w->io->connect(w->ctx, sh->index);
 }
@@ -79,12 +106,10 @@ const struct lw_life *connection_life(const struct shard *sh) {
     return &sh->server.new_life;
 }
 
-bool connection_entered(struct shard *sh) {
+void connection_entered(struct shard *sh) {
     assert(sh->phase == ENTERING);
-    bool another = !lw_life_same(&sh->server.life, &sh->server.new_life);
     sh->server.life = sh->server.new_life;
     sh->server.jumped[0] = 0;
-    return another;
 }
 
 void info_build(struct shard *sh) {
@@ -105,7 +130,10 @@ void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
             pipe_text(sh, "LOAD"), pipe_text(sh, lw_scripts[i]->text);
         }
     info_build(sh);
-    move_build(sh);
+    /* any command that names a key shows whether this node of a cluster owns the slot */
+    pipe_command(sh, CALL_OWNER, "EXISTS");
+    pipe_text(sh, sh->key_epoch);
+    sh->server.elsewhere = false;
     shard_to(sh, HELLO);
     pipe_send(w, sh);
     assert(sh->phase == HELLO && pipe_in_flight(sh));
@@ -117,7 +145,7 @@ void lw_worker_connected(struct lw_worker *w, int shard) {
     struct shard *sh = &w->shards[shard];
     if (sh->phase != DOWN) return;
     sh->server.loaded = false;
-    move_connected(sh);
+    sh->server.rest_ms = 0;
     hello_build(w, sh, true);
 }
 
@@ -157,7 +185,6 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     char policy[64];
     lw_life_read(&sh->server.new_life, r->str);
-    move_info(w, sh, r->str);
     if (lw_info_field(r->str, "maxmemory_policy", policy, sizeof policy) &&
         strcmp(policy, "noeviction") != 0) {
         char why[256];
@@ -228,37 +255,24 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
 }
 
-/* Lets the epoch continue on this connection. `another` is true if the life of the server differs
- * from the life that this worker knew before. */
-static void goes_on(struct lw_worker *w, struct shard *sh, bool another) {
-    move_joined(w, sh, another);
-    shard_to(sh, repair_over(sh) ? READY : REPAIRING);
-    if (!repair_over(sh)) repair_restart(sh);
-}
-
-void connection_rejoined(struct lw_worker *w, struct shard *sh) {
-    goes_on(w, sh, connection_entered(sh));
-}
-
 void hello_done(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == HELLO && !pipe_in_flight(sh));
-    if (sh->server.checking || move_unasked(sh)) {
-        hello_build(w, sh, false);
-    } else if (move_elsewhere(w, sh)) {
+    if (sh->server.elsewhere) {
         connection_restart(w, sh);
+    } else if (sh->server.checking) {
+        /* while the shard rests, the turn sends the next HELLO */
+        if (!connection_rests(sh, now_ms(w))) hello_build(w, sh, false);
     } else if (!epoch_joined(sh)) {
         sh->server.offset_ms = sh->server.new_offset_ms;
         shard_to(sh, ENTERING);
-    } else if (!move_joins(sh) && !same_life(sh)) {
+    } else if (!same_life(sh)) {
         shard_lost(w, sh, "the server is another, or restarted");
     } else if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {
         snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", epoch_id(sh));
         shard_lost(w, sh, "its clock jumped");
     } else {
         sh->server.offset_ms = sh->server.new_offset_ms;
-        if (move_joins(sh))
-            shard_to(sh, ENTERING);
-        else
-            goes_on(w, sh, false);
+        shard_to(sh, repair_over(sh) ? READY : REPAIRING);
+        if (!repair_over(sh)) repair_restart(sh);
     }
 }

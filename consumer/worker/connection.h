@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* connection: checks which life the server is in, what its clock says, and whether it has the
- * scripts. */
+ * scripts, and whether it still owns the shard's slot of a cluster. */
 #ifndef LW_CONSUMER_WORKER_CONNECTION_H
 #define LW_CONSUMER_WORKER_CONNECTION_H
 
@@ -30,6 +30,11 @@ struct connection { /* only connection.c changes this struct */
      * jumped. */
     int64_t offset_ms, new_offset_ms;
     int64_t wall_offset_ms; /* clock of Redis minus wall clock */
+    /* `elsewhere` is true if the server has said that another node of the cluster owns the shard's
+     * slot */
+    bool elsewhere;
+    int64_t rest_ms;  /* time before which nothing is sent, because keys of the slot are moving */
+    int64_t pause_ms; /* length of the last such pause; 0: there was none */
 };
 
 /* Makes the next pipeline check the server's life and clock before anything else. */
@@ -38,6 +43,11 @@ void connection_scripts(struct shard *sh, bool loaded);
 /* Returns true if the server's life, clock or scripts must be checked before anything else is
  * sent. */
 bool connection_unsure(const struct shard *sh);
+/* Returns true if this error says that the slot, or a key of it, is on another node of the cluster.
+ * The server is then asked about the slot, after a pause, before anything else is sent. */
+bool connection_moved(struct lw_worker *w, struct shard *sh, const char *text);
+/* Returns true during such a pause. */
+bool connection_rests(const struct shard *sh, int64_t now);
 void connection_restart(struct lw_worker *w, struct shard *sh);
 /* Closes the connection and gives up its pipeline. The unanswered calls are sent again on the next
  * connection. */
@@ -54,12 +64,9 @@ const char *connection_jumped(const struct shard *sh);
 const struct lw_life *connection_old_life(const struct shard *sh);
 /* Returns the life that the server has reported last. The worker sends this life with enter. */
 const struct lw_life *connection_life(const struct shard *sh);
-/* Stores the life that connection_life() returns. Returns true if a different life was stored
- * before. */
-bool connection_entered(struct shard *sh);
-/* Lets the epoch continue on this connection, because the reply to enter says so. */
-void connection_rejoined(struct lw_worker *w, struct shard *sh);
-/* Builds the call INFO, which reads the server's life, version, uptime and memory policy. */
+/* Stores the life that connection_life() returns, because the epoch is joined. */
+void connection_entered(struct shard *sh);
+/* Builds the call INFO, which reads the server's life, version and memory policy. */
 void info_build(struct shard *sh);
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
 void hello_done(struct lw_worker *w, struct shard *sh);

@@ -10,7 +10,6 @@
 #include "consumer/worker/hints.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
-#include "consumer/worker/move.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
@@ -75,7 +74,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     check_shard(sh);
     assert(why);
     if (!sh->epoch.id[0]) return;
-    assert(sh->phase != DOWN && (sh->phase != ENTERING || move_in_cluster(sh)));
+    assert(sh->phase != DOWN && sh->phase != ENTERING);
     lw_warn("shard %d: epoch %s is lost: %s; rereading all partitions from their watermarks",
             sh->index, sh->epoch.id, why);
     atomic_fetch_add_explicit(&w->counts->epochs_lost, 1, memory_order_relaxed);
@@ -137,9 +136,6 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     pipe_number(sh, (int64_t)w->runs.max_fence);
     pipe_text(sh, life->history);
     pipe_number(sh, old_leases_ms(w, sh));
-    const struct lw_life from = move_from(w, sh);
-    pipe_copy(sh, from.id), pipe_copy(sh, from.history);
-    pipe_text(sh, !from.id[0] && move_patient(w, sh) ? "1" : "");
     schema(w, sh);
     pipe_send(w, sh);
     assert(pipe_in_flight(sh));
@@ -154,18 +150,6 @@ static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisRepl
     sh->epoch.old_until_ms = now + (left > 0 ? left : 0);
     if (left > 0) sh->epoch.quarantine_until_ms = now + left + 1;
     return left;
-}
-
-/* Handles the reply to enter if this worker is still in an epoch. This happens only on a cluster,
- * when the connection is new, or when the slot of the shard has moved to another node. If the reply
- * has the id of this worker's epoch, the epoch continues. Otherwise the epoch is lost. */
-static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    if (strcmp(sh->epoch.id, r->element[1]->str) != 0) {
-        shard_lost(w, sh, "the node that has its slot now holds another");
-        return;
-    }
-    take_times(w, sh, r);
-    connection_rejoined(w, sh);
 }
 
 /* Ends the worker because a field of its schema differs from that of the fleet. */
@@ -191,10 +175,6 @@ static void refused(struct lw_worker *w, const struct shard *sh, const char *fie
 
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == ENTERING);
-    if (r->type == REDIS_REPLY_STRING && strcmp(r->str, "UNVOUCHED") == 0) {
-        move_unsure(w, sh);
-        return;
-    }
     bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 3;
     for (size_t i = 0; sound && i < r->elements; i++)
         sound = r->element[i]->type == REDIS_REPLY_STRING;
@@ -202,21 +182,16 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (!sound || (ok && r->elements < 6)) {
         char why[LW_REPLY_TEXT];
         pipe_malformed(w, sh,
-                       lw_malformed(why, r, "enter.lua",
-                                    "UNVOUCHED, or 3 strings (REFUSED), or 6 strings (OK)"));
+                       lw_malformed(why, r, "enter.lua", "3 strings (REFUSED) or 6 strings (OK)"));
         return;
     }
     if (!ok) {
         refused(w, sh, r->element[1]->str, r->element[2]->str);
         return;
     }
-    if (sh->epoch.id[0]) {
-        look_for_ours(w, sh, r);
-        return;
-    }
     set_epoch(w, sh, r->element[1]->str);
     if (!sh->index) rival_epoch(w, sh->epoch.id);
-    move_joined(w, sh, connection_entered(sh));
+    connection_entered(sh);
     w->joined = true;
     int64_t now = now_ms(w), left = take_times(w, sh, r);
     if (left > 0)

@@ -16,7 +16,6 @@
 #include "consumer/worker/first.h"
 #include "consumer/worker/gate.h"
 #include "consumer/worker/hints.h"
-#include "consumer/worker/move.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/refusal.h"
 #include "consumer/worker/repair.h"
@@ -247,7 +246,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         not_executed(w, sh, c);
         return;
     }
-    if (move_refused(w, sh, text)) {
+    if (connection_moved(w, sh, text)) {
         /* the call may have executed in part, so it is treated like one whose reply was lost */
         sh->pipe.cut |= keeps(c->kind);
         not_executed(w, sh, c);
@@ -341,7 +340,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
     case CALL_LOAD: load_reply(w, sh, r); break;
     case CALL_INFO: life_reply(w, sh, r); break;
     case CALL_TIME: time_reply(w, sh, r); break;
-    case CALL_NODES: nodes_reply(w, sh, r); break;
+    case CALL_OWNER: break; /* only an error says something */
     case CALL_ENTER: enter_reply(w, sh, r); break;
     case CALL_REPAIR: repair_reply(w, sh, r); break;
     case CALL_WATCH: watch_reply(w, sh, r); break;

@@ -22,7 +22,7 @@ enum call_kind {
     CALL_LOAD,
     CALL_INFO,
     CALL_TIME,
-    CALL_NODES,
+    CALL_OWNER,
     CALL_ENTER,
     CALL_REPAIR,
     CALL_WATCH,

@@ -23,7 +23,7 @@ static const struct {
     [CALL_LOAD] = {"loading the scripts", NULL},
     [CALL_INFO] = {"the look at the server", NULL},
     [CALL_TIME] = {"the look at the server's clock", NULL},
-    [CALL_NODES] = {"the look at the cluster", NULL},
+    [CALL_OWNER] = {"the look at the epoch", NULL},
     [CALL_ENTER] = {"script enter", &lw_script_enter},
     [CALL_REPAIR] = {"script repair", &lw_script_repair},
     [CALL_WATCH] = {"script watch", &lw_script_watch},

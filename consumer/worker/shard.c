@@ -73,5 +73,4 @@ void shard_free(struct lw_worker *w, struct shard *sh) {
     pipe_free(sh);
     hints_free(sh);
     repair_free(sh);
-    move_free(sh);
 }

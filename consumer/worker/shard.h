@@ -13,7 +13,6 @@
 #include "consumer/worker/first.h"
 #include "consumer/worker/gate.h"
 #include "consumer/worker/hints.h"
-#include "consumer/worker/move.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/refusal.h"
 #include "consumer/worker/repair.h"
@@ -37,7 +36,6 @@ struct shard {
         *key_workers, *key_vanished;
     enum phase phase;
     struct connection server;
-    struct move move;
     struct epoch epoch;
     struct repair repair;
     struct tend tend;
@@ -60,12 +58,11 @@ void shard_free(struct lw_worker *w, struct shard *sh);
 void shard_to(struct shard *sh, enum phase to);
 
 /* Asserts the shard's invariants at the beginning and the end of its turn. A shard that is
- * REPAIRING or READY has an epoch. A shard that is ENTERING has one only on a cluster, because that
- * epoch may go on at another node of the cluster. A pipeline is in flight only while there is a
- * connection. */
+ * REPAIRING or READY has an epoch, and one that is ENTERING has none. A pipeline is in flight only
+ * while there is a connection. */
 static inline void check_shard(const struct shard *sh) {
     assert(sh->prefix[0] && sh->index >= 0);
-    assert(epoch_joined(sh) ? sh->phase != ENTERING || move_in_cluster(sh) : sh->phase < REPAIRING);
+    assert(epoch_joined(sh) ? sh->phase != ENTERING : sh->phase < REPAIRING);
     assert(!pipe_in_flight(sh) || sh->phase != DOWN);
     check_pipe(&sh->pipe);
 }

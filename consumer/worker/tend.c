@@ -6,7 +6,6 @@
 #include "base/redis/reply.h"
 #include "consumer/worker/connection.h"
 #include "consumer/worker/epoch.h"
-#include "consumer/worker/move.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
 #include "consumer/worker/shard.h"
@@ -47,7 +46,6 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     sh->tend.at_ms = now + period - (int64_t)(w->io->random(w->ctx) % (uint64_t)(period / 4 + 1));
     pipe_command(sh, CALL_TIME, "TIME");
     info_build(sh);
-    move_build(sh);
     pipe_command(sh, CALL_ALIVE, "ZADD");
     pipe_text(sh, sh->key_workers), pipe_number(sh, w->io->wall_ms(w->ctx));
     pipe_text(sh, w->set.id);

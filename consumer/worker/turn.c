@@ -49,7 +49,6 @@
 #include "consumer/worker/hints.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/limits.h"
-#include "consumer/worker/move.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
@@ -156,8 +155,8 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
  * the calls that enter an epoch and repair the shard. */
 static bool may_begin(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
-    if (pipe_in_flight(sh) || sh->phase == DOWN || sh->phase == HELLO ||
-        move_rests(sh, now_ms(w)) || !should_send(w, sh, now_ms(w)) || pipe_urgent(w, sh))
+    if (pipe_in_flight(sh) || sh->phase == DOWN || connection_rests(sh, now_ms(w)) ||
+        !should_send(w, sh, now_ms(w)) || pipe_urgent(w, sh))
         return false;
     if (sh->phase == ENTERING && (!sh->index || w->joined)) enter_build(w, sh);
     if (sh->phase == REPAIRING) repair_build(w, sh);
@@ -246,7 +245,7 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (pipe_in_flight(sh) || sh->phase == DOWN || move_rests(sh, now)) continue;
+        if (pipe_in_flight(sh) || sh->phase == DOWN || connection_rests(sh, now)) continue;
         if (pipe_sends_again(sh)) return 0;
         int64_t due = settle_due_ms(w, sh);
         if (has_work(w, sh, now) && may_grant(w)) due = now;

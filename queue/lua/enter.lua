@@ -11,29 +11,23 @@
 --         9 history of the server (run_id/number of bytes read as a replica, queue/life.h), or '',
 --         10 old_ms: time in ms for which leases of epochs that the caller knew before may still
 --         live, or 0,
---         11, 12 life and history of the cluster node that had this slot before and handed it over
---         whole, as far as the caller knows (the rule "moved whole"), or '',
---         13 '1': if a new epoch would begin only because the life is another one, write nothing
---         and answer 'UNVOUCHED', because another worker may know that the data moved whole,
---         14.. name and value of each part of the schema, on which all workers must agree
+--         11.. name and value of each part of the schema, on which all workers must agree
 -- Result: {'OK', id, Redis time in ms, not_before in ms, ttl_ms of the epoch, '1' while no commit
 --         of the group is known (lift.lua), otherwise ''},
---         or {'REFUSED', part of the schema that differs, its value in the epoch},
---         or 'UNVOUCHED' (only with ARGV 13)
+--         or {'REFUSED', part of the schema that differs, its value in the epoch}
 -- Order of writes: the values by which this script recognizes the end of an epoch (life, history
 -- and offset:HOST) are overwritten only after the new epoch is written. So if a call fails between
 -- these writes, the next call recognizes the end of the same epoch.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2],
     tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local history, old_ms, from, from_history, patient = ARGV[9], tonumber(ARGV[10]), ARGV[11],
-    ARGV[12], ARGV[13] == '1'
+local history, old_ms = ARGV[9], tonumber(ARGV[10])
 local time = redis.call('TIME')
 local now = math.floor((tonumber(time[1]) * 1000000 + tonumber(time[2])) / 1000)
 local function text(n) return string.format('%.0f', n) end
 
 local id = redis.call('HGET', epoch_key, 'id')
-for i = 14, #ARGV, 2 do
+for i = 11, #ARGV, 2 do
     local theirs = redis.call('HGET', epoch_key, ARGV[i])
     if theirs and theirs ~= ARGV[i + 1] then return {'REFUSED', ARGV[i], theirs} end
 end
@@ -43,10 +37,7 @@ end
 local known_life, known_history = redis.call('HGET', epoch_key, 'life'),
     redis.call('HGET', epoch_key, 'history')
 local same = known_life == life or (history ~= '' and known_history == history)
-local moved_whole = not same and from ~= ''
-    and (known_life == from or (from_history ~= '' and known_history == from_history))
-if id and jumped ~= id and not same and not moved_whole and patient then return 'UNVOUCHED' end
-for i = 14, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
+for i = 11, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
 local used = tonumber(redis.call('HGET', epoch_key, 'ttl_ms') or 0)
 if ttl > used then
     redis.call('HSET', epoch_key, 'ttl_ms', text(ttl))
@@ -87,7 +78,7 @@ if fence > tonumber(redis.call('GET', fence_key) or 0) then
     redis.call('SET', fence_key, text(fence))
 end
 if not id then redis.call('HSET', epoch_key, 'first', '1') end
-if not id or not (same or moved_whole) or jumped == id or moved then
+if not id or not same or jumped == id or moved then
     id = candidate
     -- the time left of the last quarantine does not count if it exceeds the length of that
     -- quarantine, because then the clock has gone back
@@ -102,11 +93,6 @@ if not id or not (same or moved_whole) or jumped == id or moved then
             'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end
-elseif moved_whole and not_before > now - slack then
-    -- extend the quarantine, because the old node's clock may have been behind this node's
-    not_before = math.min(not_before, now + length) + slack
-    redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms',
-        text(math.max(length, not_before - now)))
 elseif not_before > now + length then
     redis.call('HSET', epoch_key, 'not_before', text(now + length))
 elseif not_before > now and old_ms + grace > length then

@@ -169,10 +169,6 @@ class Rights(unittest.TestCase):
                 for c, who in table().items()
                 if who & roles and c != "AUTH"
             }
-            # Add the right to CLUSTER NODES by hand, because table() keeps only one of the two rows
-            # for CLUSTER in redis_rights.c.
-            if "worker" in roles:
-                wanted.add("+cluster|nodes")
             rules = self.rules(*args)
             self.assertEqual({r for r in rules if r[0] == "+"}, wanted)
             self.assertEqual(

@@ -44,6 +44,13 @@ def owners(t):
     return {shard: t.redis.owner(slot(t, shard)) for shard in range(SHARDS)}
 
 
+def epoch(t):
+    """Returns the id of the epoch of shard 0."""
+    owner = t.redis.owner(slot(t, 0))
+    keys = owner.call("CLUSTER", "GETKEYSINSLOT", slot(t, 0), 10000)
+    return owner.call("HGET", next(key for key in keys if key.endswith(b":epoch")), "id")
+
+
 def shard_of(key):
     """Returns the shard of a key, computed as in queue/lane.c."""
     xxh = ctypes.CDLL("libxxhash.so.0")
@@ -110,20 +117,25 @@ def master_killed(t):
 
 @scenario
 def slots_moved(t):
-    """The slot of a busy shard is migrated from one master to the next, several times. No message
-    may be lost, and no two runs of a key may overlap."""
+    """The slot of a busy shard is migrated back and forth between two masters. No message may be
+    lost, and no two runs of a key may overlap. Each move ends one epoch of this shard, and none of
+    the others."""
     run, before = start(t, MOVES * MOVE_S)
-    pauses, moved = [], 0
+    pauses, moved, epochs = [], 0, [epoch(t)]
     for i in range(MOVES):
         t.check(t.producing(), "the load ended too early")
         now = t.redis.owner(slot(t, 0))
-        masters = t.redis.masters()
-        target = masters[(masters.index(now) + 1) % len(masters)]
+        target = next(m for m in t.redis.masters() if m is not now)
         moved += t.redis.migrate(slot(t, 0), target)
+        wait_until(lambda: epoch(t) != epochs[-1], 60, "another epoch after move %d" % (i + 1))
+        epochs.append(epoch(t))
         pauses.append(back_at_work(t, 0))
         time.sleep(2)
     t.figure(moves=MOVES, keys=moved)
     t.check(moved > 0, "no key was moved")
+    t.same(len(set(epochs)), MOVES + 1, "epochs of shard 0")
+    t.same(said_of(run, " is lost: "), {0}, "shards that lost an epoch")
+    t.check(run.log().count(" is lost: ") <= MOVES * len(before), "more epochs lost than moves")
     finish(t, run, before, pauses, wiped=True)
 
 

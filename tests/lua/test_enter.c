@@ -58,88 +58,6 @@ static void joins_an_epoch(void **state) {
     assert_true(b.first);
 }
 
-/* Returns the arguments of a caller whose node got the slot from another node. `from` is the life
- * of the data on that other node. */
-static struct lt_enter mover(const char *candidate, const char *life, const char *from) {
-    struct lt_enter e = caller(candidate);
-    e.life = life;
-    e.history = "b/7";
-    e.from = from;
-    return e;
-}
-
-static void moved_whole_keeps_the_epoch(void **state) {
-    struct lt *l = *state;
-    fresh(l);
-    lt_int(l, "HSET " LT_TAG "epoch not_before 5");
-    struct lt_entered b = entered(l, mover("b", "there", "life"));
-    assert_string_equal(b.id, "a");
-    assert_int_equal(b.not_before_ms, 5);
-    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "there");
-    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch history"), "b/7");
-    /* A later caller, too, joins the epoch, although it does not name the life of the data on the
-     * node from which the slot came. */
-    assert_string_equal(entered(l, mover("c", "there", "")).id, "a");
-}
-
-static void moved_whole_by_the_history(void **state) {
-    struct lt *l = *state;
-    fresh(l);
-    lt_int(l, "HSET " LT_TAG "epoch history run/9");
-    struct lt_enter e = mover("b", "there", "another replication id");
-    e.from_history = "run/9";
-    assert_string_equal(entered(l, e).id, "a");
-}
-
-static void whoever_had_another_node_does_not_vouch(void **state) {
-    struct lt *l = *state;
-    fresh(l);
-    lt_int(l, "HSET " LT_TAG "epoch not_before 5");
-    struct lt_entered b = entered(l, mover("b", "there", "the one before"));
-    assert_string_equal(b.id, "b");
-    assert_quarantine(&b, LT_TTL_MS);
-    fresh(l);
-    assert_string_equal(entered(l, mover("b", "there", "")).id, "b");
-}
-
-static void a_clock_that_jumped_ends_what_moved_whole(void **state) {
-    struct lt *l = *state;
-    fresh(l);
-    struct lt_enter e = mover("b", "there", "life");
-    e.offset_ms = LT_TTL_MS;
-    assert_string_equal(entered(l, e).id, "b");
-}
-
-static void the_patient_change_nothing(void **state) {
-    struct lt *l = *state;
-    struct lt_entered out;
-    fresh(l);
-    char *before = lt_dump(l, true);
-    struct lt_enter e = mover("b", "there", "");
-    e.patient = true;
-    assert_string_equal(lt_enter(l, &e, &out), "UNVOUCHED");
-    lt_assert_unchanged(l, before, true);
-    /* The server now reports the life that is recorded in the epoch, so the caller joins the
-     * epoch. */
-    e.life = "life";
-    assert_string_equal(entered(l, e).id, "a");
-    /* A server without data has no epoch, so the caller starts one. */
-    lt_text(l, "FLUSHALL");
-    assert_string_equal(entered(l, e).id, "b");
-}
-
-/* The clock of the slot's previous node may have been behind the clock of the new node. So the new
- * node must prolong a quarantine that began at the previous node. */
-static void a_quarantine_moves_along(void **state) {
-    struct lt *l = *state;
-    struct lt_entered a = fresh(l), b = entered(l, mover("b", "there", "life"));
-    assert_string_equal(b.id, "a");
-    /* The end of the quarantine may be postponed twice, since some variants of the test send each
-     * call twice. */
-    assert_true(b.not_before_ms > a.not_before_ms &&
-                b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4));
-}
-
 static void another_life_is_another_epoch(void **state) {
     struct lt *l = *state;
     fresh(l);
@@ -400,12 +318,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         LT(starts_a_fresh_epoch),
         LT(joins_an_epoch),
-        LT(moved_whole_keeps_the_epoch),
-        LT(moved_whole_by_the_history),
-        LT(whoever_had_another_node_does_not_vouch),
-        LT(a_clock_that_jumped_ends_what_moved_whole),
-        LT(the_patient_change_nothing),
-        LT(a_quarantine_moves_along),
         LT(another_life_is_another_epoch),
         LT(another_name_of_the_same_life_is_joined),
         LT(an_epoch_that_jumped_ends_once),

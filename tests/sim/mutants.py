@@ -238,11 +238,11 @@ M = {
     'another life of the server goes unseen': [
         (
             'consumer/worker/connection.c',
-            "} else if (!move_joins(sh) && !same_life(sh)) {",
+            "} else if (!same_life(sh)) {",
             "} else if (0) {",
         ),
         ('consumer/worker/connection.c', "if (sh->phase == READY && !same_life(sh))", "if (0)"),
-        ('queue/lua/enter.lua', "not (same or moved_whole) or ", ""),
+        ('queue/lua/enter.lua', "not same or ", ""),
     ],
     'done only under a live lease': [
         ("queue/lua/settle.lua", "and (is_held or k == 1) then", "and is_held then")
@@ -827,43 +827,11 @@ M = {
         )
     ],
     # The next mutants change what happens to a slot that moves between nodes of a cluster.
-    'any life keeps the epoch of a moved slot': [
-        (
-            'queue/lua/enter.lua',
-            "not same and from ~= '' and (known_life == from or (from_history ~= '' and known_history == from_history))",
-            "not same",
-        )
-    ],
-    'a target that restarted is vouched for': [
-        ('consumer/worker/move.c', "bool kept = m->started_ms <= m->whole_ms;", "bool kept = true;")
-    ],
-    'a promoted replica is vouched for': [
-        ('consumer/worker/move.c', "&& m->left && was_master(m);", ";"),
-        (
-            'consumer/worker/move.c',
-            "bool kept = m->started_ms <= m->whole_ms;",
-            "bool kept = true;",
-        ),
-    ],
-    'a slot that came back is not looked at': [
-        (
-            'consumer/worker/move.c',
-            "return m->fresh || strcmp(m->node.id, m->owner.id) != 0 || strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;",
-            "return strcmp(m->node.id, m->owner.id) != 0;",
-        )
-    ],
     'a settle that failed in the middle is sent again as it was': [
         (
             'consumer/worker/pipe.c',
             "        sh->pipe.cut |= keeps(c->kind);\n        not_executed",
             "        not_executed",
-        )
-    ],
-    'nobody vouches for a slot that moved': [
-        (
-            'consumer/worker/move.c',
-            "return knows && kept && direct ?",
-            "return false && knows && kept && direct ?",
         )
     ],
     'keys that have moved are taken for absent': [
@@ -879,12 +847,7 @@ M = {
 OPERATE = '(all with an operator)'
 MODE = {
     'a letter that its topic will never take is sent for ever': 'ttls',
-    'any life keeps the epoch of a moved slot': 'slotslost',
-    'a target that restarted is vouched for': 'slotslost',
-    'a promoted replica is vouched for': 'slotslost',
-    'a slot that came back is not looked at': 'slotslost',
     'a settle that failed in the middle is sent again as it was': 'slotskill',
-    'nobody vouches for a slot that moved': 'slots',
     'business ids are not looked at': 'dedup',
     'business ids are not recorded': 'dedup',
     'suspects run in company': 'poison',
@@ -1003,7 +966,6 @@ DEAD_TOPIC = {'a letter that its topic will never take is sent for ever'}
 MORE = {
     'a letter that its topic will never take is sent for ever': 300,
     'named messages known by their place alone': 300,
-    'a slot that came back is not looked at': 300,
 }
 # These mutants break no promise within the usual number of seeds, so they run only with --all. The
 # text after each name says why.

@@ -193,16 +193,13 @@ struct lt_enter {
     uint64_t fence;
     const char *field, *value; /* name and value of one field of the schema */
     int64_t old_ms;
-    /* `from` is the node that had the slot before; `from_history` is that node's history */
-    const char *from, *from_history;
-    bool patient;
 };
 struct lt_entered {
     char id[64], field[64], theirs[64];
     int64_t now_ms, not_before_ms, ttl_ms;
     bool first; /* true while no commit of the group is known */
 };
-/* Calls the script enter. Returns "OK", "REFUSED" or "UNVOUCHED". */
+/* Calls the script enter. Returns "OK" or "REFUSED". */
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);
 
 /* lt_fence() and lt_attempts() return values from the last answer. After gate, the values belong to

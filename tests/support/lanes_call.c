@@ -415,9 +415,6 @@ const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *
     lt_addf(&l->args, "%" PRIu64, e->fence);
     lt_add_text(&l->args, e->history ? e->history : "");
     lt_addf(&l->args, "%" PRId64, e->old_ms);
-    lt_add_text(&l->args, e->from ? e->from : ""),
-        lt_add_text(&l->args, e->from_history ? e->from_history : "");
-    lt_add_text(&l->args, e->patient ? "1" : "");
     if (e->field) lt_add_text(&l->args, e->field), lt_add_text(&l->args, e->value);
     lt_run(l);
     if (l->reply->type != REDIS_REPLY_ARRAY) return l->answers;

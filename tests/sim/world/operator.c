@@ -391,8 +391,6 @@ static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32])
     lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms);
     lw_arg_text(cmd, "0");
     lw_arg_text(cmd, life.history), lw_arg_text(cmd, "0");
-    /* The operator cannot vouch for data that came from another node of the cluster. */
-    lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, "");
     redisReply *r = send_it(w, shard);
     assert(r->type == REDIS_REPLY_ARRAY && r->elements >= 3);
     snprintf(epoch, 64, "%s", r->element[1]->str);

@@ -145,7 +145,6 @@ static bool has_died(const struct server *s, const struct dying *d, int i, const
 static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c) {
     redisReply *refused = errors_refuse(w, s, c->argv[0]);
     if (refused) return refused;
-    if (!strcmp(c->argv[0], "CLUSTER")) return cluster_nodes(w, s);
     struct dying dying = {0};
     bool settle =
         !strcmp(c->argv[0], "EVALSHA") && w->settle_sha[0] && !strcmp(c->argv[1], w->settle_sha);

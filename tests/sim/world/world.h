@@ -12,7 +12,6 @@
 #include "config/config.h"
 #include "consumer/worker/worker.h"
 #include "base/redis/script.h"
-#include "queue/nodes.h"
 #include "tests/sim/redis/store.h"
 
 #include <setjmp.h>
@@ -144,9 +143,6 @@ struct server {
      * set. */
     int64_t skew_ms, until_ms;
     int shard;
-    char id[41]; /* id of the node, if the server is in a cluster */
-    int config_epoch;
-    bool slave;
 };
 
 struct slot { /* the slot of a shard in a cluster */
@@ -245,7 +241,7 @@ struct world {
     struct sim_part part[PARTS];
     struct server *master[SHARDS], *servers[SERVERS];
     struct store *snap[SHARDS];
-    int n_servers, config_epochs;
+    int n_servers;
     struct slot slot[SHARDS];
     uint64_t moves;
     uint32_t gens;
@@ -321,13 +317,12 @@ void torn_look(struct world *w, const struct server *s);
 
 /* cluster.c defines the following functions. */
 void cluster_open(struct world *w);
-redisReply *cluster_nodes(struct world *w, const struct server *s);
 /* Returns true if the error reply says that the slot or a key is on another node. */
 bool cluster_meant(const char *text);
 void cluster_failed_over(struct world *w, struct server *old, struct server *fresh);
 bool cluster_fault(struct world *w);
 void cluster_rest(struct world *w);
-/* Checks at the end of a run that slots have moved, and that planned moves ended no epoch. */
+/* Checks at the end of a run that slots have moved, and that planned moves ended an epoch. */
 void cluster_judge(struct world *w);
 struct server *cluster_find(struct world *w, int shard);
 
