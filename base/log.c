@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/clock.h"
+
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -23,21 +27,65 @@ void lw_log_setup(enum lw_log_level level, bool json, const char *who) {
 
 bool lw_log_on(enum lw_log_level level) { return level >= log_to.level; }
 
-/* Writes a text into a line of the log. Control characters are replaced, because a line break in
- * the text could forge another line of the log. In JSON, quotes are escaped as well. */
-static size_t put_text(char *out, size_t room, const char *text, bool json) {
+/* Reads one character of UTF-8. Returns its length in bytes, or 0 if the bytes are not UTF-8. */
+static size_t character(const unsigned char *p, unsigned *code) {
+    if (*p < 0x80) return *code = *p, 1;
+    size_t n = *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
+    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (*p < 0xc2 || *p > 0xf4) return 0;
+    *code = *p & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80) return 0;
+        *code = *code << 6 | (p[i] & 0x3f);
+    }
+    return *code < least[n] || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000) ? 0 : n;
+}
+
+/* Returns true for a character that must not reach a terminal or another program as it is: C0 and
+ * C1 controls, line and paragraph separators, and the controls of writing direction, which change
+ * the order in which the rest of the line is shown. */
+static bool is_control(unsigned c) {
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+/* Writes a text into a line of the log, as valid UTF-8 whatever the text is. Control characters
+ * become escapes, because a line break in the text could forge another line of the log. A byte that
+ * is not UTF-8 becomes \xNN in a text line, and U+FFFD in JSON, which has no bytes. If `quoted` is
+ * true, quotes and backslashes are escaped. */
+static size_t put_text(char *out, size_t room, const char *text, bool json, bool quoted) {
     size_t n = 0;
-    for (const unsigned char *p = (const unsigned char *)text; *p && n + 7 < room; p++) {
-        if (json && (*p == '"' || *p == '\\')) {
+    unsigned c = 0;
+    for (const unsigned char *p = (const unsigned char *)text; *p && n + 7 < room;) {
+        size_t bytes = character(p, &c);
+        if (!bytes && json) {
+            n += (size_t)snprintf(out + n, room - n, "\xef\xbf\xbd");
+        } else if (!bytes || (bytes == 1 && is_control(c) && !json)) {
+            n += (size_t)snprintf(out + n, room - n, "\\x%02x", *p);
+        } else if (is_control(c)) {
+            n += (size_t)snprintf(out + n, room - n, "\\u%04x", c);
+        } else if (quoted && (*p == '"' || *p == '\\')) {
             out[n++] = '\\';
             out[n++] = (char)*p;
-        } else if (*p < 0x20 || *p == 0x7f) {
-            n += (size_t)snprintf(out + n, room - n, json ? "\\u%04x" : "\\x%02x", *p);
         } else {
-            out[n++] = (char)*p;
+            memcpy(out + n, p, bytes);
+            n += bytes;
         }
+        p += bytes ? bytes : 1;
     }
     return n;
+}
+
+/* Returns true if a text could be taken for a text with fields behind it: it has a word with an
+ * equals sign after a space, or begins with a quote. */
+static bool imitates(const char *text) {
+    if (*text == '"') return true;
+    for (const char *at = text; (at = strchr(at, '=')); at++) {
+        const char *word = at;
+        while (word > text && (word[-1] == '_' || (word[-1] >= 'a' && word[-1] <= 'z'))) word--;
+        if (word < at && word > text && word[-1] == ' ') return true;
+    }
+    return false;
 }
 
 static size_t put_field(char *out, size_t room, const struct lw_log_field *f, bool json) {
@@ -46,7 +94,7 @@ static size_t put_field(char *out, size_t room, const struct lw_log_field *f, bo
     if (!f->text) return n + (size_t)snprintf(out + n, room - n, "%lld", f->number);
     bool quote = json || !*f->text || strpbrk(f->text, " \"=\\");
     if (quote) out[n++] = '"';
-    n += put_text(out + n, room - n - 1, f->text, quote);
+    n += put_text(out + n, room - n - 1, f->text, json, quote);
     if (quote) out[n++] = '"';
     return n;
 }
@@ -68,12 +116,15 @@ __attribute__((format(printf, 4, 0))) static void write_line(enum lw_log_level l
         n = (size_t)snprintf(line, sizeof line,
                              "{\"time\":\"%s\",\"level\":\"%s\",\"who\":\"%s\",\"text\":\"", when,
                              level_name[level], log_to.who);
-        n += put_text(line + n, sizeof line - n - 4, text, true);
+        n += put_text(line + n, sizeof line - n - 4, text, true, true);
         line[n++] = '"';
     } else {
         n = (size_t)snprintf(line, sizeof line, "%s %-5s %s: ", when, level_name[level],
                              log_to.who);
-        n += put_text(line + n, sizeof line - n - 2, text, false);
+        bool quote = imitates(text);
+        if (quote) line[n++] = '"';
+        n += put_text(line + n, sizeof line - n - 3, text, false, quote);
+        if (quote) line[n++] = '"';
     }
     for (int i = 0; i < n_fields; i++)
         n += put_field(line + n, sizeof line - n - 3, &f[i], log_to.json);
@@ -83,12 +134,85 @@ __attribute__((format(printf, 4, 0))) static void write_line(enum lw_log_level l
     if (write(STDERR_FILENO, line, n) < 0) return;
 }
 
+/* --- lines that come many times --------------------------------------------------------------- */
+
+/* `due_ms` is the time at which the first count of lines that were left out is due; 0: none. */
+static struct {
+    pthread_mutex_t lock;
+    struct lw_log_some *sites;
+    _Atomic long long due_ms;
+} some = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+__attribute__((format(printf, 2, 3))) static void write_now(enum lw_log_level level,
+                                                            const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    write_line(level, NULL, 0, fmt, ap);
+    va_end(ap);
+}
+
+/* Begins a new interval of a site, and writes how many lines the last one left out. Under the
+ * lock. */
+static void begin_interval(struct lw_log_some *site, long long now) {
+    if (site->left_out)
+        write_now(site->level, "%u more lines in %lld ms were left out, such as: %s",
+                  site->left_out, now - site->since_ms, site->last);
+    site->since_ms = now;
+    site->written = site->left_out = 0;
+}
+
+static void write_counts(void) {
+    long long due = atomic_load(&some.due_ms);
+    if (!due || lw_boot_ms() < due) return;
+    pthread_mutex_lock(&some.lock);
+    long long now = lw_boot_ms(), next = 0;
+    for (struct lw_log_some *s = some.sites; s; s = s->next) {
+        if (s->left_out && now - s->since_ms >= LW_LOG_SOME_MS) begin_interval(s, now);
+        if (s->left_out && (!next || s->since_ms + LW_LOG_SOME_MS < next))
+            next = s->since_ms + LW_LOG_SOME_MS;
+    }
+    atomic_store(&some.due_ms, next);
+    pthread_mutex_unlock(&some.lock);
+}
+
+/* Returns true if the line may be written. Otherwise the caller passes it to left_out(). */
+static bool may_write(struct lw_log_some *site, unsigned burst, enum lw_log_level level,
+                      long long now) {
+    if (!site->since_ms) {
+        site->next = some.sites;
+        some.sites = site;
+        site->since_ms = now;
+    }
+    site->level = level;
+    if (now - site->since_ms >= LW_LOG_SOME_MS) begin_interval(site, now);
+    return site->written < burst && ++site->written;
+}
+
+void lw_log_some(struct lw_log_some *site, unsigned burst, enum lw_log_level level,
+                 const struct lw_log_field *f, int n, const char *fmt, ...) {
+    if (!lw_log_on(level)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    pthread_mutex_lock(&some.lock);
+    bool writes = may_write(site, burst, level, lw_boot_ms());
+    if (!writes) {
+        vsnprintf(site->last, sizeof site->last, fmt, ap);
+        if (!site->left_out++ && !atomic_load(&some.due_ms))
+            atomic_store(&some.due_ms, site->since_ms + LW_LOG_SOME_MS);
+    }
+    pthread_mutex_unlock(&some.lock);
+    if (writes) write_line(level, f, n, fmt, ap);
+    va_end(ap);
+    write_counts();
+}
+
 void lw_log(enum lw_log_level level, const char *fmt, ...) {
     if (!lw_log_on(level)) return;
     va_list ap;
     va_start(ap, fmt);
     write_line(level, NULL, 0, fmt, ap);
     va_end(ap);
+    write_counts();
 }
 
 void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt,
@@ -98,4 +222,5 @@ void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, c
     va_start(ap, fmt);
     write_line(level, f, n, fmt, ap);
     va_end(ap);
+    write_counts();
 }

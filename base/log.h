@@ -25,6 +25,28 @@ struct lw_log_field {
 void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Writes a line that may come many times, such as one about a single message or one that every call
+ * during an outage repeats. Of the lines of one call site, at most `burst` are written in
+ * LW_LOG_SOME_MS; the others are counted. The count is written with the next line of the site, or
+ * when any line is written later than LW_LOG_SOME_MS. */
+enum { LW_LOG_SOME_MS = 10000 };
+struct lw_log_some {
+    struct lw_log_some *next; /* all sites that have written a line */
+    long long since_ms;       /* start of the current interval; boot clock */
+    unsigned written, left_out;
+    enum lw_log_level level;
+    char last[120]; /* beginning of the last line that was left out */
+};
+void lw_log_some(struct lw_log_some *site, unsigned burst, enum lw_log_level level,
+                 const struct lw_log_field *f, int n, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+#define lw_some(burst, level, f, n, ...)                              \
+    do {                                                              \
+        static struct lw_log_some site_;                              \
+        lw_log_some(&site_, (burst), (level), (f), (n), __VA_ARGS__); \
+    } while (0)
+#define lw_warn_some(burst, ...) lw_some(burst, LW_LOG_WARN, NULL, 0, __VA_ARGS__)
+
 #define lw_debug(...)                                                   \
     do {                                                                \
         if (lw_log_on(LW_LOG_DEBUG)) lw_log(LW_LOG_DEBUG, __VA_ARGS__); \

@@ -51,7 +51,11 @@ void lw_take_tracing_endpoint(struct lw_loader *l, const struct lw_option *o, js
     const char *text = lw_take_text(l, o->path, v, ENDPOINT_MAX), *why;
     if (!text) return;
     CURLU *u = lw_or_abort(curl_url());
-    if ((why = endpoint_problem(u, text)))
+    why = endpoint_problem(u, text);
+    /* a URL with a query may hold a secret, so it is not shown; lw_shown() hides a password */
+    if (why && strpbrk(text, "?#"))
+        lw_problem(l->problems, "%s: %s", o->path, why);
+    else if (why)
         lw_problem(l->problems, "%s: %s: %s", o->path, lw_shown(l, v, buf), why);
     else
         complete_path(u);

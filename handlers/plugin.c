@@ -75,7 +75,10 @@ __attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level 
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    lw_log(levels[l], "%s", text);
+    if (levels[l] == LW_LOG_DEBUG)
+        lw_debug("%s", text);
+    else
+        lw_some(5000, levels[l], NULL, 0, "%s", text);
 }
 
 /* Unescapes one token of a JSON pointer (RFC 6901). Returns the member of the object, or the

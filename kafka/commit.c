@@ -57,11 +57,11 @@ static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp,
         lw_debug("%s/%d: commit of %lld came with an old epoch; it is sent again", tp->topic,
                  (int)tp->partition, (long long)tp->offset);
     else if (code)
-        lw_warn("%s/%d: commit of %lld rejected: %s; %s", tp->topic, (int)tp->partition,
-                (long long)tp->offset, rd_kafka_err2str(code),
-                is_stale(code)
-                    ? "the group has expelled this worker, and the next rebalance follows"
-                    : "retrying while the partition is ours");
+        lw_warn_some(20, "%s/%d: commit of %lld rejected: %s; %s", tp->topic, (int)tp->partition,
+                     (long long)tp->offset, rd_kafka_err2str(code),
+                     is_stale(code)
+                         ? "the group has expelled this worker, and the next rebalance follows"
+                         : "retrying while the partition is ours");
     else
         s->auth_since_ms = 0;
     if (lw_source_part(s, k->gens[i]))

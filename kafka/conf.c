@@ -76,10 +76,10 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
                            : level <= LOG_WARNING ? LW_LOG_WARN
                            : level <= LOG_INFO    ? LW_LOG_INFO
                                                   : LW_LOG_DEBUG;
-    /* Log a failed connection only as a warning, because librdkafka keeps trying to reach the
-     * broker. */
-    if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR")))
-        to = LW_LOG_WARN;
+    /* Log a failed connection only at level debug, because librdkafka reports it to the error
+     * callback, too, which logs it (kafka/source.c, kafka/sink.c). */
+    if (!strcmp(facility, "FAIL")) to = LW_LOG_DEBUG;
+    if (to == LW_LOG_ERROR && !strcmp(facility, "ERROR")) to = LW_LOG_WARN;
     /* Log a rejected certificate only at level debug, because librdkafka repeats the line with each
      * attempt, and kafka/explain.c reports the reason. */
     if (!strcmp(facility, "SSLCERTVRFY")) to = LW_LOG_DEBUG;
@@ -87,7 +87,10 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
      * allow.auto.create.topics. The broker of `latchwork dev` does not support it. A real broker
      * that does not support it is older than all brokers that Latchwork works with. */
     if (!strcmp(facility, "AUTOCREATE")) to = LW_LOG_DEBUG;
-    if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
+    if (to == LW_LOG_DEBUG)
+        lw_debug("kafka %s: %s", facility, text);
+    else
+        lw_some(20, to, NULL, 0, "kafka %s: %s", facility, text);
 }
 
 static int set(rd_kafka_conf_t *conf, const char *name, const char *value, struct lw_err *err) {

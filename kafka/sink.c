@@ -87,8 +87,8 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 static void on_error(rd_kafka_t *rk, int code, const char *text, void *sink) {
     char out[LW_EXPLAINED_MAX];
     const struct lw_sink *k = sink;
-    lw_warn("kafka producer: %s (%s)", explain(k, rk, code, text, NULL, out),
-            rd_kafka_err2name(code));
+    lw_warn_some(3, "kafka producer: %s (%s)", explain(k, rk, code, text, NULL, out),
+                 rd_kafka_err2name(code));
 }
 
 static int connect_sink(struct lw_sink *k, int which, struct lw_err *err) {

@@ -248,8 +248,8 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
         s->ev.record(s->ctx, p->gen, m);
         return 1;
     } else if (p) {
-        lw_warn("%s/%d: offset %lld came again (expected %lld); dropped", p->topic,
-                (int)p->partition, (long long)m->offset, (long long)p->next);
+        lw_warn_some(20, "%s/%d: offset %lld came again (expected %lld); dropped", p->topic,
+                     (int)p->partition, (long long)m->offset, (long long)p->next);
     }
     rd_kafka_message_destroy(m);
     return 0;

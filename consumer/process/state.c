@@ -100,5 +100,8 @@ void process_look(struct process *p) {
     bool trouble = find_trouble(p, why, sizeof why);
     atomic_store(&p->self->ready, !trouble);
     lw_note_set(&p->self->why, why);
-    if (!p->stopping) tell(p, why, trouble, now);
+    /* a worker without a partition waits for one, which is no lack of progress */
+    char logic[sizeof why];
+    bool standby = !trouble && !lw_worker_why(p->logic, logic, sizeof logic);
+    if (!p->stopping) tell(p, standby ? "" : why, trouble, now);
 }

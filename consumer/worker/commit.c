@@ -98,7 +98,7 @@ void commit_step(struct lw_worker *w) {
     w->commit.from = from;
     struct lw_err err = {0};
     if (n && w->io->commit(w->ctx, c, n, &err) != 0)
-        lw_warn("commit: %s; retrying in %d ms", err.text, COMMIT_MS);
+        lw_warn_some(1, "commit: %s; retrying in %d ms", err.text, COMMIT_MS);
 }
 
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale) {
@@ -134,8 +134,8 @@ bool commit_confirm(struct lw_worker *w) {
         int rc = w->io->commit_sync(w->ctx, c, n, ok, &err);
         if (rc != 0) {
             int wait_ms = w->commit.meta_max < w->commit.meta_tried ? 0 : CONFIRM_MS;
-            lw_warn("can't confirm the assignment with Kafka: %s; retrying in %d ms", err.text,
-                    wait_ms);
+            lw_warn_some(1, "can't confirm the assignment with Kafka: %s; retrying in %d ms",
+                         err.text, wait_ms);
             w->commit.confirm_ms = wait_ms ? now_ms(w) + wait_ms : 0;
             return false;
         }

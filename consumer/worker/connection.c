@@ -93,9 +93,12 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (sh->phase == DOWN) return;
-    lw_warn("shard %d: connection to Redis lost: %s; reconnecting, then sending unanswered calls "
-            "again",
-            shard, why);
+    /* a site per shard, so that one shard's lines do not hide another's */
+    static struct lw_log_some said[32];
+    lw_log_some(&said[shard % 32], 1, LW_LOG_WARN, NULL, 0,
+                "shard %d: connection to Redis lost: %s; reconnecting, then sending unanswered "
+                "calls again",
+                shard, why);
     connection_drop(w, sh);
 }
 

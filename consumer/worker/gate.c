@@ -232,7 +232,8 @@ void gate_forget(struct lw_worker *w, struct shard *sh) {
 void gate_refused(struct lw_worker *w, struct shard *sh) {
     check_gate(&sh->gate);
     if (!sh->gate.oom_until_ms)
-        lw_warn(
+        lw_warn_some(
+            3,
             "shard %d: Redis is at maxmemory; admitting nothing new until it has room; retrying "
             "every %d ms",
             sh->index, OOM_MS);
@@ -284,9 +285,10 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
 static void tell_bad(const struct lw_worker *w, const struct shard *sh, const struct lane *l) {
     char name[LW_KEY_TEXT];
     tell_key(w, l->id, name);
-    lw_error("shard %d: a Redis key of lane %s holds another type; its messages wait; retrying "
-             "every %d ms",
-             sh->index, name, HOLD_BAD_MS);
+    lw_some(20, LW_LOG_ERROR, NULL, 0,
+            "shard %d: a Redis key of lane %s holds another type; its messages wait; retrying "
+            "every %d ms",
+            sh->index, name, HOLD_BAD_MS);
 }
 
 /* Handles the answer for one lane. Returns true if some of its messages run. */

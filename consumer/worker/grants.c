@@ -34,7 +34,8 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     if (r->type != REDIS_REPLY_STRING) return NULL;
     char *own = lw_memdup(r->str, r->len);
     if (lw_envelope_decode(lw_bytes(own, r->len), &e, &err) != 0) {
-        lw_error(
+        lw_some(
+            20, LW_LOG_ERROR, NULL, 0,
             "a waiting list holds what is not a message: %s; no message behind it runs until it "
             "is removed",
             err.text);

@@ -22,13 +22,7 @@ enum { RESEND_MS = 1000 };
 
 /* If a handler repeatedly gives messages back under a live lease, their lane rests. Otherwise the
  * handler would get the same messages again at once, without end. */
-enum {
-    BACK_MIN_MS = 10,
-    BACK_MAX_MS = 1000,
-    BACK_SLOTS = 4096,
-    BACK_FORGET_MS = 60000,
-    BACK_TELL_MS = 60000
-};
+enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS = 60000 };
 
 /* Changes the state of a run, and asserts that the change is legal. A run begins in state AHEAD,
  * and a withdrawn run ends in it. */
@@ -245,9 +239,10 @@ static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
     if (r->resend_ms) w->runs.n_resend--;
     r->resend_ms = 0;
     count(&w->counts->letters_kept);
-    lw_warn("dead letter %s: topic %s rejected it for good: %s; stored in Redis instead, see "
-            "`latchwork dead show`",
-            r->job.identity, w->c->dead.topic, why);
+    lw_warn_some(20,
+                 "dead letter %s: topic %s rejected it for good: %s; stored in Redis instead, see "
+                 "`latchwork dead show`",
+                 r->job.identity, w->c->dead.topic, why);
     run_finish(w, r, LW_DEAD);
 }
 
@@ -276,8 +271,9 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     } else {
         if (!r->resend_ms) w->runs.n_resend++;
         r->resend_ms = now_ms(w) + RESEND_MS;
-        lw_error("dead letter %s could not be sent to %s: %s; retrying in %d ms", r->job.identity,
-                 w->c->dead.topic, err.text, RESEND_MS);
+        lw_some(20, LW_LOG_ERROR, NULL, 0,
+                "dead letter %s could not be sent to %s: %s; retrying in %d ms", r->job.identity,
+                w->c->dead.topic, err.text, RESEND_MS);
     }
     free(h);
 }
@@ -351,16 +347,16 @@ static void finished_late(struct lw_worker *w, struct run *r) {
     }
 }
 
-static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) {
+static void tell_back(const struct run *r, uint32_t times) {
     assert(times > 1);
-    int64_t now = now_ms(w);
-    if (w->runs.told_back_ms && now - w->runs.told_back_ms < BACK_TELL_MS) return;
-    w->runs.told_back_ms = now;
-    lw_warn("%s: the handler gave its key's messages back %" PRIu32
-            " times in a row under a live lease; no attempt is counted; the key "
-            "waits %" PRId64
-            " ms now, at most %d ms later; return retry or dead for a message that can't run",
-            r->job.identity, times, r->rest_ms, BACK_MAX_MS);
+    /* a message that no handler got says nothing about the handler */
+    if (!r->job.took_us) return;
+    lw_warn_some(1,
+                 "%s: the handler gave its key's messages back %" PRIu32
+                 " times in a row under a live lease; no attempt is counted; the key "
+                 "waits %" PRId64
+                 " ms now, at most %d ms later; return retry or dead for a message that can't run",
+                 r->job.identity, times, r->rest_ms, BACK_MAX_MS);
 }
 
 /* Returns how long the lane rests after a handler gave a message back. Returns 0 if the lease is
@@ -385,7 +381,7 @@ static int64_t rest_of(struct lw_worker *w, struct run *r) {
     int64_t ms = BACK_MIN_MS;
     for (uint32_t i = 2; i < g->times && ms < BACK_MAX_MS; i++) ms *= 2;
     r->rest_ms = ms < BACK_MAX_MS ? ms : BACK_MAX_MS;
-    tell_back(w, r, g->times);
+    tell_back(r, g->times);
     return r->rest_ms;
 }
 
@@ -435,8 +431,9 @@ void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, cons
     } else {
         r->resend_ms = now_ms(w) + RESEND_MS;
         w->runs.n_resend++;
-        lw_error("dead letter %s was rejected by %s: %s; retrying in %d ms", r->job.identity,
-                 w->c->dead.topic, reason, RESEND_MS);
+        lw_some(20, LW_LOG_ERROR, NULL, 0,
+                "dead letter %s was rejected by %s: %s; retrying in %d ms", r->job.identity,
+                w->c->dead.topic, reason, RESEND_MS);
     }
 }
 

@@ -74,7 +74,6 @@ struct runs {         /* only run.c changes this struct */
         uint32_t times; /* number of times in a row that a handler gave a message back */
         int64_t at_ms;
     } * given_back;
-    int64_t told_back_ms;
     struct run *free;
 };
 

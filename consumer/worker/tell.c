@@ -42,5 +42,12 @@ void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level,
     f[n++] = (struct lw_log_field){"attempt", NULL, j->attempt};
     f[n++] = (struct lw_log_field){"fence", NULL, (long long)j->fence};
     f[n++] = (struct lw_log_field){"duration_ms", NULL, j->took_us / 1000};
-    lw_log_with(level, f, n, "%s %s%s%s", j->identity, what, j->reason[0] ? ": " : "", j->reason);
+    const char *between = j->reason[0] ? ": " : "";
+    /* dead letters have a limit of their own, so that many retries do not hide them */
+    if (level == LW_LOG_DEBUG)
+        lw_log_with(level, f, n, "%s %s%s%s", j->identity, what, between, j->reason);
+    else if (level == LW_LOG_INFO)
+        lw_some(200, level, f, n, "%s %s%s%s", j->identity, what, between, j->reason);
+    else
+        lw_some(200, level, f, n, "%s %s%s%s", j->identity, what, between, j->reason);
 }

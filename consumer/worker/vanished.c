@@ -135,12 +135,14 @@ static void say_here(const struct lw_worker *w, const struct shard *sh, const st
     assert(i >= 0 && i < x->n && x->here[i]);
     char name[LW_KEY_TEXT];
     tell_key(w, x->lane[i].name, name);
-    lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by "
-            "others: %zu messages of %s from offset "
-            "%" PRId64 " on waited there, and are read from Kafka again; their order against later "
-            "ones of the key is not kept, and "
-            "replays and imports that waited there are lost",
-            sh->index, name, x->here[i], x->part->name, x->first[i]);
+    lw_warn_some(
+        20,
+        "shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by "
+        "others: %zu messages of %s from offset "
+        "%" PRId64 " on waited there, and are read from Kafka again; their order against later "
+        "ones of the key is not kept, and "
+        "replays and imports that waited there are lost",
+        sh->index, name, x->here[i], x->part->name, x->first[i]);
 }
 
 static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, struct looking *x) {
@@ -168,7 +170,8 @@ static void say_none(const struct lw_worker *w, const struct shard *sh,
     assert(!l->n);
     char name[LW_KEY_TEXT];
     tell_key(w, l->name, name);
-    lw_warn(
+    lw_warn_some(
+        20,
         "shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by "
         "others: no message known to this worker "
         "waited there; the owners of other partitions read theirs from Kafka again, and replays "

@@ -177,8 +177,8 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
      * because each request may block this thread. */
     if (now_ms(w) < w->unanswered_until_ms) return true;
     if (w->io->committed(w->ctx, p->topic, p->partition, &committed, &err) != 0) {
-        lw_warn("%s: can't ask for the group's offset: %s; retrying in %d ms", p->name, err.text,
-                RECHECK_MS);
+        lw_warn_some(3, "%s: can't ask for the group's offset: %s; retrying in %d ms", p->name,
+                     err.text, RECHECK_MS);
         w->unanswered_until_ms = p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
         return true;
     }
@@ -304,7 +304,8 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         lw_offsets_each(p->offsets, LW_OFF_WAITING, lo, hi, check_one, &x);
         if (x.lost && !unpark_busy(p, sh->index)) {
             /* Redis has lost a waiting message, so the partition is read from Kafka again. */
-            lw_warn("%s: Redis lost waiting messages; reading them again from Kafka", p->name);
+            lw_warn_some(20, "%s: Redis lost waiting messages; reading them again from Kafka",
+                         p->name);
             part_again(w, p);
         }
         part_pause(w, p);

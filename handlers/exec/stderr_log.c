@@ -118,7 +118,7 @@ void lw_last_words_drop(struct lw_last_words *w) {
 static void flush_line(struct stream *s) {
     while (s->n && s->line[s->n - 1] == '\r') s->n--;
     s->line[s->n] = '\0';
-    if (s->n) lw_info("%s: %s", s->label, s->line);
+    if (s->n) lw_some(5000, LW_LOG_INFO, NULL, 0, "%s: %s", s->label, s->line);
     remember(s->words, s->line);
     s->n = 0;
 }

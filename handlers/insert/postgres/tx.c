@@ -342,8 +342,8 @@ static void blame_unknown(struct lw_writer *w, struct item **set, size_t n,
     }
     char why[LW_REASON_MAX];
     snprintf(why, sizeof why, "PostgreSQL: %s", error->text);
-    lw_warn("insert: %s: %s; message %s counts an attempt", w->store->name, error->text,
-            set[0]->job->identity);
+    lw_warn_some(20, "insert: %s: %s; message %s counts an attempt", w->store->name, error->text,
+                 set[0]->job->identity);
     settle(set[0], LW_RETRY, why);
 }
 
