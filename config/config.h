@@ -149,6 +149,9 @@ struct lw_config {
         char *listen; /* value of http.listen as written */
         char *host;   /* numeric address to listen on; NULL if http.listen is "off" */
         int port;     /* port to listen on; 0 for any free port */
+        /* the same for http.health_listen, where only metrics and health are served */
+        char *health_listen, *health_host;
+        int health_port;
         /* all tokens; http.token is among them as a write token with the name "token" */
         struct lw_token *tokens;
         size_t n_tokens;

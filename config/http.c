@@ -33,8 +33,10 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
     char buf[LW_SHOWN_MAX], host[64];
     const char *text = lw_take_text(l, o->path, v, 64);
     if (!text) return;
+    bool health = !strcmp(o->path, "http.health_listen"), off = !strcmp(text, "off");
+    char **listen = health ? &l->c->http.health_listen : &l->c->http.listen;
+    char **to_host = health ? &l->c->http.health_host : &l->c->http.host;
     int port = 0;
-    bool off = !strcmp(text, "off");
     if (!off && listen_problem(text, host, &port)) {
         lw_problem(l->problems,
                    "%s: must be \"address:port\" with a numeric address or localhost, "
@@ -42,10 +44,10 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
                    o->path, lw_shown(l, v, buf));
         return;
     }
-    free(l->c->http.listen), free(l->c->http.host);
-    l->c->http.listen = lw_strdup(text);
-    l->c->http.host = off ? NULL : lw_strdup(host);
-    l->c->http.port = port;
+    free(*listen), free(*to_host);
+    *listen = lw_strdup(text);
+    *to_host = off ? NULL : lw_strdup(host);
+    *(health ? &l->c->http.health_port : &l->c->http.port) = port;
 }
 
 /* --- tokens ----------------------------------------------------------------------------------- */
@@ -181,6 +183,20 @@ static const char *key_of(const struct lw_token *t) {
                                      : "http.read_tokens";
 }
 
+static bool is_open(const struct lw_config *c) {
+    return c->http.host && strncmp(c->http.host, "127.", 4) && strcmp(c->http.host, "::1");
+}
+
+static bool has_read_token(const struct lw_config *c) {
+    for (size_t i = 0; i < c->http.n_tokens; i++)
+        if (!c->http.tokens[i].write) return true;
+    return false;
+}
+
+void lw_default_payloads(struct lw_config *c) {
+    if (is_open(c) && !has_read_token(c)) c->http.payloads = LW_PAYLOADS_HIDE;
+}
+
 static void finish_tokens(struct lw_loader *l) {
     const struct lw_config *c = l->c;
     if (!c->http.n_tokens) return;
@@ -190,7 +206,7 @@ static void finish_tokens(struct lw_loader *l) {
     if (!c->http.listen) return; /* a problem was reported already */
     if (!c->http.host)
         lw_problem_warn(l->problems, "%s: no effect while http.listen is \"off\"", key);
-    else if (strncmp(c->http.host, "127.", 4) && strcmp(c->http.host, "::1"))
+    else if (is_open(c))
         lw_problem_warn(l->problems,
                         "%s: http.listen is not loopback and there is no TLS: the token can be "
                         "read on the way; put a proxy in front",
@@ -199,7 +215,17 @@ static void finish_tokens(struct lw_loader *l) {
 
 void lw_finish_http(struct lw_loader *l) {
     const struct lw_config *c = l->c;
+    static const char *const see[] = {[LW_PAYLOADS_SHOW] = "payloads too",
+                                      [LW_PAYLOADS_MASK] = "payloads without http.mask",
+                                      [LW_PAYLOADS_HIDE] = "but no payloads"};
     finish_tokens(l);
+    if (is_open(c) && !has_read_token(c))
+        lw_problem_warn(l->problems,
+                        "http.listen: not loopback, and without http.read_tokens everybody who "
+                        "reaches it sees keys, headers and figures, %s (http.payloads)",
+                        see[c->http.payloads]);
+    if (c->http.health_host && c->http.listen && !c->http.host)
+        lw_problem_warn(l->problems, "http.health_listen: no effect while http.listen is \"off\"");
     if (c->http.payloads == LW_PAYLOADS_MASK && !c->http.n_mask)
         lw_problem(l->problems, "http.mask: names no value, so http.payloads \"mask\" would show "
                                 "everything; name pointers such as \"/card\", or use \"hide\"");

@@ -422,6 +422,15 @@ const struct lw_option lw_options[] = {
              "taken the run goes on without. There is no TLS, and without `http.read_tokens` no "
              "password: beyond loopback, put a "
              "[proxy](../how-to/monitor.md#put-the-page-behind-tls) in front."},
+    {.path = "http.health_listen",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_http_listen,
+     .show = lw_show_http_health_listen,
+     .form = "as `http.listen`",
+     .dflt_text = "off",
+     .help = "A second address, which serves only `/metrics`, `/healthz` and `/readyz`. They show "
+             "no keys and no payloads, so it may be open to probes and Prometheus while "
+             "`http.listen` is not."},
     {.path = "http.token",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_http_token,
@@ -463,7 +472,7 @@ const struct lw_option lw_options[] = {
      .kind = LW_OPT_WORD,
      .at = AT(http.payloads),
      .words = payload_words,
-     .dflt = "\"show\"",
+     .dflt_text = "`show`; beyond loopback without `http.read_tokens`: `hide`",
      .help = "What the HTTP API shows of payloads: everything (`show`), JSON without the values "
              "that `http.mask` names (`mask`; a payload "
              "that is no JSON is hidden), or nothing (`hide`). With `mask` and `hide` payloads "

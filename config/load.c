@@ -138,6 +138,7 @@ static void load(struct lw_loader *l, json_t *root, const struct lw_override *se
     take_defaults(l, root);
     walk(l, "", root);
     check_required(l, root);
+    if (!given(root, "http.payloads")) lw_default_payloads(l->c);
     if (!l->c->handler.json) l->c->handler.json = json_object();
     lw_finish(l);
     if (l->problems->check_handler && l->c->handler.type)
@@ -207,6 +208,7 @@ void lw_config_free(struct lw_config *c) {
     free(c->dead.topic);
     free(c->dedup.id.arg);
     free(c->http.listen), free(c->http.host);
+    free(c->http.health_listen), free(c->http.health_host);
     for (size_t i = 0; i < c->http.n_tokens; i++)
         free(c->http.tokens[i].name), free(c->http.tokens[i].secret);
     free(c->http.tokens);

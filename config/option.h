@@ -108,6 +108,8 @@ void lw_take_http_read_tokens(struct lw_loader *l, const struct lw_option *o, js
 void lw_take_http_write_tokens(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_hosts(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_mask(struct lw_loader *l, const struct lw_option *o, json_t *v);
+/* Sets http.payloads, which is not given: hidden from everybody who only has to reach the port. */
+void lw_default_payloads(struct lw_config *c);
 void lw_finish_http(struct lw_loader *l);
 /* The functions lw_take_tracing_endpoint() to lw_finish_tracing() are in tracing.c, which reads,
  * checks and shows the section `tracing`. */
@@ -178,6 +180,7 @@ json_t *lw_show_dedup_id(const struct lw_config *c);
 json_t *lw_show_dead_to(const struct lw_config *c);
 json_t *lw_show_handler(const struct lw_config *c);
 json_t *lw_show_http_listen(const struct lw_config *c);
+json_t *lw_show_http_health_listen(const struct lw_config *c);
 json_t *lw_show_http_token(const struct lw_config *c);
 json_t *lw_show_http_read_tokens(const struct lw_config *c);
 json_t *lw_show_http_write_tokens(const struct lw_config *c);

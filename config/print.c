@@ -89,6 +89,9 @@ json_t *lw_show_dedup_id(const struct lw_config *c) {
 }
 
 json_t *lw_show_http_listen(const struct lw_config *c) { return json_string(c->http.listen); }
+json_t *lw_show_http_health_listen(const struct lw_config *c) {
+    return c->http.health_listen ? json_string(c->http.health_listen) : NULL;
+}
 json_t *lw_show_http_hosts(const struct lw_config *c) {
     return show_list(c->http.hosts, c->http.n_hosts);
 }

@@ -122,8 +122,9 @@ static const struct {
     {"/api/v1/events", false, answer_events},
 };
 
-static bool answer_text(struct exporter *e, const struct lw_metrics_source *m,
-                        const struct lw_http_request *q, struct lw_http_answer *a) {
+/* Answers metrics and health, which need no token. */
+static bool answer_health(struct exporter *e, const struct lw_metrics_source *m,
+                          const struct lw_http_request *q, struct lw_http_answer *a) {
     const char *path = q->path;
     if (!strcmp(path, "/metrics")) {
         a->type = LW_METRICS_TYPE;
@@ -136,7 +137,7 @@ static bool answer_text(struct exporter *e, const struct lw_metrics_source *m,
     } else if (!strcmp(path, "/readyz")) {
         put_health(a, lw_metrics_ready(m, &a->body));
     } else {
-        return answer_page(q, a);
+        return false;
     }
     return true;
 }
@@ -145,7 +146,7 @@ static bool answer_quick(struct exporter *e, const struct lw_http_request *q,
                          struct lw_http_answer *a) {
     struct lw_metrics_source m = {e->c, e->board, e->shards, lw_boot_ms()};
     const char *path = q->path;
-    if (answer_text(e, &m, q, a)) return true;
+    if (answer_health(e, &m, q, a) || answer_page(q, a)) return true;
     for (size_t i = 0; i < sizeof live_paths / sizeof *live_paths; i++) {
         if (strcmp(path, live_paths[i].path)) continue;
         if (live_paths[i].open || lw_access_allowed(e->c, q, false, a))
@@ -163,22 +164,33 @@ static bool answer_quick(struct exporter *e, const struct lw_http_request *q,
     return false;
 }
 
+static void refuse_post(const struct lw_http_request *q, struct lw_http_answer *a) {
+    if (!q->post) return;
+    lw_buf_free(&a->body);
+    *a = (struct lw_http_answer){.status = 405};
+    if (!strncmp(q->path, "/api/", 5))
+        lw_http_error(a, 405, "read-only path; use GET");
+    else
+        lw_buf_addf(&a->body, "read-only: GET or HEAD\n");
+}
+
 static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
     struct exporter *e = ctx;
     bool api = !strncmp(q->path, "/api/", 5);
-    if (answer_quick(e, q, a)) {
-        if (!q->post) return true;
-        lw_buf_free(&a->body);
-        *a = (struct lw_http_answer){.status = 405};
-        if (api)
-            lw_http_error(a, 405, "read-only path; use GET");
-        else
-            lw_buf_addf(&a->body, "read-only: GET or HEAD\n");
-        return true;
-    }
+    if (answer_quick(e, q, a)) return refuse_post(q, a), true;
     if (api && e->api) return false;
     a->status = 404;
     lw_buf_addf(&a->body, "there are / /metrics /healthz /readyz /version /api/v1\n");
+    return true;
+}
+
+/* Answers requests to http.health_listen. */
+static bool quick_health(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
+    struct exporter *e = ctx;
+    struct lw_metrics_source m = {e->c, e->board, e->shards, lw_boot_ms()};
+    if (answer_health(e, &m, q, a)) return refuse_post(q, a), true;
+    a->status = 404;
+    lw_buf_addf(&a->body, "there are /metrics /healthz /readyz; all else is at http.listen\n");
     return true;
 }
 
@@ -230,31 +242,40 @@ static void *tick(void *ctx) {
     return NULL;
 }
 
-static void start_ticking(struct exporter *e) {
+static void start(struct exporter *e, void *(*fn)(void *), const char *without) {
     pthread_t thread;
-    int failed = pthread_create(&thread, NULL, tick, e);
-    if (failed)
-        lw_warn("can't start the thread for the page: %s; it shows no charts and no live figures",
-                strerror(failed));
+    int failed = pthread_create(&thread, NULL, fn, e);
+    if (failed) lw_warn("cannot start a thread for HTTP: %s; %s", strerror(failed), without);
 }
 
-/* Opens the port. While this fails, for example because another program uses the port, logs the
+/* Opens a port. While this fails, for example because another program uses the port, logs the
  * reason once and keeps trying. */
-static struct lw_http *serve(struct exporter *e) {
+static struct lw_http *serve(const char *key, const char *host, int port,
+                             const struct lw_http_handler *handler) {
+    const char *open = strchr(host, ':') ? "[" : "", *close = *open ? "]" : "";
     bool told = false;
     for (;;) {
         struct lw_err err = {0};
-        struct lw_http_handler handler = {
-            e, quick, lengthy, slow, e->c->http.hosts, e->c->http.n_hosts};
-        struct lw_http *h = lw_http_open(e->c->http.host, e->c->http.port, &handler, &err);
-        if (h) return h;
+        struct lw_http *h = lw_http_open(host, port, handler, &err);
+        if (h) {
+            lw_info("metrics on http://%s%s%s:%d/metrics", open, host, close, lw_http_port(h));
+            return h;
+        }
         if (!told)
             lw_warn("%s; the run goes on without metrics; retrying every %d ms; choose another "
-                    "http.listen, or \"off\"",
-                    err.text, BIND_MS);
+                    "%s, or \"off\"",
+                    err.text, BIND_MS, key);
         told = true;
         lw_sleep_ms(BIND_MS);
     }
+}
+
+static void *serve_health(void *ctx) {
+    struct exporter *e = ctx;
+    struct lw_http_handler handler = {
+        .ctx = e, .quick = quick_health, .hosts = e->c->http.hosts, .n_hosts = e->c->http.n_hosts};
+    serve("http.health_listen", e->c->http.health_host, e->c->http.health_port, &handler);
+    return NULL;
 }
 
 int lw_exporter_main(const struct lw_config *c, const struct lw_board *board,
@@ -267,10 +288,10 @@ int lw_exporter_main(const struct lw_config *c, const struct lw_board *board,
     for (int s = 0; s < c->redis.shards; s++) e.lookers[s] = lw_shard_looker_open(c, s);
     e.live = lw_live_open();
     e.hot = lw_hot_open();
-    e.http = serve(&e);
-    start_ticking(&e);
-    lw_info("metrics on http://%s%s%s:%d/metrics", strchr(c->http.host, ':') ? "[" : "",
-            c->http.host, strchr(c->http.host, ':') ? "]" : "", lw_http_port(e.http));
+    if (c->http.health_host) start(&e, serve_health, "http.health_listen is not served");
+    struct lw_http_handler handler = {&e, quick, lengthy, slow, c->http.hosts, c->http.n_hosts};
+    e.http = serve("http.listen", c->http.host, c->http.port, &handler);
+    start(&e, tick, "the page shows no charts and no live figures");
     lw_sleep_ms(SETTLE_MS); /* the exporter leaves the CPU to the workers while they start */
     for (int64_t next_ms = 0;; lw_sleep_ms(TICK_MS)) {
         int64_t now_ms = lw_boot_ms();

@@ -204,6 +204,7 @@ _latchwork_paths() {
         handler.timeout_ms \
         shutdown.grace_ms \
         http.listen \
+        http.health_listen \
         http.token \
         http.read_tokens \
         http.write_tokens \

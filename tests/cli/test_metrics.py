@@ -84,7 +84,7 @@ class World:
             stdout=subprocess.PIPE,
         )
         self.brokers = self.broker.stdout.readline().decode().strip()
-        self.port = free_port()
+        self.port, self.health_port = free_port(), free_port()
         path = os.path.join(directory, "handler.py")
         with open(path, "w") as f:
             f.write(HANDLER)
@@ -94,7 +94,11 @@ class World:
             self.redis.url,
             ["orders"],
             workers=2,
-            http=dict(http, listen="127.0.0.1:%d" % self.port),
+            http=dict(
+                http,
+                listen="127.0.0.1:%d" % self.port,
+                health_listen="127.0.0.1:%d" % self.health_port,
+            ),
             kafka={"properties": {"session.timeout.ms": "6000"}},
             redis={"shards": shards},
             handler={
@@ -107,9 +111,9 @@ class World:
         self.instance = Instance(BUILD, directory, "one", self.settings, {"GATE": self.gate})
         self.config_path = os.path.join(directory, "one.json")
 
-    def get(self, path, **headers):
+    def get(self, path, port=None, **headers):
         request = urllib.request.Request(
-            "http://127.0.0.1:%d%s" % (self.port, path), headers=headers
+            "http://127.0.0.1:%d%s" % (port or self.port, path), headers=headers
         )
         try:
             with urllib.request.urlopen(request, timeout=10) as r:
@@ -245,6 +249,14 @@ class Running(unittest.TestCase):
         self.assertGreaterEqual(json.loads(self.w.get("/api/v1/counters")[1])["done"], 1500)
         partitions = json.loads(self.w.get("/api/v1/partitions")[1])
         self.assertEqual(sorted(p["partition"] for p in partitions), [0, 1, 2])
+
+    def test_health_has_a_port_of_its_own(self):
+        """Where everybody may reach the port of metrics and health, nobody may read keys there."""
+        port = self.w.health_port
+        for path in ("/healthz", "/readyz", "/metrics"):
+            self.assertEqual(self.w.get(path, port)[0], 200)
+        for path in ("/", "/app.js", "/api/v1/session", "/api/v1/lanes", "/version"):
+            self.assertEqual(self.w.get(path, port)[0], 404, path)
 
     def test_no_payload_and_no_key_in_the_log(self):
         line = next(

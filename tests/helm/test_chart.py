@@ -7,6 +7,7 @@ usage: tests/helm/test_chart.py BUILD_DIR [unittest arguments]
 tests/helm/tools.sh puts helm, kubeconform and the schemas into BUILD_DIR/helm. BUILD_DIR/latchwork
 checks the rendered configurations."""
 
+import base64
 import json
 import os
 import re
@@ -124,6 +125,8 @@ def make_schemas(version):
         "deployment-apps-v1",
         "statefulset-apps-v1",
         "poddisruptionbudget-policy-v1",
+        "secret-v1",
+        "networkpolicy-networking-v1",
     ):
         with open(f"{out}/{name}.json", "w") as f:
             json.dump({**read(name), "$defs": read("_definitions")["$defs"]}, f)
@@ -175,9 +178,16 @@ class Chart(unittest.TestCase):
                     capture_output=True,
                     text=True,
                     timeout=60,
-                    env={**os.environ, "POD_NAME": "demo-orders-0", "REDIS_PASSWORD": "secret"},
+                    env={
+                        **os.environ,
+                        "POD_NAME": "demo-orders-0",
+                        "REDIS_PASSWORD": "secret",
+                        "LATCHWORK_READ_TOKEN": 40 * "r",
+                        "ANNA_TOKEN": 40 * "a",
+                    },
                 )
                 self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
+                self.assertNotIn("everybody", p.stdout + p.stderr)
 
     def test_what_a_consumer_gets(self):
         _, objects = render(all_values())
@@ -210,10 +220,41 @@ class Chart(unittest.TestCase):
             # Each probe asks for /healthz only, because a pod must not be restarted or taken out of
             # service when Redis or Kafka is down.
         ):
-            self.assertEqual(pod["containers"][0][probe]["httpGet"]["path"], "/healthz")
+            self.assertEqual(
+                pod["containers"][0][probe]["httpGet"], {"path": "/healthz", "port": "health"}
+            )
         self.assertTrue(pod["securityContext"]["runAsNonRoot"])
         self.assertTrue(pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"])
         self.assertEqual(objects["PodDisruptionBudget", "demo-orders"]["spec"]["maxUnavailable"], 1)
+
+    def test_who_may_read(self):
+        """The page and the API need a token, and the network reaches metrics and health only."""
+        _, objects = render(all_values())
+        secret = objects["Secret", "demo-orders-http"]
+        self.assertRegex(
+            base64.b64decode(secret["data"]["LATCHWORK_READ_TOKEN"]).decode(), "^[a-zA-Z0-9]{40}$"
+        )
+        # The configuration of audit has read tokens of its own.
+        self.assertNotIn(("Secret", "demo-audit-http"), objects)
+        for kind, name, env in (
+            ("StatefulSet", "demo-orders", ["demo-orders-http", "orders-secrets"]),
+            ("Deployment", "demo-audit", []),
+        ):
+            (container,) = objects[kind, name]["spec"]["template"]["spec"]["containers"]
+            self.assertEqual([e["secretRef"]["name"] for e in container.get("envFrom", [])], env)
+        http = json.loads(objects["ConfigMap", "demo-orders"]["data"]["latchwork.json"])["http"]
+        self.assertEqual(http["read_tokens"], {"chart": "${LATCHWORK_READ_TOKEN}"})
+        self.assertEqual(http["health_listen"], "0.0.0.0:9465")
+        self.assertEqual(
+            objects["NetworkPolicy", "demo-audit"]["spec"]["ingress"],
+            [{"ports": [{"port": "health", "protocol": "TCP"}]}],
+        )
+        own = objects["NetworkPolicy", "demo-orders"]["spec"]["ingress"][1]
+        self.assertEqual(own["ports"], [{"port": "http", "protocol": "TCP"}])
+        self.assertEqual(own["from"], [{"namespaceSelector": {"matchLabels": {"team": "orders"}}}])
+        self.assertEqual(
+            objects["ServiceMonitor", "demo"]["spec"]["endpoints"][0]["port"], "health"
+        )
 
     def test_scaler(self):
         _, objects = render(all_values())
@@ -263,7 +304,14 @@ class Chart(unittest.TestCase):
         _, plain = render({"consumers": {"a": SMALL}})
         self.assertEqual(
             {kind for kind, _ in plain},
-            {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget"},
+            {
+                "ConfigMap",
+                "Secret",
+                "NetworkPolicy",
+                "Service",
+                "StatefulSet",
+                "PodDisruptionBudget",
+            },
         )
 
     def test_wrong_values_are_refused(self):

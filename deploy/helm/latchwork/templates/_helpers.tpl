@@ -9,10 +9,19 @@ app.kubernetes.io/component: {{ .name }}
 {{ printf "%s-%s" .release.Name .name | trunc 52 | trimSuffix "-" }}
 {{- end -}}
 
-{{/* The configuration file. The chart sets the port of metrics and probes, and in a StatefulSet the member's name, unless they are set. */}}
+{{/* Whether the chart makes the token that reads: "true", or nothing if the configuration has http.read_tokens */}}
+{{- define "latchwork.token" -}}
+{{- if not (.consumer.config.http | default dict).read_tokens }}true{{ end -}}
+{{- end -}}
+
+{{/* The configuration file. The chart sets the ports, the token that reads, and in a StatefulSet the member's name, unless they are set. */}}
 {{- define "latchwork.config" -}}
 {{- $given := deepCopy .consumer.config -}}
-{{- $ours := dict "http" (dict "listen" "0.0.0.0:9464") -}}
+{{- $http := dict "listen" "0.0.0.0:9464" "health_listen" "0.0.0.0:9465" -}}
+{{- if include "latchwork.token" . -}}
+{{- $_ := set $http "read_tokens" (dict "chart" "${LATCHWORK_READ_TOKEN}") -}}
+{{- end -}}
+{{- $ours := dict "http" $http -}}
 {{- if eq .consumer.kind "StatefulSet" -}}
 {{- $_ := set $ours "kafka" (dict "member_id" "${POD_NAME}") -}}
 {{- end -}}
@@ -86,25 +95,31 @@ spec:
         - name: POD_NAME
           valueFrom: { fieldRef: { fieldPath: metadata.name } }
         {{- with .consumer.env }}{{ toYaml . | nindent 8 }}{{ end }}
-      {{- with .consumer.secretName }}
+      {{- if or .consumer.secretName (include "latchwork.token" .) }}
       envFrom:
+        {{- if include "latchwork.token" . }}
+        - secretRef: { name: {{ include "latchwork.name" . }}-http }
+        {{- end }}
+        {{- with .consumer.secretName }}
         - secretRef: { name: {{ . }} }
+        {{- end }}
       {{- end }}
       ports:
         - { name: http, containerPort: 9464 }
+        - { name: health, containerPort: 9465 }
       # The probes ask whether the main loops turn. They do not ask for Redis or Kafka (/readyz does): a restart would not bring those
       # back, and pods that are not ready would stop a rollout that may mend them.
       startupProbe:
-        httpGet: { path: /healthz, port: http }
+        httpGet: { path: /healthz, port: health }
         periodSeconds: 2
         failureThreshold: 30
       livenessProbe:
-        httpGet: { path: /healthz, port: http }
+        httpGet: { path: /healthz, port: health }
         periodSeconds: 20
         timeoutSeconds: 5
         failureThreshold: 3
       readinessProbe:
-        httpGet: { path: /healthz, port: http }
+        httpGet: { path: /healthz, port: health }
         periodSeconds: 10
         timeoutSeconds: 5
       resources: {{ toYaml .consumer.resources | nindent 8 }}
