@@ -236,11 +236,7 @@ M = {
         ("consumer/worker/lane.c", "if (l->hold && hold_has(", "if (0 && hold_has(")
     ],
     'another life of the server goes unseen': [
-        (
-            'consumer/worker/connection.c',
-            "} else if (!same_life(sh)) {",
-            "} else if (0) {",
-        ),
+        ('consumer/worker/connection.c', "} else if (!same_life(sh)) {", "} else if (0) {"),
         ('consumer/worker/connection.c', "if (sh->phase == READY && !same_life(sh))", "if (0)"),
         ('queue/lua/enter.lua', "not same or ", ""),
     ],

@@ -40,9 +40,10 @@ static void test_bytes(void **state) {
     expect(true, "\xff \xe2\x9c", "\"\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\"}");
     /* C1 controls (NEL, CSI), and the controls of the writing direction */
     expect(false, "\xc2\x85 \xc2\x9b", "\\u0085 \\u009b");
-    expect(false, "\xe2\x80\xae \xe2\x81\xa6 \xe2\x80\x8f \xd8\x9c \xe2\x80\xa8",
-           "\\u202e \\u2066 \\u200f \\u061c \\u2028");
-    expect(true, "\xe2\x80\xae\n\x7f", "\"\\u202e\\u000a\\u007f\"}");
+    expect(false,
+           "\xe2\x80\xae \xe2\x81\xa6 \xe2\x80\x8f \xd8\x9c \xe2\x80\xa8 \xe2\x81\xa9 \xe2\x80\xac",
+           "\\u202e \\u2066 \\u200f \\u061c \\u2028 \\u2069 \\u202c");
+    expect(true, "\xe2\x80\xae\n\x7f\xe2\x80\xac", "\"\\u202e\\u000a\\u007f\\u202c\"}");
 }
 
 static void test_fields(void **state) {
