@@ -22,6 +22,9 @@ LEVELS = {
     "lw_problem": 1,
     "lw_problem_warn": 1,
     "lw_log": 1,
+    "lw_warn_some": 1,
+    "lw_some": 4,
+    "lw_log_some": 5,
     "lw_log_with": 3,
     "tell_end": 3,
 }
@@ -82,9 +85,8 @@ def messages(infos):
                     continue
                 if len(args) <= at or not args[at].startswith('"'):
                     continue
-                if name in ("lw_log", "lw_log_with") and not re.search(
-                    "LW_LOG_(WARN|ERROR)", args[0]
-                ):
+                levels = {"lw_log": 0, "lw_log_with": 0, "lw_some": 1, "lw_log_some": 2}
+                if name in levels and not re.search("LW_LOG_(WARN|ERROR)", args[levels[name]]):
                     continue
                 if name == "tell_end":
                     if "WARN" not in args[2]:
