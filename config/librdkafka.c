@@ -100,7 +100,7 @@ static bool limited(const struct lw_librdkafka *k, const struct limit *l) {
  * space. */
 static bool listed(const char *properties, const char *name) {
     size_t n = strlen(name);
-    for (const char *p = properties; (p = strstr(p, name)); p += n)
+    for (const char *p = properties; n && (p = strstr(p, name)); p += n)
         if ((p == properties || p[-1] == ' ') && p[n] == ' ') return true;
     return false;
 }
