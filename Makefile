@@ -39,7 +39,7 @@ NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, s
 # These goals need no compiler yet.
 EASY := lint lint-format lint-spdx lint-words lint-columns lint-shell lint-python lint-c lint-tidy \
     lint-commits tidy deps deps-test demo test ci debian-13 matrix image help clean \
-    distclean format
+    distclean format fuzz
 EASY += deb deb-twice deb-test deb-systemd tarball tarball-twice tarball-test release release-check
 ifneq ($(filter-out $(EASY),$(or $(MAKECMDGOALS),all)),)
 include $(B)/flags.mk
@@ -148,6 +148,7 @@ $(B)/latchwork: $(B)/$(MAIN).o $(LIB)
 # --- tests: each test_*.c of tests/unit/*, tests/server, tests/lua, tests/lock is a cmocka program;
 # tests/sim has one program; tests/tools are helpers of the live tests
 include tests/tests.mk
+include tests/fuzz/fuzz.mk
 
 include scripts/lint.mk
 
@@ -312,7 +313,7 @@ format:
 ## help: list the targets
 help:
 	@sed -n '2,3s/^# //p' Makefile
-	@awk -f scripts/help.awk Makefile scripts/lint.mk tests/tests.mk bench/bench.mk \
-	    bench/limits/limits.mk bench/locks/locks.mk packaging/packaging.mk
+	@awk -f scripts/help.awk Makefile scripts/lint.mk tests/tests.mk tests/fuzz/fuzz.mk \
+	    bench/bench.mk bench/limits/limits.mk bench/locks/locks.mk packaging/packaging.mk
 
 -include $(OBJ:.o=.d) $(B)/$(MAIN).d
