@@ -6,6 +6,7 @@
 
 #include <curl/curl.h>
 #include <stdio.h>
+#include <strings.h>
 
 enum { EXCERPT = 200 };
 
@@ -60,18 +61,73 @@ void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_ve
 
 /* --- the body --------------------------------------------------------------------------------- */
 
-json_t *answer_document(struct lw_bytes body) {
-    static const char word[] = "\"outcome\"";
-    size_t at = 0;
+/* Returns true if the body has the word, in letters of either case. */
+static bool has_word(struct lw_bytes body, const char *word) {
+    size_t n = strlen(word);
+    for (size_t i = 0; i + n <= body.n; i++)
+        if (strncasecmp(body.p + i, word, n) == 0) return true;
+    return false;
+}
+
+/* Returns the body behind a byte order mark and white space. */
+static struct lw_bytes content(struct lw_bytes body) {
+    static const char mark[] = "\xef\xbb\xbf";
+    size_t at = body.n >= 3 && memcmp(body.p, mark, 3) == 0 ? 3 : 0;
     while (at < body.n && strchr(" \t\r\n", body.p[at])) at++;
-    if (at == body.n || (body.p[at] != '{' && body.p[at] != '[')) return NULL;
-    if (!memmem(body.p, body.n, word, sizeof word - 1)) return NULL;
-    json_t *document = json_loadb(body.p, body.n, JSON_ALLOW_NUL, NULL);
-    const json_t *batch = json_object_get(document, "batch");
-    if (json_is_array(document) || json_is_array(batch) || json_object_get(document, "outcome"))
-        return document;
-    json_decref(document);
+    return lw_bytes(body.p + at, body.n - at);
+}
+
+/* Returns the name of a member that differs from "outcome" or "batch" only in the case of its
+ * letters, or NULL. */
+static const char *misspelled(json_t *object) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value) {
+        if ((!strcasecmp(name, "outcome") && strcmp(name, "outcome") != 0) ||
+            (!strcasecmp(name, "batch") && strcmp(name, "batch") != 0))
+            return name;
+    }
     return NULL;
+}
+
+/* Returns true if one of the list's members is an object that names an outcome. */
+static bool lists_outcomes(json_t *list) {
+    size_t i;
+    json_t *one;
+    json_array_foreach(list, i, one) {
+        if (json_object_get(one, "outcome") || misspelled(one)) return true;
+    }
+    return false;
+}
+
+int answer_document(const struct http_answer *a, json_t **out, struct lw_err *err) {
+    struct lw_bytes body = content(a->body);
+    bool object = body.n && body.p[0] == '{', list = body.n && body.p[0] == '[';
+    bool meant = (object || list) && (has_word(body, "outcome") || has_word(body, "batch"));
+    json_error_t error;
+    *out = NULL;
+    if (!meant && !(a->json && body.n) && !(list && a->batch)) return 0;
+    json_t *document =
+        json_loadb(body.p, body.n,
+                   JSON_ALLOW_NUL | JSON_DECODE_ANY | (meant ? JSON_REJECT_DUPLICATES : 0), &error);
+    if (!document)
+        return lw_fail(err, "the answer's body cannot be read: malformed JSON at byte %d: %s",
+                       error.position, error.text);
+    const char *wrong = misspelled(document);
+    json_t *outcomes = json_object_get(document, "batch");
+    if (wrong) {
+        lw_fail(err, "the answer's body has \"%s\"; expected \"%s\"", wrong,
+                strcasecmp(wrong, "batch") ? "outcome" : "batch");
+        json_decref(document);
+        return -1;
+    }
+    if (json_object_get(document, "outcome") || (outcomes && a->batch) ||
+        lists_outcomes(outcomes) || (json_is_array(document) && a->batch) ||
+        lists_outcomes(document))
+        *out = document;
+    else
+        json_decref(document);
+    return 0;
 }
 
 static void retry(struct http_verdict *out, const char *reason) {
@@ -109,19 +165,33 @@ void answer_by_document(const json_t *document, size_t at, size_t n, const char 
                         struct http_verdict *out) {
     const json_t *list = json_is_array(document) ? document : json_object_get(document, "batch");
     char text[160];
+    if (!json_is_array(list) && !json_object_get(document, "outcome")) {
+        retry(out, "the answer's body has a \"batch\" that is no list of outcomes");
+        return;
+    }
     if (!json_is_array(list)) {
         read_outcome(document, out);
+        /* What is not done ends the batch, but nothing says that one "done" is meant for all. */
+        if (out->outcome == LW_DONE && n > 1)
+            retry(out, "the answer's body has one outcome for a batch of several messages");
         return;
     }
     const json_t *one = json_array_get(list, at), *id = json_object_get(one, "id");
-    if (json_array_size(list) > n || !json_is_object(one)) {
+    if (json_array_size(list) != n) {
         snprintf(text, sizeof text, "the answer's body has %zu outcomes for %zu messages",
                  json_array_size(list), n);
+        if (json_array_size(list) > n || !json_is_object(one)) {
+            retry(out, text);
+            return;
+        }
+    }
+    if (!json_is_object(one)) {
+        snprintf(text, sizeof text, "outcome %zu of the answer's body is no object", at);
         retry(out, text);
     } else if (id && strcmp(json_is_string(id) ? json_string_value(id) : "", identity) != 0) {
         snprintf(text, sizeof text,
                  "the answer's body has the outcome of another message: \"%.64s\"",
-                 json_string_value(id));
+                 json_is_string(id) ? json_string_value(id) : "");
         retry(out, text);
     } else {
         read_outcome(one, out);

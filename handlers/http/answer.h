@@ -9,7 +9,12 @@
  *     any other 4xx             dead
  *
  * If the response has the header Retry-After, a message that is retried or given back waits for
- * that time. A JSON body with an "outcome" overrides the status. */
+ * that time. A JSON body with an "outcome" overrides the status.
+ *
+ * A body that is meant to be an outcome and cannot be read is a retry, whatever the status: nobody
+ * knows what the service did. A body is meant to be an outcome if it begins, after a byte order
+ * mark and white space, with '{' or '[' and names "outcome" or "batch". A body whose Content-Type
+ * is JSON must parse, too. */
 #ifndef LW_HANDLERS_HTTP_ANSWER_H
 #define LW_HANDLERS_HTTP_ANSWER_H
 
@@ -20,6 +25,8 @@ enum { RETRY_AFTER_MAX_MS = 3600000 };
 struct http_answer {
     int status;
     struct lw_bytes body;
+    bool json;               /* the Content-Type of the response is JSON */
+    bool batch;              /* the request was a batch, to which a list is the natural answer */
     const char *retry_after; /* value of the header; "" if it is absent */
 };
 
@@ -33,9 +40,10 @@ struct http_verdict {
  * the body. now_s is in seconds since 1970. */
 void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_verdict *out);
 
-/* Parses the body. Returns NULL if the body does not override the status. Otherwise returns the
- * body as a JSON document, which the caller must release. */
-json_t *answer_document(struct lw_bytes body);
+/* Reads the body. Returns 0 and sets *out to the body as a JSON document, which the caller must
+ * release, or to NULL if the body does not override the status. Returns -1 with *err if the body is
+ * meant to be an outcome and cannot be read: then each message of the request is a retry. */
+int answer_document(const struct http_answer *a, json_t **out, struct lw_err *err);
 /* Decides the outcome of message number `at` (from 0) of a request with `n` messages. Leaves
  * out->wait_ms unchanged. */
 void answer_by_document(const json_t *document, size_t at, size_t n, const char *identity,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/http/call.h"
 
+#include "base/clock.h"
 #include "base/curl.h"
-#include "base/redis/command.h"
+#include "handlers/http/private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,14 +14,86 @@ enum { BUFFER_KEPT = 64 << 10 }; /* size in bytes; a larger buffer is freed afte
 
 /* --- what the service sends ------------------------------------------------------------------- */
 
+static bool begins(struct lw_bytes text, const char *with) {
+    return text.n >= strlen(with) && strncasecmp(text.p, with, strlen(with)) == 0;
+}
+
+/* Returns the value of a header line without white space around it. */
+static struct lw_bytes value_of(struct lw_bytes line, const char *name) {
+    struct lw_bytes v = lw_bytes(line.p + strlen(name), line.n - strlen(name));
+    while (v.n && strchr(" \t", *v.p)) v.p++, v.n--;
+    while (v.n && strchr(" \t\r\n", v.p[v.n - 1])) v.n--;
+    return v;
+}
+
+static void take_retry_after(struct http_received *a, struct lw_bytes value) {
+    if (value.n >= sizeof a->retry_after) return;
+    memcpy(a->retry_after, value.p, value.n);
+    a->retry_after[value.n] = '\0';
+}
+
+/* Notes on the connection that a response has begun. */
+static void note_answer(const struct call *c, struct lw_bytes line) {
+    struct http_socket *socket = http_socket_at(&c->h->sockets, c->port);
+    if (!socket) return;
+    socket->answered = true;
+    socket->multiplexed = begins(line, "HTTP/2");
+}
+
 static size_t on_body(char *p, size_t size, size_t n, void *ctx) {
     struct call *c = ctx;
-    return received_body(&c->received, lw_bytes(p, size * n)) ? size * n : 0;
+    struct http_received *a = &c->received;
+    a->too_long = a->body.n + size * n > RECEIVED_BODY_MAX;
+    if (a->too_long) c->h->sockets.cut = true;
+    if (!a->too_long) lw_buf_add(&a->body, p, size * n);
+    return a->too_long ? 0 : size * n;
 }
 
 static size_t on_header(char *p, size_t size, size_t n, void *ctx) {
+    static const char retry_after[] = "retry-after:", type[] = "content-type:";
     struct call *c = ctx;
-    return received_header(&c->received, lw_bytes(p, size * n)) ? size * n : 0;
+    struct http_received *a = &c->received;
+    struct lw_bytes line = lw_bytes(p, size * n);
+    a->head_bytes += line.n;
+    if (a->head_bytes > RECEIVED_HEAD_MAX) {
+        a->too_long = c->h->sockets.cut = true;
+        return 0;
+    }
+    if (begins(line, "HTTP/")) {
+        /* ignore the headers of an informational (1xx) response */
+        a->retry_after[0] = '\0';
+        a->json = a->head_over = false;
+        note_answer(c, line);
+    }
+    a->head_over = line.n <= 2 && (line.n == 0 || strchr("\r\n", *line.p));
+    if (begins(line, retry_after)) take_retry_after(a, value_of(line, retry_after));
+    if (begins(line, type)) a->json = event_json_type(value_of(line, type));
+    return line.n;
+}
+
+/* libcurl tells only in its log that bytes followed the end of an answer. */
+static int on_log(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx) {
+    static const char *const texts[] = {"Excess found", "Leftovers after chunking"};
+    struct call *c = ctx;
+    for (size_t i = 0; type == CURLINFO_TEXT && i < sizeof texts / sizeof *texts; i++) {
+        if (!begins(lw_bytes(p, n), texts[i])) continue;
+        curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
+        http_suspect(c->h, "more bytes than its answer has");
+    }
+    return 0;
+}
+
+/* Called when libcurl has chosen a connection and is about to send the request. */
+static int on_send(void *ctx, char *peer, char *local, int peer_port, int local_port) {
+    struct call *c = ctx;
+    struct http_socket *socket = http_socket_at(&c->h->sockets, local_port);
+    (void)peer, (void)local, (void)peer_port;
+    bool late = lw_boot_us() - c->begun_us > HTTP_RESEND_MS * 1000;
+    if (c->sends++ && (late || c->begun || c->received.head_bytes)) return CURL_PREREQFUNC_ABORT;
+    c->port = local_port;
+    c->unsent = socket && !http_socket_clean(&c->h->sockets, socket);
+    if (socket && !c->unsent) http_socket_watch(socket, socket->multiplexed ? NULL : &c->begun);
+    return c->unsent ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
 /* --- making a call ---------------------------------------------------------------------------- */
@@ -48,16 +121,20 @@ static void set_callbacks(struct call *c) {
     curl_easy_setopt(c->easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(c->easy, CURLOPT_HEADERDATA, c);
     curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->error);
+    curl_easy_setopt(c->easy, CURLOPT_PREREQFUNCTION, on_send);
+    curl_easy_setopt(c->easy, CURLOPT_PREREQDATA, c);
+    curl_easy_setopt(c->easy, CURLOPT_DEBUGFUNCTION, on_log);
+    curl_easy_setopt(c->easy, CURLOPT_DEBUGDATA, c);
+    curl_easy_setopt(c->easy, CURLOPT_VERBOSE, 1L);
+    http_sockets_use(&c->h->sockets, c->easy);
 }
 
 struct call *call_new(struct lw_handler *h, const struct http_settings *s, int batch) {
     struct call *c = lw_alloc(sizeof *c + (size_t)batch * sizeof(struct lw_job *));
     c->h = h;
     c->easy = lw_or_abort(curl_easy_init());
-    c->head.raw = s->opening != NULL;
     set_target(c, s);
     set_callbacks(c);
-    if (s->opening) curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
     return c;
 }
 
@@ -65,8 +142,7 @@ void call_free(struct call *c) {
     curl_easy_cleanup(c->easy);
     head_free(&c->head);
     lw_buf_free(&c->body);
-    received_free(&c->received);
-    reader_free(&c->reader);
+    lw_buf_free(&c->received.body);
     free(c);
 }
 
@@ -80,7 +156,7 @@ static void reuse(struct lw_buf *b) {
 static void prepare_batch(struct call *c, const struct http_settings *s) {
     for (int i = c->at; i < c->upto; i++) {
         lw_buf_add(&c->body, i == c->at ? "[" : ",", 1);
-        event_json(&c->body, c->jobs[i], s->content_type, true);
+        event_json(&c->body, c->jobs[i], s->content_type, &s->passed);
     }
     lw_buf_add(&c->body, "]", 1);
     head_add_text(&c->head, "content-type", "application/cloudevents-batch+json; charset=utf-8");
@@ -91,11 +167,11 @@ static void prepare_message(struct call *c, const struct http_settings *s, int64
     if (s->mode == HTTP_BINARY) {
         event_head(&c->head, job, s->content_type, deadline_ms);
     } else {
-        event_json(&c->body, job, s->content_type, false);
+        event_json(&c->body, job, s->content_type, NULL);
         head_add_text(&c->head, "content-type", "application/cloudevents+json; charset=utf-8");
         event_head_own(&c->head, job, deadline_ms);
     }
-    event_head_record(&c->head, job, &s->fixed);
+    event_head_record(&c->head, job, &s->fixed, &s->passed);
 }
 
 static void sign(struct call *c, const struct http_settings *s, struct lw_bytes body,
@@ -127,50 +203,30 @@ static void set_request(struct call *c) {
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, c->content.n ? c->content.p : "");
 }
 
-/* Returns true if a header of the record sets this header of the request. */
-static bool record_names(const struct call *c, const struct http_settings *s, const char *name) {
-    const struct lw_job *job = c->jobs[c->at];
-    for (size_t i = 0; s->mode != HTTP_BATCH && i < job->n_headers; i++)
-        if (job->headers[i].name.n == strlen(name) &&
-            strncasecmp(job->headers[i].name.p, name, strlen(name)) == 0)
-            return true;
-    return false;
-}
-
-/* Appends the headers that libcurl would add to a request if it sent the request. */
-static void end_head(struct call *c, const struct http_settings *s) {
-    if (!s->names_agent && !record_names(c, s, "user-agent"))
-        head_add_line(&c->head, "User-Agent: latchwork/" LW_VERSION);
-    if (!s->names_types && !record_names(c, s, "accept")) head_add_line(&c->head, "Accept: */*");
-    head_add_number(&c->head, "Content-Length", (int64_t)c->content.n);
-    lw_buf_add(&c->head.text, "\r\n", 2);
-    c->sent = 0;
-    reader_begin(&c->reader, &c->received);
-}
-
 void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms, int64_t wall_ms) {
     const struct lw_job *job = c->jobs[c->at];
     int64_t deadline_ms = job->give_up_ms == INT64_MAX ? 0 : wall_ms + job->give_up_ms - now_ms;
     reuse(&c->body);
-    received_clear(&c->received);
+    reuse(&c->received.body);
+    c->received = (struct http_received){.body = c->received.body};
+    c->sends = c->port = 0;
+    c->unsent = c->begun = false;
     head_clear(&c->head);
     c->error[0] = '\0';
-    if (s->opening) lw_buf_add(&c->head.text, s->opening, strlen(s->opening));
     for (size_t i = 0; i < s->fixed.n; i++) head_add_line(&c->head, s->fixed.lines[i]);
     if (s->host_line) head_add_line(&c->head, s->host_line);
     prepare_content(c, s, deadline_ms);
     sign(c, s, c->content, wall_ms / 1000);
-    if (s->opening)
-        end_head(c, s);
-    else
-        set_request(c);
+    set_request(c);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
 static enum call_end kind_of(const struct call *c, CURLcode code) {
     switch (code) {
-    case CURLE_OK: return CALL_ANSWERED;
+    /* libcurl takes headers that end with the connection for whole */
+    case CURLE_OK: return c->received.head_over ? CALL_ANSWERED : CALL_BROKEN;
+    case CURLE_ABORTED_BY_CALLBACK: return c->unsent ? CALL_UNSENT : CALL_BROKEN;
     case CURLE_WRITE_ERROR: return c->received.too_long ? CALL_TOO_LONG : CALL_BROKEN;
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
@@ -208,7 +264,11 @@ enum call_end call_ended(struct call *c, CURLcode code, const struct http_settin
                          size_t size) {
     enum call_end end = kind_of(c, code);
     long os = 0;
-    if (end == CALL_ANSWERED) return end;
+    if (end == CALL_ANSWERED || end == CALL_UNSENT) return end;
+    if (code == CURLE_ABORTED_BY_CALLBACK)
+        snprintf(c->error, sizeof c->error, "the service closed a connection that it had kept, %s",
+                 c->begun ? "within an answer" : "after it may have read the request");
+    if (code == CURLE_OK) snprintf(c->error, sizeof c->error, "it ended within the headers");
     curl_easy_getinfo(c->easy, CURLINFO_OS_ERRNO, &os);
     tell_why(end, s,
              os && code == CURLE_COULDNT_CONNECT ? strerror((int)os)
@@ -218,18 +278,12 @@ enum call_end call_ended(struct call *c, CURLcode code, const struct http_settin
     return end;
 }
 
-enum call_end call_read(const struct call *c, const struct http_settings *s, char *why,
-                        size_t size) {
-    if (c->reader.state == READER_WHOLE) return CALL_ANSWERED;
-    enum call_end end = c->reader.state == READER_TOO_LONG ? CALL_TOO_LONG : CALL_BROKEN;
-    tell_why(end, s, c->reader.problem, why, size);
-    return end;
-}
-
 struct http_answer call_answer(const struct call *c) {
-    long status = c->reader.status;
-    if (!c->head.raw) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    long status = 0;
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     return (struct http_answer){.status = (int)status,
                                 .body = lw_bytes(c->received.body.p, c->received.body.n),
+                                .json = c->received.json,
+                                .batch = c->h->set.mode == HTTP_BATCH,
                                 .retry_after = c->received.retry_after};
 }

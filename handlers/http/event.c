@@ -37,6 +37,32 @@ bool event_reserved(struct lw_bytes name) {
     return false;
 }
 
+const struct event_passed event_passed_usual = {
+    (const char *const[]){"traceparent", "tracestate", "baggage"}, 3};
+
+bool event_trusted(struct lw_bytes name) {
+    static const char *const words[] = {"authorization", "cookie",    "set-cookie",
+                                        "host",          "forwarded", "via",
+                                        "x-real-ip",     "from",      "x-client-cert"};
+    static const char *const starts[] = {"x-forwarded-", "x-original-", "proxy-", "sec-"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (is(name, words[i])) return true;
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (begins(name, starts[i])) return true;
+    return name.n && memchr(name.p, '_', name.n);
+}
+
+static bool passes(const struct event_passed *passed, struct lw_bytes name) {
+    for (size_t i = 0; i < passed->n; i++) {
+        const char *want = passed->names[i];
+        size_t n = strlen(want);
+        if (n && want[n - 1] == '*' ? n - 1 <= name.n && !strncasecmp(want, name.p, n - 1)
+                                    : is(name, want))
+            return !event_trusted(name);
+    }
+    return false;
+}
+
 struct lw_bytes event_content_type(const struct lw_job *job, const char *usual) {
     for (size_t i = 0; i < job->n_headers; i++) {
         const struct lw_header *h = &job->headers[i];
@@ -125,11 +151,11 @@ static bool is_fixed(const struct event_fixed *fixed, struct lw_bytes name) {
 }
 
 void event_head_record(struct http_head *head, const struct lw_job *job,
-                       const struct event_fixed *fixed) {
+                       const struct event_fixed *fixed, const struct event_passed *passed) {
     for (size_t i = 0; i < job->n_headers; i++) {
         const struct lw_header *h = &job->headers[i];
         bool usable = h->value.p && head_name_ok(h->name) && head_value_ok(h->value) &&
-                      !event_reserved(h->name) && !is(h->name, "host");
+                      !event_reserved(h->name) && passes(passed, h->name);
         bool fits = head->text.n + h->name.n + h->value.n + 4 <= HEAD_MAX;
         if (usable && fits && !is_fixed(fixed, h->name)) head_add(head, h->name, h->value);
     }
@@ -151,7 +177,7 @@ static struct lw_bytes media_type(struct lw_bytes type) {
     return lw_bytes(type.p, n);
 }
 
-static bool is_json_type(struct lw_bytes type) {
+bool event_json_type(struct lw_bytes type) {
     struct lw_bytes media = media_type(type);
     return is(media, "application/json") || is(media, "text/json") ||
            (media.n > 5 && strncasecmp(media.p + media.n - 5, "+json", 5) == 0);
@@ -168,7 +194,7 @@ static bool is_json(struct lw_bytes text) {
 static void add_data(struct lw_buf *out, const struct lw_job *job, const char *usual_type) {
     struct lw_bytes type = event_content_type(job, usual_type);
     if (!job->payload.p) return;
-    bool json = is_json_type(type), valid = json && is_json(job->payload);
+    bool json = event_json_type(type), valid = json && is_json(job->payload);
     /* In an event with a JSON type, "data" must be a JSON value, so a malformed payload gets
      * another type. */
     if (json && !valid) type = lw_bytes_of("application/octet-stream");
@@ -205,11 +231,12 @@ static bool comes_again(const struct lw_job *job, size_t i) {
     return false;
 }
 
-static void add_attributes(struct lw_buf *out, const struct lw_job *job) {
+static void add_attributes(struct lw_buf *out, const struct lw_job *job,
+                           const struct event_passed *passed) {
     for (size_t i = 0; i < job->n_headers; i++) {
         const struct lw_header *h = &job->headers[i];
-        if (!h->value.p || !is_attribute(h->name) || comes_again(job, i) ||
-            !head_value_ok(h->value) || !lw_utf8_ok(h->value))
+        if (!h->value.p || !is_attribute(h->name) || !passes(passed, h->name) ||
+            comes_again(job, i) || !head_value_ok(h->value) || !lw_utf8_ok(h->value))
             continue;
         lw_buf_add(out, ",", 1);
         lw_json_string(out, h->name);
@@ -229,7 +256,7 @@ static void add_json_key(struct lw_buf *out, const struct lw_job *job) {
 }
 
 void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_type,
-                bool all_headers) {
+                const struct event_passed *passed) {
     char text[SOURCE], at[TIME];
     lw_buf_addf(out, "{\"specversion\":\"1.0\",\"type\":\"%s\"", type_name);
     add_string(out, "id", lw_bytes_of(job->identity));
@@ -239,7 +266,7 @@ void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_
     /* The fence is a string, because it has 64 bits and an integer of CloudEvents has only 32. */
     lw_buf_addf(out, ",\"latchworkfence\":\"%" PRIu64 "\",\"latchworkattempt\":%d", job->fence,
                 job->attempt);
-    if (all_headers) add_attributes(out, job);
+    if (passed) add_attributes(out, job, passed);
     add_data(out, job, usual_type);
     lw_buf_add(out, "}", 1);
 }

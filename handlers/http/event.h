@@ -14,6 +14,22 @@ struct event_fixed {
     size_t n;
 };
 
+/* The names of record headers that are passed on: each is a name, or the beginning of names
+ * followed by '*'. The case of letters does not matter. */
+struct event_passed {
+    const char *const *names;
+    size_t n;
+};
+
+/* The names that are passed on if the configuration names none: the trace context. */
+extern const struct event_passed event_passed_usual;
+
+/* Returns true for a header by which services recognize who asks, and from where: credentials, the
+ * host, what a proxy says of its client. A record never sets such a header, because whoever may
+ * produce records could then act as somebody else. A name with '_' is such a header, because many
+ * servers take '_' for '-'. */
+bool event_trusted(struct lw_bytes name);
+
 /* Returns true for a header that neither a record nor the configuration may set, because HTTP,
  * CloudEvents, Standard Webhooks or Latchwork define it. */
 bool event_reserved(struct lw_bytes name);
@@ -21,20 +37,24 @@ bool event_reserved(struct lw_bytes name);
  * no valid header of this name. */
 struct lw_bytes event_content_type(const struct lw_job *job, const char *usual);
 
+/* Returns true if a Content-Type says JSON: application/json, text/json or any/thing+json. */
+bool event_json_type(struct lw_bytes type);
+
 /* Adds headers with the attributes and the content type of the message. deadline_ms is the time
  * after which the response no longer counts, in ms since 1970; 0 means no limit. */
 void event_head(struct http_head *head, const struct lw_job *job, const char *usual_type,
                 int64_t deadline_ms);
 /* Adds the headers latchwork-fence, latchwork-attempt and latchwork-deadline-ms. */
 void event_head_own(struct http_head *head, const struct lw_job *job, int64_t deadline_ms);
-/* Adds the record's headers that are valid in HTTP. Leaves out a header that is reserved, is named
- * "host", is set by `fixed`, or would make `head` larger than HEAD_MAX bytes. */
+/* Adds the record's headers that `passed` names and that are valid in HTTP. Leaves out a header
+ * that is reserved, that services trust, that `fixed` sets, or that would make `head` larger than
+ * HEAD_MAX bytes. */
 void event_head_record(struct http_head *head, const struct lw_job *job,
-                       const struct event_fixed *fixed);
+                       const struct event_fixed *fixed, const struct event_passed *passed);
 
-/* Appends the event as a JSON object. If `all_headers` is true, record headers whose names are
- * valid attribute names become attributes of the event. */
+/* Appends the event as a JSON object. Record headers that `passed` names become attributes of the
+ * event, if their names are valid attribute names. `passed` may be NULL: none. */
 void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_type,
-                bool all_headers);
+                const struct event_passed *passed);
 
 #endif

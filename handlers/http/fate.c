@@ -22,11 +22,9 @@ static void count_code(const struct lw_handler *h, int code) {
     if (h->counts) atomic_fetch_add_explicit(&h->counts->requests[code], 1, memory_order_relaxed);
 }
 
-/* Counts the connections that libcurl has made for this call, except those handed over to conn.c,
- * which http_conn_adopt() counts. */
+/* Counts the connections that libcurl has made for this call. */
 static void count_connections(const struct call *c) {
     long n = 0;
-    if (c->h->set.opening) return;
     curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &n);
     if (n > 0 && c->h->counts)
         atomic_fetch_add_explicit(&c->h->counts->connections, (uint64_t)n, memory_order_relaxed);
@@ -117,7 +115,13 @@ static void take_answer(struct call *c) {
     count_code(h, lw_http_code_of(answer.status));
     bool down = answer.status >= 500 && failed(c, BREAKER_FAILED, v.reason);
     if (answer.status < 500) answered(c);
-    json_t *document = answer_document(answer.body);
+    struct lw_err err = {0};
+    json_t *document;
+    bool unreadable = answer_document(&answer, &document, &err) != 0;
+    if (unreadable) {
+        v.outcome = LW_RETRY;
+        lw_reason_copy(v.reason, err.text);
+    }
     if (down && !document) {
         end_failed(c, true, "");
     } else if (v.outcome == LW_DEAD && !document && c->upto - c->at > 1) {
@@ -144,31 +148,17 @@ static void take_failure(struct call *c, enum call_end end, const char *why) {
     end_failed(c, down, why);
 }
 
-static void settle(struct call *c, enum call_end end, const char *why) {
-    http_leave(c);
-    if (end == CALL_ANSWERED)
-        take_answer(c);
-    else
-        take_failure(c, end, why);
-}
-
 void http_settle(struct call *c, CURLcode code) {
     char why[LW_REASON_MAX];
     enum call_end end = call_ended(c, code, &c->h->set, why, sizeof why);
     count_connections(c);
-    settle(c, end, why);
-}
-
-void http_settle_read(struct call *c) {
-    char why[LW_REASON_MAX];
-    enum call_end end = call_read(c, &c->h->set, why, sizeof why);
-    settle(c, end, why);
-}
-
-void http_unadopted(struct call *c, int error) {
-    char why[LW_REASON_MAX];
-    snprintf(why, sizeof why, "cannot connect to %s: %s", c->h->set.service, strerror(error));
-    settle(c, CALL_UNREACHED, why);
+    http_leave(c);
+    if (end == CALL_ANSWERED)
+        take_answer(c);
+    else if (end == CALL_UNSENT)
+        http_send(c);
+    else
+        take_failure(c, end, why);
 }
 
 /* --- aborted transfers ------------------------------------------------------------------------ */

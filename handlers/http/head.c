@@ -13,21 +13,18 @@ void head_clear(struct http_head *h) { h->text.n = h->n = 0; }
 void head_free(struct http_head *h) {
     lw_buf_free(&h->text);
     free(h->nodes);
-    *h = (struct http_head){.raw = h->raw};
+    *h = (struct http_head){0};
 }
 
 /* Adds a header's name and the separator before its value. libcurl's form for an empty value is
  * "Name;", because "Name:" removes the header. */
 static void begin(struct http_head *h, struct lw_bytes name, bool empty) {
     lw_buf_add(&h->text, name.p, name.n);
-    if (h->raw || !empty)
-        lw_buf_add(&h->text, ": ", 2);
-    else
-        lw_buf_add(&h->text, ";", 1);
+    lw_buf_add(&h->text, empty ? ";" : ": ", empty ? 1 : 2);
 }
 
 static void end(struct http_head *h) {
-    lw_buf_add(&h->text, h->raw ? "\r\n" : "", h->raw ? 2 : 1);
+    lw_buf_add(&h->text, "", 1);
     h->n++;
 }
 
@@ -61,10 +58,7 @@ void head_add_encoded(struct http_head *h, const char *name, struct lw_bytes val
 }
 
 void head_add_line(struct http_head *h, const char *line) {
-    size_t n = strlen(line), name = strcspn(line, ":;");
-    if (h->raw && line[name] == ':' && name + 1 == n) return;
-    lw_buf_add(&h->text, line, n);
-    if (h->raw && line[name] == ';') h->text.p[h->text.n - 1] = ':';
+    lw_buf_add(&h->text, line, strlen(line));
     end(h);
 }
 

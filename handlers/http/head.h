@@ -10,15 +10,9 @@
 
 enum { HEAD_MAX = 32 << 10 }; /* maximum total size of the headers in bytes */
 
-/* The headers of one request. The caller sets all fields to 0 at first, except that it may set
- * `raw` to true. */
+/* The headers of one request. The caller sets all fields to 0 at first. */
 struct http_head {
-    /* `text` holds the lines of the headers; each ends with a NUL, as libcurl needs it, unless
-     * `raw` is true */
-    struct lw_buf text;
-    /* `raw` is true if each line ends with CR LF, as in HTTP/1.1; head_list() must then not be
-     * called */
-    bool raw;
+    struct lw_buf text;       /* the lines of the headers; each ends with a NUL */
     size_t n;                 /* number of lines */
     struct curl_slist *nodes; /* the list that head_list() returned last */
     size_t cap;

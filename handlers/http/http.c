@@ -4,9 +4,8 @@
  *
  *     settings.c    the configuration
  *     loop.c        the one thread that drives all requests
- *     call.c        one request, which libcurl transfers if the service uses TLS
- *     conn.c        connections without TLS, and the transfer of requests over them
- *     reader.c      the parser of HTTP/1.1 responses
+ *     call.c        one request, which libcurl transfers
+ *     socket.c      connections that must not be used again
  *     event.c       a message as a CloudEvent
  *     head.c        the headers of a request
  *     sign.c        the signature of a request

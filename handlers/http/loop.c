@@ -74,10 +74,7 @@ static void run_socket(struct lw_handler *h, const struct epoll_event *ev) {
 }
 
 static void run_event(struct lw_handler *h, const struct epoll_event *ev) {
-    if (ev->data.u64 & HTTP_EVENT_CONN)
-        http_conn_go_on(h, (uint32_t)ev->data.u64, ev->events);
-    else if (ev->data.u64 != (uint64_t)lw_feed_fd(h->feed))
-        run_socket(h, ev);
+    if (ev->data.u64 != (uint64_t)lw_feed_fd(h->feed)) run_socket(h, ev);
 }
 
 /* --- calls ------------------------------------------------------------------------------------ */
@@ -93,10 +90,12 @@ static void enter(struct call *c) {
 
 void http_leave(struct call *c) {
     struct lw_handler *h = c->h;
-    if (c->conn)
-        http_conn_leave(c);
-    else
-        curl_multi_remove_handle(h->multi, c->easy);
+    /* An answer may come to a request that is given up. */
+    h->sockets.cut = true;
+    curl_multi_remove_handle(h->multi, c->easy);
+    h->sockets.cut = false;
+    struct http_socket *socket = http_socket_at(&h->sockets, c->port);
+    if (socket) socket->more_came = NULL;
     *(c->prev ? &c->prev->next : &h->first) = c->next;
     *(c->next ? &c->next->prev : &h->last) = c->prev;
     h->n_calls--;
@@ -121,21 +120,25 @@ static bool startable(const struct lw_handler *h, struct lw_job *job) {
     return lw_feed_startable(job, h->now_ms, h->margin_ms);
 }
 
-/* Makes libcurl close the connection of every SHARED-th TLS request after the response. With
- * HTTP/2, libcurl 7.88 resets each stream after its response. After too many resets, a server may
- * close a connection on which other requests are under way. (Node.js allows 1,000 resets at first,
- * and 33 more per second.) */
+/* Decides whether the request may use a connection that is kept, and whether its own is kept. With
+ * HTTP/2, libcurl 7.88 resets each stream after its response, and after too many resets a server
+ * may close a connection on which other requests are under way. (Node.js allows 1,000 resets at
+ * first, and 33 more per second.) So every SHARED-th TLS request is the last one of its
+ * connection. */
 static void limit_sharing(struct call *c) {
     struct lw_handler *h = c->h;
-    if (!h->set.tls.on) return;
-    bool last = ++h->n_shared >= SHARED;
+    bool fresh = h->now_ms < h->fresh_ms, last = h->set.tls.on && ++h->n_shared >= SHARED;
     if (last) h->n_shared = 0;
-    curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, last ? 1L : 0L);
+    curl_easy_setopt(c->easy, CURLOPT_FRESH_CONNECT, fresh ? 1L : 0L);
+    curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, fresh || last ? 1L : 0L);
 }
 
-void http_connect(struct call *c) {
-    /* adding a handle fails only if memory runs out */
-    if (curl_multi_add_handle(c->h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL);
+void http_suspect(struct lw_handler *h, const char *what) {
+    h->fresh_ms = lw_boot_ms() + HTTP_FRESH_MS;
+    lw_warn_some(1,
+                 "handler: %s sent %s: each request gets a connection of its own for %d s, because "
+                 "an answer might be taken for that of another request",
+                 h->set.service, what, HTTP_FRESH_MS / 1000);
 }
 
 void http_send(struct call *c) {
@@ -153,7 +156,8 @@ void http_send(struct call *c) {
     call_prepare(c, &h->set, h->now_ms, h->wall_ms);
     limit_sharing(c);
     enter(c);
-    if (!h->set.opening || !http_conn_send(c)) http_connect(c);
+    /* adding a handle fails only if memory runs out */
+    if (curl_multi_add_handle(h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL);
     h->look_ms =
         lw_earlier(h->look_ms, lw_earlier(lw_feed_lease_end(job, h->margin_ms), job->give_up_ms));
 }
@@ -205,15 +209,6 @@ static void dispatch(struct lw_handler *h) {
 
 /* --- requests that are over, leases and times ------------------------------------------------- */
 
-static void end_transfer(struct call *c, CURLcode code) {
-    if (code != CURLE_OK || !c->h->set.opening) {
-        http_settle(c, code);
-        return;
-    }
-    int error = http_conn_adopt(c);
-    if (error) http_unadopted(c, error);
-}
-
 static void take_ended(struct lw_handler *h) {
     const CURLMsg *m;
     int left;
@@ -221,7 +216,7 @@ static void take_ended(struct lw_handler *h) {
         struct call *c = NULL;
         CURLcode code = m->data.result;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &c);
-        if (m->msg == CURLMSG_DONE) end_transfer(c, code);
+        if (m->msg == CURLMSG_DONE) http_settle(c, code);
     }
 }
 
@@ -272,6 +267,8 @@ static void show_breaker(const struct lw_handler *h) {
                               memory_order_relaxed);
 }
 
+static void suspect(void *ctx, const char *what) { http_suspect(ctx, what); }
+
 static void turn(struct lw_handler *h) {
     struct epoll_event events[EVENTS];
     int n = epoll_wait(h->epoll, events, EVENTS, wait_ms(h));
@@ -282,6 +279,7 @@ static void turn(struct lw_handler *h) {
     for (int i = 0; i < n; i++) run_event(h, &events[i]);
     run_timer(h);
     take_ended(h);
+    h->sockets.cut = false;
     look(h);
     dispatch(h);
     run_timer(h);
@@ -314,6 +312,7 @@ void http_serve(struct lw_handler *h, struct lw_feed *feed) {
 
 int http_loop_open(struct lw_handler *h, struct lw_err *err) {
     h->timer_ms = INT64_MAX;
+    h->sockets = (struct http_sockets){.tls = h->set.tls.on, .suspect = suspect, .ctx = h};
     h->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (h->epoll < 0) return lw_fail(err, "http: epoll: %s", strerror(errno));
     h->multi = curl_multi_init();
@@ -324,13 +323,13 @@ int http_loop_open(struct lw_handler *h, struct lw_err *err) {
     curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
     curl_multi_setopt(h->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)h->in_flight);
     curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->in_flight);
-    http_conns_open(h);
     return 0;
 }
 
 void http_loop_close(struct lw_handler *h) {
-    for (struct call *c = h->free, *next; c; c = next) next = c->next, call_free(c);
+    h->sockets.cut = true; /* nothing is sent any more */
     if (h->multi) curl_multi_cleanup(h->multi);
-    http_conns_close(h);
+    for (struct call *c = h->free, *next; c; c = next) next = c->next, call_free(c);
+    http_sockets_free(&h->sockets);
     if (h->epoll >= 0) close(h->epoll);
 }

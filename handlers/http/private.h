@@ -5,16 +5,14 @@
 
 #include "handlers/http/breaker.h"
 #include "handlers/http/call.h"
-#include "handlers/http/conn.h"
 #include "handlers/http/counts.h"
 #include "handlers/http/settings.h"
+#include "handlers/http/socket.h"
 #include "handlers/job_queue.h"
 
 struct lw_feed;
 
-/* Marks an epoll event of a connection. The lower 32 bits of the event's data are the number of the
- * connection in h->conns. The data of other events is a descriptor. */
-#define HTTP_EVENT_CONN ((uint64_t)1 << 32)
+enum { HTTP_FRESH_MS = 60000 };
 
 struct lw_handler {
     struct http_settings set;
@@ -26,6 +24,7 @@ struct lw_handler {
 
     /* The fields below belong to the thread that runs serve(). */
     CURLM *multi;
+    struct http_sockets sockets;
     int epoll;
     /* `timer_ms` is the time at which libcurl wants to be called again, boot clock; INT64_MAX:
      * libcurl has no timer */
@@ -36,14 +35,13 @@ struct lw_handler {
     struct lw_job_queue line;
     struct call *first, *last; /* calls under way, oldest first */
     struct call *free;
-    struct http_conn *conns; /* array of the connections of conn.c, with room for in_flight */
-    /* `idle` lists the idle connections, latest first; `closed` lists the unused entries of
-     * `conns` */
-    struct http_conn *idle, *closed;
     /* `n_shared` is the number of TLS requests sent since a connection was last marked to be
      * closed after its request */
     int n_shared;
-    int n_calls;            /* number of calls under way */
+    int n_calls; /* number of calls under way */
+    /* Until `fresh_ms` (boot clock) each request gets a connection of its own, because an answer
+     * came that no request had asked for (http_suspect()). */
+    int64_t fresh_ms;
     int64_t now_us, now_ms; /* time of this turn of the loop, in µs and in ms; boot clock */
     int64_t wall_ms;        /* time of this turn of the loop, ms since 1970 */
     int64_t look_ms;        /* time of the next check of leases and timeouts; boot clock */
@@ -61,20 +59,17 @@ void http_release(struct call *c);
 /* Sends the messages of the call from jobs[at] on. If too little is left of the lease of the
  * message at jobs[at], gives that message back instead. */
 void http_send(struct call *c);
-/* Gives a prepared call to libcurl, which makes the connection or, with TLS, does the whole
- * transfer. */
-void http_connect(struct call *c);
 /* Starts the follower of the last message of the call. Must be called after http_leave(). */
 void http_follow(struct call *c, struct lw_job *follower);
+/* Takes note that the service broke the rules of a connection: it sent bytes that belong to no
+ * answer. Then the next answer on a connection may belong to an earlier request, so no connection
+ * is used again for HTTP_FRESH_MS. `what` says what came. */
+void http_suspect(struct lw_handler *h, const char *what);
 
 /* The next functions are defined in fate.c, which decides what becomes of the messages of a
  * call. */
 /* Ends a call that libcurl has finished. `code` is libcurl's result. */
 void http_settle(struct call *c, CURLcode code);
-/* Ends a call whose response is complete, malformed, too long or cut off. */
-void http_settle_read(struct call *c);
-/* Ends a call whose connection could not be taken over from libcurl. `error` is an errno value. */
-void http_unadopted(struct call *c, int error);
 /* Ends a call because the lease of its present message is lost or about to end. */
 void http_cancel(struct call *c);
 void http_late(struct call *c); /* ends a call whose request has timed out */

@@ -150,6 +150,42 @@ static void read_headers(const json_t *section, struct http_settings *s,
     }
 }
 
+static const char *passed_problem(const char *name) {
+    size_t n = strlen(name);
+    bool all = n && name[n - 1] == '*';
+    struct lw_bytes plain = lw_bytes(name, all ? n - 1 : n);
+    if (plain.n ? !head_name_ok(plain) : !all) return "is no name of a header";
+    if (event_trusted(plain))
+        return "services trust this header, so a record must not set it; set it in "
+               "handler.headers, or send it under another name";
+    if (!all && strcasecmp(name, "content-type") == 0) return "is passed on in any case";
+    if (!all && event_reserved(plain)) return "is set by Latchwork or by HTTP itself";
+    return NULL;
+}
+
+static void read_passed(const json_t *section, struct http_settings *s,
+                        struct lw_problems *problems) {
+    const json_t *list = json_object_get(section, "record_headers"), *v;
+    const char *why;
+    size_t i;
+    s->passed = event_passed_usual;
+    if (!list) return;
+    if (!json_is_array(list) || json_array_size(list) > HTTP_PASSED_MAX) {
+        lw_problem(problems,
+                   "handler.record_headers: must be a list of at most %d names, as "
+                   "[\"traceparent\", \"x-shop-*\"]",
+                   HTTP_PASSED_MAX);
+        return;
+    }
+    s->passed_names = lw_alloc(HTTP_PASSED_MAX * sizeof *s->passed_names);
+    s->passed = (struct event_passed){s->passed_names, json_array_size(list)};
+    json_array_foreach(list, i, v) {
+        s->passed_names[i] = json_is_string(v) ? json_string_value(v) : "";
+        why = json_is_string(v) ? passed_problem(s->passed_names[i]) : "must be a string";
+        if (why) lw_problem(problems, "handler.record_headers[%zu]: %s", i, why);
+    }
+}
+
 /* --- secrets and TLS -------------------------------------------------------------------------- */
 
 static void read_key(const json_t *key, struct http_settings *s, struct lw_problems *problems) {
@@ -256,35 +292,6 @@ static bool is_given(const struct http_settings *s, const char *name) {
     return false;
 }
 
-static bool is_ascii(const char *text) {
-    while (*text && !(*text & 0x80)) text++;
-    return !*text;
-}
-
-/* Builds the first line and the header Host of each request, for requests that libcurl does not
- * send. A host name that is not ASCII is left to libcurl, which can encode it. */
-static void write_opening(struct http_settings *s, CURLU *u) {
-    char *host = part(u, CURLUPART_HOST, 0), *port = part(u, CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
-    char *path = part(u, CURLUPART_PATH, CURLU_URLENCODE), *query = part(u, CURLUPART_QUERY, 0);
-    struct lw_buf text = {0};
-    lw_buf_addf(&text, "POST %s%s%s HTTP/1.1\r\n", path ? path : "/", query ? "?" : "",
-                query ? query : "");
-    if (!is_given(s, "host"))
-        lw_buf_addf(&text, "Host: %s%s%s\r\n", host, port ? ":" : "", port ? port : "");
-    if (is_ascii(host)) s->opening = lw_memdup(text.p, text.n);
-    lw_buf_free(&text);
-    free(host), free(port), free(path), free(query);
-}
-
-static void set_opening(struct http_settings *s) {
-    if (!s->url || s->tls.on) return;
-    CURLU *u = lw_or_abort(curl_url());
-    if (!curl_url_set(u, CURLUPART_URL, s->url, 0)) write_opening(s, u);
-    curl_url_cleanup(u);
-    s->names_agent = is_given(s, "user-agent");
-    s->names_types = is_given(s, "accept");
-}
-
 /* If tls.server_name is set, libcurl gets a URL with that name, and is told to connect to the host
  * of handler.url. */
 static void set_target(struct http_settings *s) {
@@ -329,6 +336,7 @@ void http_settings_read(const struct lw_config *c, struct http_settings *out,
                                         "connect_timeout_ms",
                                         "content_type",
                                         "headers",
+                                        "record_headers",
                                         "tls",
                                         "hmac_key",
                                         "breaker_percent",
@@ -339,6 +347,7 @@ void http_settings_read(const struct lw_config *c, struct http_settings *out,
     read_url(section, out, problems);
     read_mode(section, out, problems);
     read_headers(section, out, problems);
+    read_passed(section, out, problems);
     read_keys(section, out, problems);
     read_tls(section, out, problems);
     const char *type = clean_string(section, "content_type", false, problems);
@@ -349,14 +358,14 @@ void http_settings_read(const struct lw_config *c, struct http_settings *out,
         (int)number(section, "breaker_percent", 0, 100, BREAKER_PERCENT, problems);
     check_batch(c, out, problems);
     set_target(out);
-    set_opening(out);
 }
 
 void http_settings_free(struct http_settings *s) {
     for (size_t i = 0; i < s->fixed.n; i++) free(s->fixed.lines[i]);
     free(s->fixed.lines);
+    free(s->passed_names);
     free(s->url), free(s->service), free(s->host), free(s->port), free(s->target_url),
-        free(s->host_line), free(s->opening), free(s->content_type);
+        free(s->host_line), free(s->content_type);
     curl_slist_free_all(s->connect_to);
     lw_tls_free(&s->tls);
     signer_close(&s->signer);

@@ -9,7 +9,7 @@
 
 enum http_mode { HTTP_BINARY, HTTP_STRUCTURED, HTTP_BATCH };
 
-enum { HTTP_HEADERS_MAX = 32, HTTP_URL_MAX = 2048 };
+enum { HTTP_HEADERS_MAX = 32, HTTP_PASSED_MAX = 64, HTTP_URL_MAX = 2048 };
 
 struct http_settings {
     char *url;
@@ -25,17 +25,15 @@ struct http_settings {
     /* `host_line` is the header Host for handler.url; NULL: the header that libcurl makes is
      * right */
     char *host_line;
-    /* `opening` is the first line of a request without TLS, and the header Host; NULL: libcurl
-     * sends the requests */
-    char *opening;
-    /* `names_agent` is true if `fixed` has a header User-Agent, `names_types` if it has a header
-     * Accept. */
-    bool names_agent, names_types;
     enum http_mode mode;
     char *content_type;
     /* `fixed` holds the configured headers, which each request gets; its lines belong to this
      * structure. */
     struct event_fixed fixed;
+    /* `passed` has the names of record headers that are passed on, borrowed from the configuration
+     * except for the list itself */
+    struct event_passed passed;
+    const char **passed_names;
     struct signer signer;
     struct lw_tls tls;
     int64_t connect_timeout_ms;

@@ -4,7 +4,7 @@
 #include "tests/support/feed_fixture.h"
 #include "tests/support/server_process.h"
 
-#include "handlers/http/breaker.h"
+#include "handlers/http/private.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -55,7 +55,16 @@ static const char script[] =
     "        if what == 'huge': return self.answer(200, b'x' * 2000000)\n"
     "        if what == 'head': return self.answer(200, b'', **{'X_%d' % i: 'x' * 900 for i in "
     "range(90)})\n"
-    "        if what == 'raw': self.wfile.write(body[4:].replace('~', '\\r\\n').encode()); return\n"
+    "        if what == 'raw': self.wfile.write(body[4:].replace('~', '\\r\\n').encode()); "
+    "self.close_connection = os.path.exists(here + '/end'); return\n"
+    "        if what == 'second':\n"
+    "            self.wfile.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'); "
+    "time.sleep(float(args[0]))\n"
+    "            try: self.wfile.write(b'HTTP/1.1 422 No\\r\\nContent-Length: 0\\r\\n\\r\\n')\n"
+    "            except OSError: pass\n"
+    "            note('second', 'sent'); return\n"
+    "        if what == 'late-hang-up': time.sleep(float(args[0])); self.close_connection = True; "
+    "return\n"
     "        if what == 'to-the-end': self.wfile.write(b'HTTP/1.0 200 "
     "OK\\r\\n\\r\\n{\"outcome\":\"done\"}'); self.close_connection = "
     "True; return\n"
@@ -76,6 +85,11 @@ static const char script[] =
     "    def handle_error(self, *a): pass\n"
     "    request_queue_size = 128\n"
     "s = S(('127.0.0.1', port), H)\n"
+    "if os.path.exists(here + '/server.pem'):\n"
+    "    import ssl\n"
+    "    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n"
+    "    tls.load_cert_chain(here + '/server.pem', here + '/server.key')\n"
+    "    s.socket = tls.wrap_socket(s.socket, server_side=True, do_handshake_on_connect=False)\n"
     "with open(here + '/port.new', 'w') as f: f.write(str(s.server_address[1]))\n"
     "os.rename(here + '/port.new', here + '/port')\n"
     "s.serve_forever()\n";
@@ -112,6 +126,21 @@ static void start_server(struct fx *x) {
 static void stop_server(void) {
     kill(server.pid, SIGKILL);
     waitpid(server.pid, NULL, 0);
+}
+
+/* Makes the folder, starts the server with TLS, and opens the handler. */
+static void open_tls(struct fx *x, int in_flight) {
+    char command[512];
+    make_folder(x);
+    snprintf(command, sizeof command, "tests/support/certs.sh %s", x->folder);
+    assert_int_equal(system(command), 0);
+    server.port = 0;
+    start_server(x);
+    x->c = fx_config("{\"url\":\"https://127.0.0.1:%d/x\",\"in_flight\":%d,"
+                     "\"tls\":{\"ca_file\":\"%s/ca.pem\"}}",
+                     server.port, in_flight, x->folder);
+    x->c->handler.timeout_ms = 10000;
+    start_handler(x, &lw_handler_http);
 }
 
 /* Starts the server and opens the handler. `more` contains further keys of the configuration
@@ -242,9 +271,100 @@ static void test_closed_meanwhile(void **state) {
     assert_int_equal(count(&x, "requests", "t/0/2"), 2);
     assert_int_equal(connections(&x), 2);
     assert_int_equal(run(&x, 3, "hang-up"), LW_RETRY);
-    assert_contains(reason(&x, 3), "the service closed the connection without an answer");
+    assert_contains(reason(&x, 3), "Empty reply from server");
     assert_int_equal(count(&x, "requests", "t/0/3"), 2);
     close_fx(&x);
+}
+
+/* If the service had time to work on a request before it closed the connection, the request must
+ * not be sent again with the same attempt and fence. */
+static void test_closed_after_work(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    assert_int_equal(run(&x, 1, "ok"), LW_DONE);
+    assert_int_equal(run(&x, 2, "late-hang-up 0.5"), LW_RETRY);
+    assert_contains(reason(&x, 2), "the service closed a connection that it had kept");
+    assert_int_equal(count(&x, "requests", "t/0/2"), 1);
+    assert_int_equal(run(&x, 3, NULL), LW_DONE);
+    close_fx(&x);
+}
+
+/* A part of an answer is never followed by the same request again. */
+static void test_closed_within_an_answer(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    static const char *const parts[] = {"raw HTTP/1.1 2", "raw HTTP/1.1 200 x~Content-Le",
+                                        "raw HTTP/1.1 200 x~Content-Length: 5~~ab"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(run(&x, 10 * i + 1, "ok"), LW_DONE);
+        make_file(&x, "end");
+        assert_int_equal(run(&x, 10 * i + 2, parts[i]), LW_RETRY);
+        char path[256], id[32];
+        snprintf(path, sizeof path, "%s/end", x.folder);
+        unlink(path);
+        snprintf(id, sizeof id, "t/0/%d ", 10 * i + 2);
+        assert_int_equal(count(&x, "requests", id), 1);
+    }
+    close_fx(&x);
+}
+
+/* A second answer must never be taken for the answer to the next message. Once one has come, no
+ * connection is used twice. */
+static void second_answers(struct fx *x) {
+    assert_int_equal(run(x, 1, "second 0.1"), LW_DONE);
+    wait_for(count(x, "second", "sent") == 1);
+    assert_int_equal(run(x, 2, "ok"), LW_DONE);
+    assert_int_equal(count(x, "requests", "t/0/2"), 1);
+    assert_int_equal(connections(x), 2);
+    for (int i = 3; i < 6; i++) assert_int_equal(run(x, i, "ok"), LW_DONE);
+    assert_int_equal(connections(x), 5);
+    close_fx(x);
+}
+
+static void test_second_answers(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    second_answers(&x);
+}
+
+static void test_second_answers_over_tls(void **state) {
+    (void)state;
+    struct fx x;
+    open_tls(&x, 4);
+    second_answers(&x);
+}
+
+static void bodies_where_none_belong(struct fx *x) {
+    static const char *const answers[] = {
+        "raw HTTP/1.1 204 x~~HTTP/1.1 422 x~Content-Length: 0~~",
+        "raw HTTP/1.1 204 x~Content-Length: 40~~HTTP/1.1 422 x~Content-Length: 0~~xxxx",
+        "raw HTTP/1.1 200 x~Content-Length: 2~~okHTTP/1.1 422 x~Content-Length: 0~~",
+        "raw HTTP/1.1 200 x~Transfer-Encoding: chunked~~0~~HTTP/1.1 422 x~Content-Length: 0~~"};
+    for (int i = 0; i < 4; i++) {
+        x->h->fresh_ms = 0;
+        assert_int_equal(run(x, 10 * i + 1, answers[i]), LW_DONE);
+        assert_int_equal(run(x, 10 * i + 2, "ok"), LW_DONE);
+        assert_true(x->h->fresh_ms > 0);
+        assert_int_equal(count(x, "requests", " ok"), i + 1);
+    }
+    close_fx(x);
+}
+
+static void test_more_than_the_answer(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    bodies_where_none_belong(&x);
+}
+
+static void test_more_than_the_answer_over_tls(void **state) {
+    (void)state;
+    struct fx x;
+    open_tls(&x, 4);
+    bodies_where_none_belong(&x);
 }
 
 /* A connection that the service closed while the connection was idle must not be used. */
@@ -489,6 +609,12 @@ int main(void) {
         cmocka_unit_test(test_malformed_answers),
         cmocka_unit_test(test_kinds_of_answers),
         cmocka_unit_test(test_closed_meanwhile),
+        cmocka_unit_test(test_closed_after_work),
+        cmocka_unit_test(test_closed_within_an_answer),
+        cmocka_unit_test(test_second_answers),
+        cmocka_unit_test(test_second_answers_over_tls),
+        cmocka_unit_test(test_more_than_the_answer),
+        cmocka_unit_test(test_more_than_the_answer_over_tls),
         cmocka_unit_test(test_closed_while_idle),
         cmocka_unit_test(test_large_bodies),
         cmocka_unit_test(test_as_many_as_in_flight),

@@ -8,6 +8,7 @@
 #include "handlers/http/counts.h"
 #include "handlers/http/event.h"
 #include "handlers/http/sign.h"
+#include "handlers/reason.h"
 
 enum { SECOND = 1000 };
 
@@ -23,6 +24,8 @@ static char *lines(struct http_head *head) {
     head_free(head);
     return copy;
 }
+
+static const struct event_passed every = {(const char *const[]){"*"}, 1};
 
 static struct lw_header header(const char *name, const char *value) {
     return (struct lw_header){lw_bytes_of(name), value ? lw_bytes_of(value) : (struct lw_bytes){0}};
@@ -96,13 +99,53 @@ static void record_headers(void **state) {
     struct lw_job *job = fx_job(&j, 1, "k", "{}");
     job->headers = all;
     job->n_headers = sizeof all / sizeof *all;
-    event_head_record(&head, job, &(struct event_fixed){&line, 1});
+    event_head_record(&head, job, &(struct event_fixed){&line, 1}, &every);
     char *text = lines(&head);
     assert_string_equal(
         text,
         "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\nX-Empty;\nx-utf8: "
         "\xc3\xa4\n");
     free(text);
+}
+
+/* Only headers that are named may be passed on, and never one that services trust. */
+static void headers_that_pass(void **state) {
+    (void)state;
+    static const char *const trusted[] = {"Authorization",
+                                          "cookie",
+                                          "HOST",
+                                          "Forwarded",
+                                          "X-Forwarded-For",
+                                          "X_Api_Key",
+                                          "Latchwork_Fence",
+                                          "proxy-authorization",
+                                          "x-real-ip",
+                                          "Via"};
+    const struct lw_header all[] = {header("traceparent", "00-1"), header("Baggage", "a=b"),
+                                    header("x-shop-tenant", "a"), header("X-Shop-Id", "7"),
+                                    header("x-other", "1")};
+    struct fx_job j;
+    struct http_head head = {0};
+    struct lw_job *job = fx_job(&j, 1, "k", "{}");
+    job->headers = all;
+    job->n_headers = sizeof all / sizeof *all;
+    event_head_record(&head, job, &(struct event_fixed){0}, &event_passed_usual);
+    char *text = lines(&head);
+    assert_string_equal(text, "traceparent: 00-1\nBaggage: a=b\n");
+    free(text);
+    const struct event_passed own = {(const char *const[]){"x-shop-*", "X-OTHER"}, 2};
+    event_head_record(&head, job, &(struct event_fixed){0}, &own);
+    text = lines(&head);
+    assert_string_equal(text, "x-shop-tenant: a\nX-Shop-Id: 7\nx-other: 1\n");
+    free(text);
+    for (size_t i = 0; i < sizeof trusted / sizeof *trusted; i++) {
+        const struct lw_header one = header(trusted[i], "1");
+        job->headers = &one;
+        job->n_headers = 1;
+        event_head_record(&head, job, &(struct event_fixed){0}, &every);
+        if (head.n) fail_msg("%s", trusted[i]);
+    }
+    head_free(&head);
 }
 
 static void record_headers_are_bounded(void **state) {
@@ -116,7 +159,7 @@ static void record_headers_are_bounded(void **state) {
     struct lw_job *job = fx_job(&j, 1, "k", "{}");
     job->headers = all;
     job->n_headers = 10;
-    event_head_record(&head, job, &(struct event_fixed){0});
+    event_head_record(&head, job, &(struct event_fixed){0}, &every);
     assert_int_equal(head.n, 4);
     assert_true(head.text.n <= HEAD_MAX);
     head_free(&head);
@@ -126,7 +169,7 @@ static void record_headers_are_bounded(void **state) {
 static json_t *event(struct lw_job *job, bool all_headers) {
     struct lw_buf text = {0};
     json_error_t bad;
-    event_json(&text, job, "application/json", all_headers);
+    event_json(&text, job, "application/json", all_headers ? &every : NULL);
     json_t *v = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &bad);
     if (!v) fail_msg("%s in %.*s", bad.text, (int)text.n, text.p);
     lw_buf_free(&text);
@@ -243,15 +286,25 @@ static void keys(void **state) {
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
+static struct http_verdict read_body(const struct http_answer *a, struct http_verdict v) {
+    struct lw_err err = {0};
+    json_t *document;
+    if (answer_document(a, &document, &err)) {
+        v.outcome = LW_RETRY;
+        lw_reason_copy(v.reason, err.text);
+    } else if (document) {
+        answer_by_document(document, 0, 1, "t/0/1", &v);
+    }
+    json_decref(document);
+    return v;
+}
+
 static struct http_verdict judge(int status, const char *body, const char *retry_after) {
     struct http_verdict v;
     struct http_answer a = {
         .status = status, .body = lw_bytes_of(body), .retry_after = retry_after};
     answer_by_status(&a, 1700000000, &v);
-    json_t *document = answer_document(a.body);
-    if (document) answer_by_document(document, 0, 1, "t/0/1", &v);
-    json_decref(document);
-    return v;
+    return read_body(&a, v);
 }
 
 static void statuses(void **state) {
@@ -324,8 +377,60 @@ static void bodies(void **state) {
     assert_int_equal(judge(200, "{\"outcome\":\"back\"}", "").outcome, LW_RETRY);
     assert_int_equal(judge(200, "{\"outcome\":7}", "").outcome, LW_RETRY);
     assert_int_equal(judge(200, "{\"order\":{\"outcome\":\"dead\"}}", "").outcome, LW_DONE);
-    assert_int_equal(judge(200, "{\"outcome\":\"dead\"", "").outcome, LW_DONE);
     assert_int_equal(judge(200, "\"outcome\"", "").outcome, LW_DONE);
+}
+
+/* A body that is meant to be an outcome and cannot be read must be a retry that says so. */
+static void unreadable_bodies(void **state) {
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"outcome\":\"dead\"",                               /* cut off */
+        "{\"outcome\":\"dead\"} and more",                     /* trailing text */
+        "{\"outcome\":\"dead\",\"reason\":\"d\xe9j\xe0 vu\"}", /* Latin-1 */
+        "{\"outcome\":\"retry\",\"reason\":\"\\ud83d\"}",      /* half a surrogate pair */
+        "{\"outcome\":\"retry\",\"reason\":NaN}",
+        "{'outcome':'retry'}",
+        "{\"outcome\":\"done\",\"outcome\":\"dead\"}",
+        "{\"Outcome\":\"dead\"}",
+        "[{\"OUTCOME\":\"dead\"}]",
+        "{\"batch\":[{\"outcome\":\"done\"},{\"outcome\":\"retry\"}",
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct http_verdict v = judge(200, bodies[i], "");
+        if (v.outcome != LW_RETRY) fail_msg("%s: %c", bodies[i], v.outcome);
+        assert_contains(v.reason, "the answer's body ");
+        assert_int_equal(judge(400, bodies[i], "").outcome, LW_RETRY);
+    }
+    struct http_verdict v = judge(200, "\xef\xbb\xbf {\"outcome\":\"dead\",\"reason\":\"x\"}", "");
+    assert_int_equal(v.outcome, LW_DEAD);
+    struct http_answer a = {.status = 200, .body = lw_bytes_of("oops"), .json = true};
+    assert_int_equal(read_body(&a, (struct http_verdict){.outcome = LW_DONE}).outcome, LW_RETRY);
+    a.body = lw_bytes_of("{\"id\":7,\"id\":8}"); /* JSON that is no outcome */
+    assert_int_equal(read_body(&a, (struct http_verdict){.outcome = LW_DONE}).outcome, LW_DONE);
+}
+
+/* Every message of a batch needs its own outcome, if the body has any. */
+static void bodies_without_outcomes(void **state) {
+    (void)state;
+    static const char *const bodies[] = {
+        "[]", " []", "{\"batch\":[]}", "{\"batch\":{}}", "[7]", "{\"batch\":\"outcome\"}",
+        "[",  "[[]]"};
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct http_answer a = {.status = 200, .body = lw_bytes_of(bodies[i]), .batch = true};
+        struct http_verdict v = read_body(&a, (struct http_verdict){.outcome = LW_DONE});
+        if (v.outcome != LW_RETRY) fail_msg("%s: %c", bodies[i], v.outcome);
+    }
+    struct http_answer a = {
+        .status = 200, .body = lw_bytes_of("{\"outcome\":\"done\"}"), .batch = true};
+    struct http_verdict v = {0};
+    struct lw_err err = {0};
+    json_t *document;
+    assert_int_equal(answer_document(&a, &document, &err), 0);
+    answer_by_document(document, 0, 3, "t/0/1", &v);
+    assert_int_equal(v.outcome, LW_RETRY);
+    answer_by_document(document, 0, 1, "t/0/1", &v);
+    assert_int_equal(v.outcome, LW_DONE);
+    json_decref(document);
 }
 
 static void bodies_of_batches(void **state) {
@@ -333,8 +438,11 @@ static void bodies_of_batches(void **state) {
     static const char *const ids[] = {"t/0/1", "t/0/2", "t/0/3"};
     static const char text[] = "{\"batch\":[{\"id\":\"t/0/1\",\"outcome\":\"done\"},{\"id\":\"t/0/"
                                "7\",\"outcome\":\"done\"}]}";
-    json_t *document = answer_document(lw_bytes_of(text));
+    struct lw_err err = {0};
+    json_t *document;
+    struct http_answer a = {.status = 200, .body = lw_bytes_of(text), .batch = true};
     struct http_verdict v = {.outcome = LW_DONE};
+    assert_int_equal(answer_document(&a, &document, &err), 0);
     assert_non_null(document);
     answer_by_document(document, 0, 3, ids[0], &v);
     assert_int_equal(v.outcome, LW_DONE);
@@ -523,6 +631,23 @@ static void configuration(void **state) {
           "handler.headers.ce-id: is set by Latchwork");
     wrong("{\"url\":\"http://h\",\"headers\":{\"Content-Type\":\"1\"}}",
           "use handler.content_type instead");
+    wrong("{\"url\":\"http://h\",\"record_headers\":[\"x-shop-*\",\"*\"]}", "");
+    wrong("{\"url\":\"http://h\",\"record_headers\":\"x\"}",
+          "handler.record_headers: must be a list");
+    wrong("{\"url\":\"http://h\",\"record_headers\":[\"x\",\"Authorization\"]}",
+          "handler.record_headers[1]: services trust this header");
+    wrong("{\"url\":\"http://h\",\"record_headers\":[\"X-Forwarded-*\"]}",
+          "handler.record_headers[0]: services trust this header");
+    wrong("{\"url\":\"http://h\",\"record_headers\":[\"x_key\"]}",
+          "handler.record_headers[0]: services trust this header");
+    wrong("{\"url\":\"http://h\",\"record_headers\":[\"ce-id\"]}",
+          "handler.record_headers[0]: is set by Latchwork");
+    wrong("{\"url\":\"http://h\",\"record_headers\":[\"a b\"]}",
+          "handler.record_headers[0]: is no name");
+    wrong("{\"url\":\"http://h\",\"record_headers\":[\"\"]}",
+          "handler.record_headers[0]: is no name");
+    wrong("{\"url\":\"http://h\",\"record_headers\":[7]}",
+          "handler.record_headers[0]: must be a string");
     wrong("{\"url\":\"http://h\",\"content_type\":\"a\\nb\"}", "handler.content_type: ");
     wrong("{\"url\":\"http://h\",\"hmac_key\":\"secret\"}",
           "handler.hmac_key: must be \"whsec_\" and 24 to 64 bytes in base64");
@@ -546,6 +671,7 @@ int main(void) {
         cmocka_unit_test(binary_event),
         cmocka_unit_test(binary_event_without_values),
         cmocka_unit_test(record_headers),
+        cmocka_unit_test(headers_that_pass),
         cmocka_unit_test(record_headers_are_bounded),
         cmocka_unit_test(structured_event),
         cmocka_unit_test(structured_data),
@@ -557,6 +683,8 @@ int main(void) {
         cmocka_unit_test(retry_after),
         cmocka_unit_test(bodies),
         cmocka_unit_test(bodies_of_batches),
+        cmocka_unit_test(unreadable_bodies),
+        cmocka_unit_test(bodies_without_outcomes),
         cmocka_unit_test(refused_connections_open_it),
         cmocka_unit_test(failures_in_a_row_open_it),
         cmocka_unit_test(failures_together_are_one),
