@@ -48,7 +48,7 @@ endif
 .PHONY: all
 ##@ Build
 ## all: build the program, the lock library and the examples (the default)
-all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) examples
+all: $(B)/latchwork $(B)/liblatchwork.so.$(VERSION) $(B)/manuals examples
 
 # --- what there is: a .c file in one of these folders is in the program; nothing is listed by hand
 DIRS := base config lock queue handlers kafka consumer monitor ops api cli
@@ -100,7 +100,7 @@ $(B)/ops-scripts.gen.c: $(LUA_PARTS) $(OPS_LUA) queue/codes.h ops/script.h scrip
 	@scripts/embed-lua.sh ops/script.h lw_op_ queue/lua/parts queue/codes.h $(OPS_LUA) \
 	    > $@.tmp && mv $@.tmp $@
 # These pages hold what the reference of the commands says beyond the commands' tables.
-PAGES := $(sort $(wildcard cli/page.md cli/*/page.md))
+PAGES := $(sort $(wildcard cli/*/page.md))
 $(B)/pages.gen.c: $(PAGES) scripts/embed-pages.sh
 	@mkdir -p $(@D)
 	@scripts/embed-pages.sh $(PAGES) > $@.tmp && mv $@.tmp $@
@@ -144,6 +144,15 @@ $(B)/$(SO): $(LOCKOBJ)
 $(B)/latchwork: $(B)/$(MAIN).o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) -pie $(HARDEN_LD) $(CFLAGS) $(SAN) $(LDFLAGS) -o $@ $^ $(LIBS)
+# The man pages and the completion scripts are made of the program's tables and of the headers. They
+# are installed, and are not in the repository.
+COMPLETION := $(B)/completion.bash $(B)/completion.zsh
+$(B)/manuals: $(B)/latchwork scripts/man-pages.py cli/page.md $(wildcard include/latchwork/*.h)
+	$(call say,GEN)
+	@rm -rf $(B)/man && mkdir -p $(B)/man
+	@scripts/man-pages.py $(B)/latchwork $(B)/man
+	@for f in $(notdir $(COMPLETION)); do $(B)/latchwork reference $$f > $(B)/$$f || exit 1; done
+	@touch $@
 
 # --- tests: each test_*.c of tests/unit/*, tests/server, tests/lua, tests/lock is a cmocka program;
 # tests/sim has one program; tests/tools are helpers of the live tests
@@ -224,11 +233,10 @@ include packaging/packaging.mk
 
 # tests/cli/test_docs.sh compares the generated pages with what the program prints.
 ##@ Upkeep
-## reference: write again the pages, man pages and completion that are made from tables and headers
+## reference: write again the pages in doc/reference that are made from tables
 reference: $(B)/latchwork
-	@for f in $$($(B)/latchwork reference); do $(B)/latchwork reference $$f > $$f.tmp && \
+	@for f in $$($(B)/latchwork reference | grep ^doc/); do $(B)/latchwork reference $$f > $$f.tmp && \
 	    mv $$f.tmp $$f || exit 1; done
-	@python3 scripts/man-pages.py $(B)/latchwork doc/man
 
 # These are the installation directories. DESTDIR precedes each of them, for packagers.
 BINDIR := $(PREFIX)/bin
@@ -237,7 +245,6 @@ DATADIR := $(PREFIX)/share/latchwork
 SDKDIR := $(DATADIR)/sdk
 DOCDIR := $(PREFIX)/share/doc/latchwork
 MANDIR := $(PREFIX)/share/man
-MAN := $(sort $(wildcard doc/man/*.[1-8]))
 UNITDIR := $(PREFIX)/lib/systemd/system
 SYSUSERSDIR := $(PREFIX)/lib/sysusers.d
 TMPFILESDIR := $(PREFIX)/lib/tmpfiles.d
@@ -268,11 +275,11 @@ install: all
 	install -m 755 $(B)/$(SO) $(call to,$(LIBDIR))/
 	cp -P $(B)/$(SONAME) $(B)/liblatchwork.so $(call to,$(LIBDIR))/
 	$(fill_in) scripts/latchwork.pc.in > $(call to,$(LIBDIR))/pkgconfig/latchwork.pc
-	$(call install_files,$(filter %.1,$(MAN)),$(MANDIR)/man1)
-	$(call install_files,$(filter %.3,$(MAN)),$(MANDIR)/man3)
-	$(call install_files,$(filter %.5,$(MAN)),$(MANDIR)/man5)
-	install -m 644 scripts/completion.bash $(call to,$(COMPDIR))/latchwork
-	install -m 644 scripts/completion.zsh $(call to,$(ZSHDIR))/_latchwork
+	$(call install_files,$(B)/man/*.1,$(MANDIR)/man1)
+	$(call install_files,$(B)/man/*.3,$(MANDIR)/man3)
+	$(call install_files,$(B)/man/*.5,$(MANDIR)/man5)
+	install -m 644 $(B)/completion.bash $(call to,$(COMPDIR))/latchwork
+	install -m 644 $(B)/completion.zsh $(call to,$(ZSHDIR))/_latchwork
 	$(fill_in) deploy/latchwork@.service > $(call to,$(UNITDIR))/latchwork@.service
 	install -m 644 deploy/sysusers.conf $(call to,$(SYSUSERSDIR))/latchwork.conf
 	install -m 644 deploy/tmpfiles.conf $(call to,$(TMPFILESDIR))/latchwork.conf
@@ -296,7 +303,7 @@ install: all
 uninstall:
 	rm -rf $(call to,$(BINDIR))/latchwork $(call to,$(PREFIX))/include/latchwork \
 	    $(call to,$(LIBDIR))/liblatchwork.* $(call to,$(LIBDIR))/pkgconfig/latchwork.pc \
-	    $(foreach m,$(MAN),$(call to,$(MANDIR))/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
+	    $(call to,$(MANDIR))/man[135]/latchwork[.-]* \
 	    $(call to,$(COMPDIR))/latchwork $(call to,$(ZSHDIR))/_latchwork \
 	    $(call to,$(UNITDIR))/latchwork@.service $(call to,$(SYSUSERSDIR))/latchwork.conf \
 	    $(call to,$(TMPFILESDIR))/latchwork.conf $(call to,$(DATADIR)) $(call to,$(DOCDIR))

@@ -42,7 +42,6 @@ doc/how-to/install.md latchwork-([0-9.]+)-linux
 doc/how-to/kubernetes.md latchwork:([0-9.]+)
 doc/how-to/kubernetes.md tag: ([0-9.]+)
 END
-    printf '%s\n' 'doc/man/latchwork.1 "Latchwork ([^"]*)"'
 }
 
 check_places() {

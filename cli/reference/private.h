@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Declares the pages that are generated from the commands' tables: doc/reference/commands.md,
- * exit-codes.md, the man pages and the completion scripts. */
+ * exit-codes.md and the completion scripts. scripts/man-pages.py makes the man pages of
+ * commands.md. */
 #ifndef LW_CLI_REFERENCE_PRIVATE_H
 #define LW_CLI_REFERENCE_PRIVATE_H
 
@@ -9,7 +10,7 @@
 /* Holds Markdown that a command's page has in addition to the generated text.
  * scripts/embed-pages.sh embeds it from cli/NAME/page.md. */
 struct reference_page {
-    const char *command; /* name of the command; "cli" stands for the program as a whole */
+    const char *command; /* name of the command */
     /* `text` is the Markdown. It may have paragraphs, `code`, **bold**, [links](URL), tables of two
      * columns, ``` blocks, and headings with ###. */
     const char *text;
@@ -26,13 +27,9 @@ void reference_option(const struct cli_option *o, struct lw_buf *out);
 void reference_commands(struct lw_buf *out);
 /* Writes doc/reference/exit-codes.md. exit_codes.c defines this function. */
 void reference_exit_codes(struct lw_buf *out);
-/* Writes the man page of a command, or latchwork.1 if c is NULL. man.c defines this function. */
-void reference_man(const struct cli_command *c, struct lw_buf *out);
-/* Converts Markdown to the roff of a man page. markdown.c defines this function. */
-void reference_markdown_to_man(const char *text, struct lw_buf *out);
-void reference_inline_to_man(const char *text, size_t n, struct lw_buf *out);
 /* Writes the completion script for bash. completion.c defines this function. */
 void reference_completion_bash(struct lw_buf *out);
+/* Writes the one for zsh. */
 void reference_completion_zsh(struct lw_buf *out);
 
 #endif

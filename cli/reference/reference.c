@@ -18,10 +18,10 @@ static const struct {
     {"doc/reference/metrics.md", lw_metrics_reference},
     {"doc/reference/commands.md", reference_commands},
     {"doc/reference/exit-codes.md", reference_exit_codes},
-    {"scripts/completion.bash", reference_completion_bash},
-    {"scripts/completion.zsh", reference_completion_zsh},
+    {"completion.bash", reference_completion_bash},
+    {"completion.zsh", reference_completion_zsh},
 };
-enum { FILES = sizeof files / sizeof *files, NAME_MAX_BYTES = 100 };
+enum { FILES = sizeof files / sizeof *files };
 
 const char *reference_text(const char *command) {
     for (size_t i = 0; i < reference_n_pages; i++)
@@ -37,34 +37,10 @@ void reference_option(const struct cli_option *o, struct lw_buf *out) {
     lw_buf_addf(out, "`");
 }
 
-static void man_name(const struct cli_command *c, char out[NAME_MAX_BYTES]) {
-    snprintf(out, NAME_MAX_BYTES, "doc/man/latchwork%s%s.1", c ? "-" : "", c ? c->name : "");
-}
-
-/* Returns true if the command has a man page. NULL stands for the program itself, which has one. A
- * command has one if this version contains the command and `latchwork --help` lists it. */
-static bool has_man(const struct cli_command *c) { return !c || (c->run && !c->hidden); }
-
-static void list(void) {
-    char name[NAME_MAX_BYTES];
-    for (size_t i = 0; i < FILES; i++) puts(files[i].file);
-    for (size_t i = 0; i <= cli_n_commands; i++) {
-        const struct cli_command *c = i ? cli_commands[i - 1] : NULL;
-        man_name(c, name);
-        if (has_man(c)) puts(name);
-    }
-}
-
 /* Appends to `out` the generated file with this name. Returns false if there is no such file. */
 static bool make(const char *file, struct lw_buf *out) {
-    char name[NAME_MAX_BYTES];
     for (size_t i = 0; i < FILES; i++)
         if (strcmp(file, files[i].file) == 0) return files[i].make(out), true;
-    for (size_t i = 0; i <= cli_n_commands; i++) {
-        const struct cli_command *c = i ? cli_commands[i - 1] : NULL;
-        man_name(c, name);
-        if (has_man(c) && strcmp(file, name) == 0) return reference_man(c, out), true;
-    }
     return false;
 }
 
@@ -72,7 +48,7 @@ static int run(void *args) {
     const struct cli_args *a = args;
     struct lw_buf page = {0};
     if (!a->n_words) {
-        list();
+        for (size_t i = 0; i < FILES; i++) puts(files[i].file);
     } else if (make(a->words[0], &page)) {
         fwrite(page.p, 1, page.n, stdout);
         lw_buf_free(&page);
@@ -87,9 +63,9 @@ static const struct cli_status statuses[] = {{"0", "printed", 0}, {"2", "usage e
 
 const struct cli_command cli_reference = {
     .name = "reference",
-    .summary = "print a generated page of the documentation",
-    .about = "Lists the files of the documentation that are made of the program's tables, or "
-             "prints one of them.",
+    .summary = "print a generated page of the documentation, or a completion script",
+    .about = "Lists the files that are made of the program's tables, or prints one of them: pages "
+             "of the documentation, and the completion scripts of shells.",
     .words = "[FILE]",
     .max_words = 1,
     .options = options,

@@ -6,7 +6,8 @@
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR
-program=$(pwd)/${1:-build}/latchwork
+build=$(pwd)/${1:-build}
+program=$build/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
 dir=$(mktemp -d) || exit 1
 running=
@@ -217,11 +218,11 @@ t "reference: unknown page"    2 "" "doc/x is not generated" reference doc/x
 for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     : >"$dir/out"
     : >"$dir/err"
-    if grep -Eq "^\.(B|BR) ${c}( |$)" doc/man/latchwork.1 &&
-        grep -Eq "commands=.*[\" ]${c}[\" ]" scripts/completion.bash; then
+    if grep -Eq "^\.(B|BR) ${c}( |$)" "$build/man/latchwork.1" &&
+        grep -Eq "commands=.*[\" ]${c}[\" ]" "$build/completion.bash"; then
         passed=$((passed + 1))
     else
-        bad "$c is missing in doc/man/latchwork.1 or scripts/completion.bash" "--help"
+        bad "$c is missing in man/latchwork.1 or completion.bash" "--help"
     fi
 done
 

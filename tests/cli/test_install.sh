@@ -27,7 +27,7 @@ for file in bin/latchwork include/latchwork/handler.h include/latchwork/lock.h l
 done
 mkdir "$dir/man"
 check 'every man page is installed' \
-    sh -c "cp '$at'/share/man/man?/* '$dir/man' && diff -r doc/man '$dir/man'"
+    sh -c "cp '$at'/share/man/man?/* '$dir/man' && diff -r '$build/man' '$dir/man'"
 check 'no placeholder is left' sh -c "! grep -rn '@PREFIX@\|@VERSION@' '$at/lib'"
 check 'nothing is named by where it was staged' sh -c "! grep -rlF '$root' '$root'"
 check 'the program runs' "$at/bin/latchwork" --version

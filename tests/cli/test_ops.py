@@ -969,7 +969,7 @@ def help_completion_and_reference_agree(w):
                     "-c",
                     script,
                     "x",
-                    os.path.join(root, "scripts/completion.bash"),
+                    os.path.join(os.path.dirname(w.program), "completion.bash"),
                     command,
                     verb,
                 ],
@@ -988,12 +988,16 @@ def help_completion_and_reference_agree(w):
     assert seen == 25, seen
 
 
-def complete(*words):
+def complete(w, *words):
     """Returns the words that bash proposes to complete the last word."""
-    script = '. scripts/completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _latchwork 2>/dev/null; printf "%s\\n" "${COMPREPLY[@]}"'
+    script = (
+        '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _latchwork 2>/dev/null; '
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    build = os.path.dirname(os.path.abspath(w.program))
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     done = subprocess.run(
-        ["bash", "-c", script, "x", "latchwork", *words],
+        ["bash", "-c", script, os.path.join(build, "completion.bash"), "latchwork", *words],
         stdout=subprocess.PIPE,
         check=True,
         text=True,
@@ -1004,24 +1008,24 @@ def complete(*words):
 
 @test
 def completion_knows_where_the_line_stands(w):
-    assert complete("le") == ["ledger"]
-    assert complete("queue", "re") == ["resume", "replay"]
-    assert complete("queue", "-c", "orders.json", "re") == ["resume", "replay"], (
+    assert complete(w, "le") == ["ledger"]
+    assert complete(w, "queue", "re") == ["resume", "replay"]
+    assert complete(w, "queue", "-c", "orders.json", "re") == ["resume", "replay"], (
         "the value of an option is no verb"
     )
     assert (
-        complete("queue", "ls", "--so") == ["--sort"]
-        and complete("queue", "show", "k", "--so") == []
+        complete(w, "queue", "ls", "--so") == ["--sort"]
+        and complete(w, "queue", "show", "k", "--so") == []
     )
-    assert complete("queue", "ls", "--sort", "") == ["age", "size"] and complete(
-        "top", "--sort", "a"
+    assert complete(w, "queue", "ls", "--sort", "") == ["age", "size"] and complete(
+        w, "top", "--sort", "a"
     ) == ["age", "attempts"]
-    assert complete("run", "--set", "lock.t") == ["lock.ttl_ms="]
+    assert complete(w, "run", "--set", "lock.t") == ["lock.ttl_ms="]
     assert (
-        complete("queue", "ls", "-c", "scripts/deps") == ["scripts/deps.sh"]
-        and complete("run", "--workers", "") == []
+        complete(w, "queue", "ls", "-c", "scripts/deps") == ["scripts/deps.sh"]
+        and complete(w, "run", "--workers", "") == []
     )
-    assert complete("lock", "exec", "k", "--", "") == [], "a command of its own"
+    assert complete(w, "lock", "exec", "k", "--", "") == [], "a command of its own"
 
 
 @test

@@ -12,7 +12,7 @@ cp --parents packaging/release.sh include/latchwork/lock.h sdk/node/package.json
     sdk/python/pyproject.toml sdk/python/latchwork/__init__.py \
     deploy/helm/latchwork/Chart.yaml deploy/helm/latchwork/ci/all-values.yaml \
     deploy/container/Dockerfile doc/how-to/install.md \
-    doc/how-to/kubernetes.md doc/man/latchwork.1 README.md doc/explanation/compared.md "$tree"
+    doc/how-to/kubernetes.md README.md doc/explanation/compared.md "$tree"
 echo 'Fixes go to the newest minor version.' >"$tree/SECURITY.md"
 version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)
 cd "$tree" || exit 1
