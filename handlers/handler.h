@@ -145,8 +145,8 @@ static inline size_t lw_job_gather(struct lw_job **chain, size_t max) {
 
 enum lw_health {
     LW_WELL,
-    /* LW_ON_TRIAL: the handler could not work, and now gets one message at a time until one is
-     * answered */
+    /* LW_ON_TRIAL: the handler could not work, and now gets a few messages, with which it finds out
+     * whether it can work again (handlers/trial.h) */
     LW_ON_TRIAL,
     LW_UNABLE, /* the handler cannot work: it gets no messages for a while */
 };

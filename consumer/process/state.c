@@ -22,10 +22,10 @@ enum {
 };
 
 /* Limits the worker's new grants according to the health of its handler. A handler that cannot work
- * gets no new message. A handler on trial gets one message at a time. */
+ * gets no new message. A handler on trial gets a few, and chooses. */
 void process_limit(struct process *p) {
     static const enum lw_grant_limit limit[] = {
-        [LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};
+        [LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_FEW, [LW_UNABLE] = LW_GRANT_NONE};
     if (p->type->health) lw_worker_limit(p->logic, limit[p->type->health(p->handler, NULL, 0)]);
 }
 

@@ -80,6 +80,13 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     return n;
 }
 
+/* Returns how many messages a handler on trial gets: enough that at least one of them is not among
+ * as many poison messages as are promised not to stop others, four per handler. */
+static size_t few(const struct lw_worker *w) {
+    size_t n = 5 * (size_t)lw_config_at_once(w->c);
+    return n < 2 * BATCH ? n : 2 * BATCH;
+}
+
 /* Adapts the window, and returns how many more messages may be granted. The window limits how many
  * messages are granted and not finished. It grows at once to twice the number of messages that
  * finished since the last turn, and shrinks slowly. Messages of one key that finished in one batch
@@ -100,7 +107,7 @@ static size_t may_grant_now(struct lw_worker *w) {
     if (w->window > window_most(w)) w->window = window_most(w);
     size_t held = w->runs.in_flight + backlog(w, w->window < 2 * BATCH ? w->window : 2 * BATCH);
     if (w->limit == LW_GRANT_NONE) return 0;
-    if (w->limit == LW_GRANT_ONE) return held ? 0 : 1;
+    if (w->limit == LW_GRANT_FEW) return held < few(w) ? few(w) - held : 0;
     size_t most = held < w->window ? w->window - held : 0;
     return most < 2 * BATCH ? most : 2 * BATCH;
 }
@@ -226,8 +233,8 @@ static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t 
 
 static bool may_grant(const struct lw_worker *w) {
     check_worker(w);
-    return w->limit == LW_GRANT_ALL ? w->runs.in_flight < w->window
-                                    : w->limit == LW_GRANT_ONE && !w->runs.in_flight;
+    size_t most = w->limit == LW_GRANT_ALL ? w->window : w->limit == LW_GRANT_FEW ? few(w) : 0;
+    return w->runs.in_flight < most;
 }
 
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) {

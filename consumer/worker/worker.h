@@ -145,9 +145,11 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size);
 /* Returns the prefix of the shard's names in Redis, "lw:{NAME.SHARD}:". */
 const char *lw_worker_prefix(const struct lw_worker *w, int shard);
 
-/* Limits new grants while the handler cannot work. LW_GRANT_NONE allows no new grant. LW_GRANT_ONE
- * allows one message at a time, as a trial. Running messages continue. */
-enum lw_grant_limit { LW_GRANT_ALL, LW_GRANT_ONE, LW_GRANT_NONE };
+/* Limits new grants while the handler cannot work. LW_GRANT_NONE allows no new grant. LW_GRANT_FEW
+ * allows five times as many messages as the handler has places, from which it chooses those for a
+ * trial.
+ * Running messages continue. */
+enum lw_grant_limit { LW_GRANT_ALL, LW_GRANT_FEW, LW_GRANT_NONE };
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
 
 /* Call these functions when a connection to Redis is made, breaks, or brings a reply. The reply is

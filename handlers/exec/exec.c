@@ -98,6 +98,7 @@ static void free_handler(struct lw_handler *h) {
     if (h->epoll >= 0) close(h->epoll);
     if (h->errands >= 0) close(h->errands);
     trouble_close(&h->trouble);
+    lw_trial_close(&h->trial);
     suspects_close(&h->suspects);
     lw_exec_said_free(&h->heard);
     free(h->argv);
@@ -139,6 +140,8 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
     h->batch = c->handler.batch > 0 ? c->handler.batch : 1;
     trouble_open(&h->trouble, c->retry.max_attempts > c->handler.threads ? c->retry.max_attempts
                                                                          : c->handler.threads);
+    h->trouble.pause_max_ms = c->retry.backoff_max_ms;
+    lw_trial_open(&h->trial, c->handler.threads);
     h->argv = copy_command(json_object_get(c->handler.json, "command"));
     h->envp = copy_environment();
     h->chunk = lw_alloc(EXEC_CHUNK);

@@ -69,6 +69,28 @@ static bool lease_over(const struct request *r) {
            (r->grace_ms && !r->late);
 }
 
+/* Returns the message that a process died of, if only one can be: the one that it was answering, or
+ * its only one. */
+static struct request *only_one(const struct proc *p) {
+    if (p->blamed) return p->blamed;
+    return p->n_messages == 1 && p->first ? p->first : NULL;
+}
+
+/* Returns true if the process died of a message that is at fault itself, because it had failed
+ * before and other messages have been answered since. */
+static bool own_fault(struct proc *p) {
+    struct request *one = only_one(p);
+    if (!one || !proc_has_read(p)) return false;
+    if (!lw_trial_failed(&p->h->trial, one->jobs[one->at]->identity)) return false;
+    p->blamed = one;
+    return true;
+}
+
+void exec_unable(struct lw_handler *h, const char *why) {
+    if (!trouble_on_trial(&h->trouble, lw_boot_ms()) || lw_trial_over(&h->trial))
+        trouble_unable(&h->trouble, why);
+}
+
 void exec_time_over(struct request *r) {
     struct proc *p = r->p;
     p->why = END_TIME;
@@ -96,8 +118,8 @@ void exec_died(struct proc *p) {
     p->why = END_DIED;
     p->itself = lw_child_ended(&p->child, p->how, sizeof p->how);
     p->blamed = id.p ? request_find(p, id) : NULL;
-    p->innocent =
-        p->n_requests && !p->answered && trouble_innocent(&p->h->trouble, proc_has_read(p) > 0);
+    p->innocent = p->n_requests && !own_fault(p) && !p->answered &&
+                  trouble_innocent(&p->h->trouble, proc_has_read(p) > 0);
     proc_end(p, end_by(p));
 }
 
@@ -129,7 +151,12 @@ static void decide(struct request *r, int n) {
     /* `beside` is true if this request has not timed out, but the process was ended because another
      * of its requests timed out, or because the lease of one of its messages was about to end. */
     bool cancelled = r->grace_ms && !r->late, beside = p->why == END_TIME && !r->late;
-    if (p->innocent || cancelled || beside)
+    if (p->innocent) {
+        /* Should it be the message after all, it runs by itself, and others come first. */
+        if (n == 1 && was_read(r)) suspect(r, 1);
+        r->jobs[r->at]->wait_ms = lw_trial_rest_ms(p->h->trouble.pause_ms);
+        answer(r, LW_BACK, "");
+    } else if (cancelled || beside)
         answer(r, LW_BACK, "");
     else if (r->late)
         answer(r, LW_RETRY, late);
@@ -186,7 +213,7 @@ void exec_settle(struct proc *p) {
     p->state = PROC_NONE;
     say_how(p);
     if (p->innocent)
-        trouble_unable(&p->h->trouble, p->reason);
+        exec_unable(p->h, p->reason);
     else if (p->n_requests)
         tell(p, n);
     else

@@ -46,6 +46,7 @@ static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_
     r->p->answered = true;
     r->p->useless = 0;
     trouble_answered(&h->trouble);
+    lw_trial_succeeded(&h->trial, job->identity);
     if (h->suspects.n) suspects_drop(&h->suspects, job->identity);
     job->outcome = a->outcome;
     copy_reason(job, a->reason);

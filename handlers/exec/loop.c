@@ -114,6 +114,10 @@ static void begin(struct proc *p, struct lw_job *job, int64_t chain_ms) {
 }
 
 static bool takes(const struct proc *p, int limit) {
+    struct lw_handler *h = p->h;
+    /* A trial gives each process one message, so that it is known of which message one died. */
+    if (atomic_load(&h->trouble.unable) && (p->n_requests || h->held >= h->trial.size))
+        return false;
     if (p->state != PROC_UP || p->n_requests >= p->h->in_flight ||
         p->out.n - p->out_at > UNSENT_MAX || (p->deaf && p->n_requests))
         return false;
@@ -220,7 +224,9 @@ static void start_suspects(struct lw_handler *h) {
 
 static void start_jobs(struct lw_handler *h) {
     struct lw_job *job;
-    while ((job = lw_feed_first(h->feed, &h->line))) {
+    while (lw_feed_first(h->feed, &h->line)) {
+        if (atomic_load(&h->trouble.unable)) lw_trial_prefer(&h->trial, &h->line);
+        job = h->line.head;
         int limit = suspects_limit(&h->suspects, job->identity);
         struct proc *p = limit == ANY_COMPANY ? least_loaded(h, limit) : NULL;
         if (limit != ANY_COMPANY)
@@ -232,16 +238,16 @@ static void start_jobs(struct lw_handler *h) {
     }
 }
 
-/* Starts processes. While the command is known to be at fault (`unable` in trouble.h), starts a
- * process only if no other process exists. */
+/* Starts processes. While the command is known to be at fault (`unable` in trouble.h), starts only
+ * as many as the trial has messages. */
 static void start_processes(struct lw_handler *h) {
-    bool trial = atomic_load(&h->trouble.unable), any = false;
-    for (int i = 0; i < h->n_used; i++) any |= h->procs[i].state != PROC_NONE;
-    for (int i = 0; i < h->n_used && !(trial && any); i++) {
+    int there = 0, most = atomic_load(&h->trouble.unable) ? h->trial.size : h->n_used;
+    for (int i = 0; i < h->n_used; i++) there += h->procs[i].state != PROC_NONE;
+    for (int i = 0; i < h->n_used && there < most; i++) {
         struct proc *p = &h->procs[i];
         if (p->state != PROC_NONE || h->now_ms < p->start_ms) continue;
         proc_start(p);
-        any = true;
+        there++;
     }
 }
 
@@ -377,7 +383,7 @@ static void on_start(struct proc *p) {
     if (p->child.pid > 0)
         exec_watch(p);
     else
-        trouble_unable(&p->h->trouble, p->failed.text);
+        exec_unable(p->h, p->failed.text);
 }
 
 static void on_errands(struct lw_handler *h) {

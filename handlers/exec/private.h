@@ -9,7 +9,7 @@
 #include "handlers/exec/suspects.h"
 #include "handlers/exec/trouble.h"
 #include "handlers/exec/warden.h"
-#include "handlers/job_queue.h"
+#include "handlers/trial.h"
 
 struct lw_feed;
 
@@ -25,6 +25,7 @@ struct lw_handler {
     struct lw_stderr_log *log;
     struct trouble trouble;
     struct suspects suspects;
+    struct lw_trial trial;
     struct proc *procs;
     /* n_procs is the number of processes; only the first n_used of them may be started */
     int n_procs, n_used;
@@ -81,6 +82,8 @@ void exec_wrong(struct proc *p, struct request *blamed, const char *reason);
 void exec_died(struct proc *p);
 /* Ends the process of a request that has timed out or whose lease is about to end. */
 void exec_time_over(struct request *r);
+/* Takes note that the command cannot work. A trial may take further messages first. */
+void exec_unable(struct lw_handler *h, const char *why);
 /* Sets the outcome of each message of a process that has ended. */
 void exec_settle(struct proc *p);
 /* Reports the message at jobs[at]. The outcome of the message must be set before. `took_us` is the

@@ -19,6 +19,7 @@ void trouble_open(struct trouble *t, int doubt_max) {
     pthread_mutex_init(&t->lock, NULL);
     t->doubt = UNPROVEN;
     t->doubt_max = doubt_max;
+    t->pause_max_ms = PAUSE_MAX_MS;
 }
 
 void trouble_close(struct trouble *t) { pthread_mutex_destroy(&t->lock); }
@@ -38,9 +39,10 @@ void trouble_unable(struct trouble *t, const char *why) {
         t->pause_ms = !t->unable                       ? PAUSE_MS
                       : 2 * t->pause_ms < PAUSE_MAX_MS ? 2 * t->pause_ms
                                                        : PAUSE_MAX_MS;
+        if (t->pause_ms > t->pause_max_ms) t->pause_ms = t->pause_max_ms;
         t->until_ms = now + t->pause_ms;
         t->unable = true;
-        lw_warn("handler: %s; pausing for %" PRId64 " ms, then one message tests it", why,
+        lw_warn("handler: %s; pausing for %" PRId64 " ms, then a few messages test it", why,
                 t->pause_ms);
     }
     pthread_mutex_unlock(&t->lock);
@@ -57,6 +59,10 @@ void trouble_answered(struct trouble *t) {
 
 bool trouble_pauses(struct trouble *t, int64_t now_ms) {
     return atomic_load(&t->unable) && now_ms < atomic_load(&t->until_ms);
+}
+
+bool trouble_on_trial(struct trouble *t, int64_t now_ms) {
+    return atomic_load(&t->unable) && now_ms >= atomic_load(&t->until_ms);
 }
 
 enum lw_health trouble_health(struct trouble *t, char *why, size_t size) {

@@ -5,8 +5,8 @@
  * attempt. But a command that cannot start (a missing module, a bad path) would turn every message
  * into a dead letter. So a process that never answered anything gives its messages back without an
  * attempt if it has read no request, or if no process of this command has answered recently. The
- * handler is then "unable" for a pause that doubles up to 30 s. After the pause, one message at a
- * time tests the command. */
+ * handler is then "unable" for a pause that doubles up to 30 s. After the pause, a few messages
+ * test the command, each in a process of its own (handlers/trial.h). */
 #ifndef LW_HANDLERS_EXEC_TROUBLE_H
 #define LW_HANDLERS_EXEC_TROUBLE_H
 
@@ -27,6 +27,8 @@ struct trouble {
     _Atomic int64_t until_ms;
     pthread_mutex_t lock;
     int64_t pause_ms; /* length of the current pause */
+    /* `pause_max_ms` is the length of the longest pause, set by the owner after trouble_open() */
+    int64_t pause_max_ms;
     char why[LW_REASON_MAX];
 };
 
@@ -41,6 +43,8 @@ void trouble_unable(struct trouble *t, const char *why);
 /* Takes note that a process has answered, which shows that the command works. */
 void trouble_answered(struct trouble *t);
 bool trouble_pauses(struct trouble *t, int64_t now_ms);
+/* Returns true if the handler was unable, its pause is over, and no process has answered yet. */
+bool trouble_on_trial(struct trouble *t, int64_t now_ms);
 /* Returns whether the handler can work. Any thread may call it. */
 enum lw_health trouble_health(struct trouble *t, char *why, size_t size);
 

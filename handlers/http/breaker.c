@@ -7,9 +7,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-void breaker_open(struct breaker *b, const char *service, int percent, int row_max) {
+void breaker_open(struct breaker *b, const char *service, int percent, int row_max,
+                  int64_t pause_max_ms) {
     *b = (struct breaker){
-        .percent = percent, .row_max = row_max, .refused_max = BREAKER_REFUSED, .service = service};
+        .percent = percent,
+        .row_max = row_max,
+        .refused_max = BREAKER_REFUSED,
+        .service = service,
+        .pause_max_ms = pause_max_ms < BREAKER_PAUSE_MAX_MS ? pause_max_ms : BREAKER_PAUSE_MAX_MS};
     pthread_mutex_init(&b->lock, NULL);
 }
 
@@ -61,7 +66,7 @@ static void set_why(struct breaker *b, const char *why) {
 }
 
 static void pause_for(struct breaker *b, int64_t pause_ms, int64_t now_ms) {
-    b->pause_ms = pause_ms < BREAKER_PAUSE_MAX_MS ? pause_ms : BREAKER_PAUSE_MAX_MS;
+    b->pause_ms = pause_ms < b->pause_max_ms ? pause_ms : b->pause_max_ms;
     atomic_store(&b->until_ms, now_ms + b->pause_ms);
     atomic_store(&b->open, true);
 }
@@ -72,7 +77,7 @@ static void trip(struct breaker *b, int64_t now_ms, const char *what, const char
     forget(b);
     if (b->counts) atomic_fetch_add(&b->counts->openings, 1);
     lw_warn("handler: %s: %s, the last one: %s; pausing for %" PRId64
-            " ms, then one message tests it",
+            " ms, then a few messages test it",
             b->service, what, why, b->pause_ms);
 }
 
@@ -80,15 +85,15 @@ static void trial_failed(struct breaker *b, int64_t now_ms, const char *why) {
     set_why(b, why);
     pause_for(b, 2 * b->pause_ms, now_ms);
     lw_warn("handler: %s: the test failed: %s; pausing for %" PRId64
-            " ms, then one message tests it",
+            " ms, then a few messages test it",
             b->service, why, b->pause_ms);
 }
 
-void breaker_answered(struct breaker *b, const struct breaker_request *r, int64_t now_ms) {
+void breaker_answered(struct breaker *b, int64_t now_ms) {
     if (!atomic_load(&b->open)) {
         b->refused = b->row = 0;
         count(b, now_ms, false);
-    } else if (r->trial) {
+    } else {
         forget(b);
         atomic_store(&b->open, false);
         lw_info("handler: %s answers; resuming", b->service);

@@ -8,7 +8,7 @@
  *       |                                                     '──────────────────────'  |
  *       |                                     the trial fails: the pause doubles        |
  *       '───────────────────────────────────────────────────────────────────────────────'
- *                                     the trial is answered
+ *                                     any request is answered
  *
  * A request fails if it gets no response or a 5xx. The breaker opens
  *
@@ -53,8 +53,8 @@ struct breaker {
         int64_t second;
         uint32_t requests, failed;
     } window[BREAKER_WINDOW_S];
-    int64_t pause_ms; /* length of the current pause */
-    atomic_bool open; /* true while OPEN or HALF_OPEN */
+    int64_t pause_ms, pause_max_ms; /* length of the current pause, and of the longest one */
+    atomic_bool open;               /* true while OPEN or HALF_OPEN */
     _Atomic int64_t until_ms;
     pthread_mutex_t lock; /* guards `why` */
     char why[LW_REASON_MAX];
@@ -72,11 +72,13 @@ struct breaker_request {
     bool trial;       /* the request was sent while the breaker was HALF_OPEN */
 };
 
-void breaker_open(struct breaker *b, const char *service, int percent, int row_max);
+/* `pause_max_ms` is the longest pause; at most BREAKER_PAUSE_MAX_MS. */
+void breaker_open(struct breaker *b, const char *service, int percent, int row_max,
+                  int64_t pause_max_ms);
 void breaker_close(struct breaker *b);
 
-/* Takes note of a request that got a response with a status below 500. */
-void breaker_answered(struct breaker *b, const struct breaker_request *r, int64_t now_ms);
+/* Takes note of a request that got a response with a status below 500. This closes the breaker. */
+void breaker_answered(struct breaker *b, int64_t now_ms);
 /* Takes note of a request that failed. Returns true if the breaker was already open or was opened
  * by this failure. Then the service is at fault, and the caller gives the message back without
  * counting an attempt. */

@@ -53,11 +53,11 @@ static void end_call(struct call *c, enum lw_outcome outcome, const char *reason
 }
 
 /* Ends a call that has failed. If `down` is true, the breaker is open, so the service is at fault,
- * and no attempt is counted. If the call was also the trial of a half-open breaker, its message
- * rests for longer than the breaker's pause, so that another message is the next trial. */
+ * and no attempt is counted. The message then rests for longer than the breaker's pause, so that
+ * other messages come first in the next trial. */
 static void end_failed(struct call *c, bool down, const char *why) {
     if (down)
-        end_call(c, LW_BACK, "", c->trial ? c->h->breaker.pause_ms + 1 : 0);
+        end_call(c, LW_BACK, "", lw_trial_rest_ms(c->h->breaker.pause_ms));
     else
         end_call(c, LW_RETRY, why, 0);
 }
@@ -66,14 +66,20 @@ static struct breaker_request request(const struct call *c) {
     return (struct breaker_request){.begun_ms = c->begun_us / 1000, .trial = c->trial};
 }
 
+/* Takes note of a request that failed. Returns true if the service is at fault, and false if the
+ * message may be. */
 static bool failed(const struct call *c, enum breaker_failure how, const char *why) {
+    struct lw_handler *h = c->h;
     struct breaker_request r = request(c);
-    return breaker_failed(&c->h->breaker, &r, how, c->h->now_ms, why);
+    if (lw_trial_failed(&h->trial, c->jobs[c->at]->identity)) return false;
+    bool trial = r.trial && breaker_state(&h->breaker, h->now_ms) == LW_HTTP_HALF_OPEN;
+    return (trial && !lw_trial_over(&h->trial)) ||
+           breaker_failed(&h->breaker, &r, how, h->now_ms, why);
 }
 
 static void answered(const struct call *c) {
-    struct breaker_request r = request(c);
-    breaker_answered(&c->h->breaker, &r, c->h->now_ms);
+    lw_trial_succeeded(&c->h->trial, c->jobs[c->at]->identity);
+    breaker_answered(&c->h->breaker, c->h->now_ms);
 }
 
 /* Sets the outcomes of the request's messages, in order, from the response. The first message that

@@ -37,6 +37,7 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
 static void close_handler(struct lw_handler *h) {
     http_loop_close(h);
     breaker_close(&h->breaker);
+    lw_trial_close(&h->trial);
     http_settings_free(&h->set);
     free(h);
     curl_global_cleanup();
@@ -62,7 +63,9 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
     h->in_flight = c->handler.in_flight > 0 ? c->handler.in_flight : 1;
     http_settings_read(c, &h->set, &problems);
     h->batch = h->set.mode == HTTP_BATCH && c->handler.batch > 0 ? c->handler.batch : 1;
-    breaker_open(&h->breaker, h->set.service, h->set.breaker_percent, row_max(c));
+    breaker_open(&h->breaker, h->set.service, h->set.breaker_percent, row_max(c),
+                 c->retry.backoff_max_ms);
+    lw_trial_open(&h->trial, h->in_flight);
     int bad =
         problems.n_errors ? lw_refuse(err, "%.*s", (int)problems.errors.n, problems.errors.p) : 0;
     lw_problems_free(&problems);

@@ -176,7 +176,7 @@ static void begin(struct call *c, struct lw_job *job, int64_t chain_ms) {
 static bool may_start(const struct lw_handler *h) {
     enum lw_http_breaker state = breaker_state(&h->breaker, h->now_ms);
     return h->n_calls < h->in_flight &&
-           (state == LW_HTTP_CLOSED || (state == LW_HTTP_HALF_OPEN && !h->n_calls));
+           (state == LW_HTTP_CLOSED || (state == LW_HTTP_HALF_OPEN && h->n_calls < h->trial.size));
 }
 
 void http_follow(struct call *c, struct lw_job *follower) {
@@ -196,8 +196,10 @@ void http_follow(struct call *c, struct lw_job *follower) {
 
 static void dispatch(struct lw_handler *h) {
     struct lw_job *job;
-    while ((job = lw_feed_first(h->feed, &h->line)) && may_start(h)) {
-        lw_jobs_pop(&h->line);
+    while (lw_feed_first(h->feed, &h->line) && may_start(h)) {
+        if (breaker_state(&h->breaker, h->now_ms) != LW_HTTP_CLOSED)
+            lw_trial_prefer(&h->trial, &h->line);
+        job = lw_jobs_pop(&h->line);
         if (startable(h, job))
             begin(take_free(h), job, h->now_ms);
         else

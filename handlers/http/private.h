@@ -8,7 +8,7 @@
 #include "handlers/http/counts.h"
 #include "handlers/http/settings.h"
 #include "handlers/http/socket.h"
-#include "handlers/job_queue.h"
+#include "handlers/trial.h"
 
 struct lw_feed;
 
@@ -21,6 +21,7 @@ struct lw_handler {
     /* maximum number of requests under way (in_flight), and of messages per request (batch) */
     int in_flight, batch;
     struct breaker breaker;
+    struct lw_trial trial;
 
     /* The fields below belong to the thread that runs serve(). */
     CURLM *multi;

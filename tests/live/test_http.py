@@ -372,6 +372,34 @@ def all_answers_are_503(t):
 
 
 @scenario
+def some_answers_are_500(t):
+    """The first 40 messages, each of a key of its own, are always answered 500. That looks like a
+    service that is down, until another message is answered. They must not stop the others."""
+    service = begin(t)
+    topic = t.topics[0]
+    t.kafka.produce(topic, [(i % 4, b"bad-%d" % i, answer(500)) for i in range(40)])
+    t.dead = {"%s/%d/%d" % (topic, i % 4, i // 4) for i in range(40)}
+    run = t.start(
+        handler=service.handler(),
+        workers=1,
+        retry={"max_attempts": 3, "backoff_ms": 20, "backoff_max_ms": 4000},
+    )
+    wait_until(lambda: len(service.requests()) >= 10, 60, "requests of poison messages")
+
+    def all_dead():
+        # Only what succeeds can show that the others are at fault.
+        t.kafka.produce(topic, [(i % 4, b"good-%d" % i, b"{}") for i in range(40)])
+        return len(t.dead_letters()) == 40
+
+    wait_until(all_dead, 120, "40 dead letters", every_s=0.5)
+    t.wait_finished(60)
+    run.stop()
+    t.judge()
+    t.same(len(t.dead_letters()), 40, "dead letters")
+    t.check("then a few messages test it" in run.log(), "the service was never doubted")
+
+
+@scenario
 def workers_killed(t):
     """Workers are killed while they wait for responses. Other workers must take over the messages
     of the killed workers, with larger fences, and no message may be lost."""

@@ -8,7 +8,7 @@ import json
 import time
 
 from lib.latchwork import crash_plugin, exec_handler
-from lib.process import alive, descendants
+from lib.process import alive, descendants, wait_until
 from lib.scenario import main, scenario
 
 MEGABYTE = 1 << 20
@@ -155,6 +155,45 @@ def handlers_that_misbehave(t):
         "attempts of the dead letters",
     )
     t.figure(dead=len(letters))
+
+
+def poison_first(t, payload, handler, tried):
+    """Lets a worker meet 20 messages that always fail, each of a key of its own, before any other
+    message. They must not stop the others, and must become dead letters."""
+    topic = t.topics[0]
+    records = [(i % 4, b"bad-%d" % i, payload) for i in range(20)]
+    t.dead = {identity(topic, i % 4, i // 4) for i in range(20)}
+    t.kafka.produce(topic, records)
+    run = t.start(
+        handler=handler,
+        workers=1,
+        retry={"max_attempts": 3, "backoff_ms": 20, "backoff_max_ms": 4000},
+    )
+    wait_until(tried, 60, "a poison message was tried")
+    fill(t, 200)
+
+    def all_dead():
+        # Only what succeeds can show that the others are at fault.
+        t.kafka.produce(topic, [(p, b"good-%d" % p, b"{}") for p in range(4)])
+        return len(t.dead_letters()) == 20
+
+    wait_until(all_dead, 120, "20 dead letters", every_s=0.5)
+    t.wait_finished(60)
+    run.stop()
+    t.judge()
+    letters = t.dead_letters()
+    t.same(len(letters), 20, "dead letters")
+    return run
+
+
+@scenario
+def poison_comes_first(t):
+    """Every process of the command ends without an answer, because all messages so far are poison.
+    That looks like a command that cannot work, until another message is answered."""
+    t.start_redis()
+    t.make_topics()
+    run = poison_first(t, do("exit"), exec_handler(), lambda: len(t.runs()) >= 4)
+    t.check("before it ever answered" in run.log(), "the command was never doubted")
 
 
 @scenario

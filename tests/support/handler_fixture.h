@@ -39,6 +39,7 @@ static UNUSED struct lw_config *fx_config(const char *format, ...) {
     lw_buf_free(&text);
     c->name = (char *)"app";
     c->lock.ttl_ms = 2000;
+    c->retry.backoff_max_ms = 30000;
     const json_t *n = json_object_get(c->handler.json, "processes");
     if (!n) n = json_object_get(c->handler.json, "threads");
     c->handler.threads = n ? (int)json_integer_value(n) : 1;

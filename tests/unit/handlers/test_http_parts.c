@@ -9,6 +9,7 @@
 #include "handlers/http/event.h"
 #include "handlers/http/sign.h"
 #include "handlers/reason.h"
+#include "handlers/trial.h"
 
 enum { SECOND = 1000 };
 
@@ -460,7 +461,7 @@ static void bodies_of_batches(void **state) {
 
 static struct breaker made(int percent, int row_max) {
     struct breaker b;
-    breaker_open(&b, "http://service:80", percent, row_max);
+    breaker_open(&b, "http://service:80", percent, row_max, BREAKER_PAUSE_MAX_MS);
     return b;
 }
 
@@ -470,9 +471,7 @@ static bool fails(struct breaker *b, enum breaker_failure how, bool trial, int64
     return breaker_failed(b, &(struct breaker_request){now_ms, trial}, how, now_ms, why);
 }
 
-static void answers(struct breaker *b, bool trial, int64_t now_ms) {
-    breaker_answered(b, &(struct breaker_request){now_ms, trial}, now_ms);
-}
+static void answers(struct breaker *b, int64_t now_ms) { breaker_answered(b, now_ms); }
 
 static void refused_connections_open_it(void **state) {
     (void)state;
@@ -481,7 +480,7 @@ static void refused_connections_open_it(void **state) {
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     /* one answered request resets the count of refused connections */
-    answers(&b, false, 1000);
+    answers(&b, 1000);
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_int_equal(breaker_health(&b, 1000, why, sizeof why), LW_WELL);
@@ -524,7 +523,7 @@ static void a_rate_opens_it(void **state) {
     bool opened = false;
     int n = 0;
     for (; n < 100 && !opened; n++) {
-        if (n % 2 == 0) answers(&b, false, 5000 + n);
+        if (n % 2 == 0) answers(&b, 5000 + n);
         if (n % 2 == 1) opened = fails(&b, BREAKER_FAILED, false, 5000 + n, "500");
     }
     assert_int_equal(n, BREAKER_REQUESTS_MIN);
@@ -560,15 +559,66 @@ static void trials(void **state) {
     /* if a request that was sent before the breaker opened fails, the breaker must not stay open
      * for longer */
     assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503"));
-    /* a response to a request that was sent before the breaker opened must not close the breaker */
-    answers(&b, false, now + 5);
     assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
     now += pause;
     assert_int_equal(breaker_state(&b, now), LW_HTTP_HALF_OPEN);
-    answers(&b, true, now);
+    answers(&b, now);
     assert_int_equal(breaker_state(&b, now), LW_HTTP_CLOSED);
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, now, "refused"));
     breaker_close(&b);
+}
+
+/* Plays a service that fails for the first `poison` messages and works for all others, or for none
+ * if `down` is true. Returns how many trials fail before one succeeds, at most 20. */
+static int trials_until_success(struct lw_trial *t, int poison, bool down) {
+    int n = 0;
+    for (; n < 20; n++) {
+        struct lw_job_queue line;
+        struct fx_job all[300];
+        lw_jobs_clear(&line);
+        for (int i = 0; i < 300; i++) lw_jobs_append(&line, fx_job(&all[i], i, "k", ""));
+        int most = t->size;
+        for (int i = 0; i < most; i++) {
+            lw_trial_prefer(t, &line);
+            struct lw_job *job = lw_jobs_pop(&line);
+            if (!down && job->offset >= poison) {
+                lw_trial_succeeded(t, job->identity);
+                return n;
+            }
+            assert_false(lw_trial_failed(t, job->identity));
+            assert_int_equal(lw_trial_over(t), i == most - 1);
+        }
+    }
+    return n;
+}
+
+/* However many messages fail for ever, others must soon be among those of a trial, and nobody may
+ * be charged before one has succeeded. */
+static void poison_messages_do_not_stop_trials(void **state) {
+    (void)state;
+    struct lw_trial t;
+    lw_trial_open(&t, 64);
+    assert_int_equal(trials_until_success(&t, 20, false), 2); /* 1, 4, 16: 21 messages */
+    assert_int_equal(t.size, 1);
+    /* now each of them is at fault itself, as often as it fails after a success */
+    for (int i = 0; i < 20; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "t/0/%d", i);
+        assert_true(lw_trial_failed(&t, id));
+        assert_false(lw_trial_failed(&t, id));
+        lw_trial_succeeded(&t, "t/0/999");
+        assert_true(lw_trial_failed(&t, id));
+    }
+    lw_trial_close(&t);
+    lw_trial_open(&t, 64);
+    assert_int_equal(trials_until_success(&t, 256, false), 6); /* 1, 4, 16, 64, 64, 64, 64 */
+    lw_trial_close(&t);
+    lw_trial_open(&t, 1);
+    assert_int_equal(trials_until_success(&t, 4, false), 4);
+    lw_trial_close(&t);
+    lw_trial_open(&t, 4);
+    assert_int_equal(trials_until_success(&t, 0, true), 20);
+    lw_trial_close(&t);
 }
 
 /* --- labels ----------------------------------------------------------------------------------- */
@@ -691,6 +741,7 @@ int main(void) {
         cmocka_unit_test(a_rate_opens_it),
         cmocka_unit_test(old_requests_do_not_count),
         cmocka_unit_test(trials),
+        cmocka_unit_test(poison_messages_do_not_stop_trials),
         cmocka_unit_test(labels),
         cmocka_unit_test(configuration),
     };
