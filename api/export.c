@@ -60,7 +60,7 @@ int api_dead_export(struct api_call *k) {
     bool more = true;
     if (!api_dead_place(k, &shard, at, sizeof at)) return api_misplaced(k);
     while (bad >= 0 && shard < o->c->redis.shards && !is_full(&e)) {
-        bad = dead_page(o, &o->shards[shard], false, at, "", OPS_PAGE, &more, put_dead, &e);
+        bad = dead_page(o, &o->shards[shard], false, at, OPS_PAGE, &more, put_dead, &e);
         if (more) continue;
         shard++;
         at[0] = 0;

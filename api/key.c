@@ -121,8 +121,8 @@ static int find_dead(struct one_key *one, json_t **list, bool *complete) {
     o->args.keys[0] = one->k->segment[1];
     o->args.n_keys = 1;
     for (; more && bad >= 0 && !api_full(&rs); rs.looked += OPS_PAGE)
-        bad = dead_page(o, ops_shard_of(o, one->lane), true, at, "", OPS_PAGE, &more, api_add_dead,
-                        &rs);
+        bad =
+            dead_page(o, ops_shard_of(o, one->lane), true, at, OPS_PAGE, &more, api_add_dead, &rs);
     *complete = !more;
     return bad < 0 ? -1 : 0;
 }

@@ -161,8 +161,7 @@ int api_dead(struct api_call *k) {
         return api_misplaced(k);
     }
     while (bad >= 0 && shard < o->c->redis.shards && !api_full(&rs)) {
-        bad =
-            dead_page(o, &o->shards[shard], k->newest, at, "", OPS_PAGE, &more, api_add_dead, &rs);
+        bad = dead_page(o, &o->shards[shard], k->newest, at, OPS_PAGE, &more, api_add_dead, &rs);
         rs.looked += OPS_PAGE;
         if (more) continue;
         shard++;

@@ -10,10 +10,9 @@
 #include "cli/queue/queue.h"
 #include "cli/reference/reference.h"
 #include "cli/run/run.h"
-#include "cli/top/top.h"
 #include "cli/version/version.h"
 
 const struct cli_command *const cli_commands[] = {
-    &cli_run,     &cli_dev, &cli_check,  &cli_queue,   &cli_dead,     &cli_lock,
-    &cli_handler, &cli_top, &cli_ledger, &cli_version, &cli_reference};
+    &cli_run,  &cli_dev,     &cli_check,  &cli_queue,   &cli_dead,
+    &cli_lock, &cli_handler, &cli_ledger, &cli_version, &cli_reference};
 const size_t cli_n_commands = sizeof cli_commands / sizeof *cli_commands;

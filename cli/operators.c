@@ -11,7 +11,7 @@
 
 #define AT(field) offsetof(struct operator_args, ops.field)
 
-enum { OVER_MIN_MS = 100, OVER_MAX_MS = 3600000, NOT_GIVEN = -1 };
+enum { OVER_MIN_MS = 100, OVER_MAX_MS = 3600000, WATCH_MAX_S = 3600, NOT_GIVEN = -1 };
 
 /* These constants are groups of verbs that take the same options. */
 enum {
@@ -133,6 +133,14 @@ const struct cli_option operator_options[] = {
      .at = AT(over_ms),
      .min = OVER_MIN_MS,
      .max = OVER_MAX_MS},
+    {.name = "watch",
+     .kind = CLI_NUMBER,
+     .metavar = "SECONDS",
+     .help = "print a line every SECONDS until Ctrl-C, its rates measured over this time",
+     .verbs = QUEUE_STATS,
+     .at = AT(watch_s),
+     .min = 1,
+     .max = WATCH_MAX_S},
     {.name = "raw",
      .kind = CLI_FLAG,
      .help = "print payloads unchanged and in full",
@@ -257,6 +265,8 @@ static int run(struct ops *o, const struct cli_verb *v) {
 int operators_run(void *args) {
     const struct operator_args *a = args;
     if (a->ops.match && a->ops.n_keys) return cli_misuse(&a->cli, "use either --key or --match");
+    if (a->ops.over_ms && a->ops.watch_s)
+        return cli_misuse(&a->cli, "use either --over or --watch");
     struct ops *o = ops_of(a);
     int status = load(o, a);
     if (!status) status = run(o, a->cli.verb);

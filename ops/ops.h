@@ -53,6 +53,7 @@ struct ops_args {
     const char *from, *to;
     const char *to_topic, *backup;
     int64_t over_ms; /* value of --over in ms; 0: not given */
+    int64_t watch_s; /* value of --watch; 0: not given */
     /* `resume` is the number of the job to resume; 0: no job is resumed */
     int64_t resume;
     /* values of --from-list, --list-redis and --list-key; NULL: the option is not given */

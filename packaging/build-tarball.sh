@@ -15,7 +15,7 @@ version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/
 name=latchwork-$version-linux-$(uname -m)
 root=/build/root
 export DEBIAN_FRONTEND=noninteractive TZ=UTC LC_ALL=C.UTF-8
-static="libjansson-dev libsqlite3-dev libxxhash-dev libncurses-dev"
+static="libjansson-dev libsqlite3-dev libxxhash-dev"
 
 quiet() { # COMMAND…: runs a command, and prints the end of its output only if it fails
     "$@" >/tmp/quiet.log 2>&1 || {
@@ -45,7 +45,7 @@ compile() {
         "$work/rdkafka/prefix" --disable-gssapi --disable-lz4-ext
     export PKG_CONFIG_PATH=$work/rdkafka/prefix/lib/pkgconfig
     libs="-lhiredis -lssl -lcrypto -lpq -lcurl -lmicrohttpd"
-    libs="$libs -l:libjansson.a -l:libsqlite3.a -l:libncursesw.a -l:libtinfo.a"
+    libs="$libs -l:libjansson.a -l:libsqlite3.a"
     # shellcheck disable=SC2016 # $ORIGIN is for the loader
     quiet make -j"$(nproc)" PREFIX=$prefix DESTDIR=$root CFLAGS="-O2 -g -ffile-prefix-map=$work=." \
         LDFLAGS='-Wl,--disable-new-dtags -Wl,-rpath,\$$ORIGIN/../lib/latchwork:\$$ORIGIN/latchwork' \

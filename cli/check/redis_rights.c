@@ -48,7 +48,7 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"RPUSH", LW_RIGHT_WORKER, "K v"},
     {"SADD", LW_RIGHT_OPERATOR, "K m"},
     {"SCAN", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, "0"},
-    {"SCARD", LW_RIGHT_LANES, "K"},
+    {"SCARD", LW_RIGHT_WORKER, "K"},
     {"SCRIPT", LW_RIGHT_LANES | LW_RIGHT_LOCK, "LOAD x"},
     {"SELECT", LW_RIGHT_LANES | LW_RIGHT_LOCK, "0"},
     {"SET", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K v"},

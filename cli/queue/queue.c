@@ -75,6 +75,7 @@ static const char *const examples[] = {
     "resume c-17 -c orders.json",
     "export -c orders.json --key c-17 > c-17.jsonl",
     "stats -c orders.json --over 10s",
+    "stats -c orders.json --watch 2",
     "replay orders/3/1042 -c orders.json --again --execute",
     "replay -c orders.json --key c-17 --from 1h --again",
     "replay -c orders.json --resume 7 --execute",

@@ -11,7 +11,6 @@
 #include <libpq-fe.h>
 #include <librdkafka/rdkafka.h>
 #include <microhttpd.h>
-#include <ncurses.h>
 #include <openssl/crypto.h>
 #include <openssl/opensslv.h>
 #include <pg_config.h>
@@ -41,7 +40,7 @@ static const struct cli_status statuses[] = {
 
 /* --- libraries -------------------------------------------------------------------------------- */
 
-enum { LIBRARIES = 10, TEXT_MAX = 64 };
+enum { LIBRARIES = 9, TEXT_MAX = 64 };
 
 /* Describes one library. `loaded` is the version at run time, or "" if the library does not report
  * it. */
@@ -76,18 +75,15 @@ static void find_libraries(struct library all[LIBRARIES]) {
     all[5].name = "xxhash";
     number(all[5].compiled, XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE);
     number(all[5].loaded, xx / 10000, xx / 100 % 100, xx % 100);
-    all[6].name = "ncurses";
-    snprintf(all[6].compiled, TEXT_MAX, "%s", NCURSES_VERSION);
-    sscanf(curses_version(), "%*s %15[0-9.]", all[6].loaded);
-    all[7].name = "openssl";
-    sscanf(OPENSSL_VERSION_TEXT, "%*s %15s", all[7].compiled);
-    sscanf(OpenSSL_version(OPENSSL_VERSION), "%*s %15s", all[7].loaded);
-    all[8].name = "libpq";
-    sscanf(PG_VERSION, "%15s", all[8].compiled);
-    snprintf(all[8].loaded, TEXT_MAX, "%u.%u", pq / 10000, pq % 10000);
-    all[9].name = "libcurl";
-    snprintf(all[9].compiled, TEXT_MAX, "%s", LIBCURL_VERSION);
-    snprintf(all[9].loaded, TEXT_MAX, "%s", curl_version_info(CURLVERSION_NOW)->version);
+    all[6].name = "openssl";
+    sscanf(OPENSSL_VERSION_TEXT, "%*s %15s", all[6].compiled);
+    sscanf(OpenSSL_version(OPENSSL_VERSION), "%*s %15s", all[6].loaded);
+    all[7].name = "libpq";
+    sscanf(PG_VERSION, "%15s", all[7].compiled);
+    snprintf(all[7].loaded, TEXT_MAX, "%u.%u", pq / 10000, pq % 10000);
+    all[8].name = "libcurl";
+    snprintf(all[8].compiled, TEXT_MAX, "%s", LIBCURL_VERSION);
+    snprintf(all[8].loaded, TEXT_MAX, "%s", curl_version_info(CURLVERSION_NOW)->version);
 }
 
 /* --- abilities -------------------------------------------------------------------------------- */

@@ -19,12 +19,11 @@ enum { DEAD_ID = 48 };
 /* Reads a page, that is, at most `count` dead letters of one shard, oldest or newest first
  * (ops/dead/page.c). Calls fn for each of them that passes the filters. The page begins after the
  * ID `at`, or with the first dead letter if `at` is "". The function sets `at` to the ID of the
- * last dead letter that it looked at. The page ends before the ID `since`, which is not read; if
- * `since` is "", there is no such limit. *more becomes true if there may be another page. Returns 0
+ * last dead letter that it looked at. *more becomes true if there may be another page. Returns 0
  * after the page, -1 with o->err on failure, or the value of fn if it is not 0, which ends the
  * reading. */
-int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since,
-              int64_t count, bool *more, ops_message_fn *fn, void *ctx);
+int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], int64_t count,
+              bool *more, ops_message_fn *fn, void *ctx);
 
 /* Checks a new payload for a dead letter (ops/dead/edit.c). If the old payload was JSON, the new
  * one must be JSON, too; otherwise returns -1 with *err. */

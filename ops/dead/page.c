@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the dead letters of a shard page by page, for the API and for `latchwork top`. A page is
+/* Reads the dead letters of a shard page by page, for the API. A page is
  * the part of the shard's stream `dead` that one command returns. */
 #include "ops/dead/dead.h"
 
 #include <string.h>
 
-int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since,
-              int64_t count, bool *more, ops_message_fn *fn, void *ctx) {
-    char from[DEAD_ID + 2], until[DEAD_ID + 2];
+int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], int64_t count,
+              bool *more, ops_message_fn *fn, void *ctx) {
+    char from[DEAD_ID + 2];
     snprintf(from, sizeof from, "%s%s", at[0] ? "(" : newest ? "+" : "-", at);
-    snprintf(until, sizeof until, "%s%s", since[0] ? "(" : newest ? "-" : "+", since);
     ops_begin(o, newest ? "XREVRANGE" : "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, until), lw_arg_text(&o->cmd, "COUNT"),
-        lw_arg_i64(&o->cmd, count);
+    lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, newest ? "-" : "+"),
+        lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);
     redisReply *r = ops_ask_entries(o, sh);
     if (!r) return -1;
     int stop = 0;

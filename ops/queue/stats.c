@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the verb `latchwork queue stats`. */
+/* Implements the verb `latchwork queue stats`: one reading of sizes and rates as a page, or with
+ * --watch a line per reading until a signal ends the process. */
 #include "base/clock.h"
 #include "ops/queue/queue.h"
 #include "ops/kafka.h"
@@ -10,7 +11,14 @@
 #include <string.h>
 #include <uthash.h>
 
-enum { TOP = 10, TOP_MAX = 1000, DEAD_LOOK = 10000, REASON_BYTES = 80, RATE_MS = 1000 };
+enum {
+    TOP = 10,
+    TOP_MAX = 1000,
+    DEAD_LOOK = 10000,
+    REASON_BYTES = 80,
+    RATE_MS = 1000,
+    SCREEN = 20, /* lines of --watch below a heading */
+};
 
 struct top {
     struct lw_bytes name; /* name of a lane, an owned copy */
@@ -149,7 +157,8 @@ static int rates(struct ops *o, struct stats *s) {
     int64_t walked_ms = lw_boot_ms();
     struct ops_log *log = ops_log_open(o);
     int bad = count(o, log, &before);
-    if (!bad) lw_sleep_ms(o->args.over_ms ? o->args.over_ms : RATE_MS);
+    int64_t over_ms = o->args.watch_s ? o->args.watch_s * 1000 : o->args.over_ms;
+    if (!bad) lw_sleep_ms(over_ms ? over_ms : RATE_MS);
     if (!bad) bad = count(o, log, &after);
     int64_t waiting = 0;
     if (!bad) bad = ops_each_lane(o, waiting_now, &waiting) < 0;
@@ -237,22 +246,71 @@ static int count_workers(struct ops *o, struct stats *s) {
     return 0;
 }
 
-int queue_stats(struct ops *o) {
-    static struct stats s;
-    s.most = o->args.limit > 0 ? (size_t)o->args.limit : TOP;
-    if (s.most > TOP_MAX) s.most = TOP_MAX;
-    int bad = ops_each_lane(o, add_lane, &s) < 0;
-    if (!bad) bad = rates(o, &s) || count_workers(o, &s);
+static int look(struct ops *o, struct stats *s) {
+    s->most = o->args.limit > 0 ? (size_t)o->args.limit : TOP;
+    if (s->most > TOP_MAX) s->most = TOP_MAX;
+    int bad = ops_each_lane(o, add_lane, s) < 0;
+    if (!bad) bad = rates(o, s) || count_workers(o, s);
     for (int i = 0; !bad && i < o->c->redis.shards; i++)
-        bad = look_at_dead(o, &o->shards[i], &s) != 0;
-    HASH_SORT(s.reasons, by_count);
-    if (!bad && o->args.json) print_json(&s);
-    if (!bad && !o->args.json) print(&s);
+        bad = look_at_dead(o, &o->shards[i], s) != 0;
+    HASH_SORT(s->reasons, by_count);
+    return bad;
+}
+
+static void forget(struct stats *s) {
     struct reason *r, *tmp;
-    HASH_ITER(hh, s.reasons, r, tmp) {
-        HASH_DEL(s.reasons, r);
+    HASH_ITER(hh, s->reasons, r, tmp) {
+        HASH_DEL(s->reasons, r);
         free(r);
     }
-    while (s.n_top) free((void *)(uintptr_t)s.top[--s.n_top].name.p);
+    while (s->n_top) free((void *)(uintptr_t)s->top[--s->n_top].name.p);
+    *s = (struct stats){0};
+}
+
+/* Prints a reading as a line below its heading, which stands above each screen of lines. */
+static void print_line(const struct stats *s, int64_t line) {
+    struct lw_buf key = {0};
+    char age[16], in[16] = "?";
+    if (line % SCREEN == 0)
+        puts("  lanes    held backoff  paused   waiting change/s  oldest      in/s     out/s "
+             "workers    dead  top key");
+    if (s->knows_in) snprintf(in, sizeof in, "%.0f", s->in);
+    if (s->n_top) ops_text(&key, s->top[0].name, 40);
+    printf("%7" PRId64 " %7" PRId64 " %7" PRId64 " %7" PRId64 " %9" PRId64
+           " %+8.0f %7s %9s %9.0f %7" PRId64 " %7" PRId64 "  %.*s\n",
+           s->lanes, s->held, s->backoff, s->paused, s->waiting, s->change,
+           ops_age(s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1, age), in, s->out, s->workers,
+           s->dead, (int)key.n, key.p ? key.p : "");
+    lw_buf_free(&key);
+}
+
+/* Reads again and again. While Redis does not answer, that is said instead of figures. */
+static int watch(struct ops *o) {
+    static struct stats s;
+    for (int64_t line = 0; !ferror(stdout);) {
+        if ((o->shards || ops_connect(o) == 0) && look(o, &s) == 0) {
+            if (o->args.json)
+                print_json(&s);
+            else
+                print_line(&s, line++);
+        } else {
+            fprintf(stderr, "latchwork queue stats: %s\n", o->err.text);
+            o->err = (struct lw_err){0};
+            ops_disconnect(o);
+            lw_sleep_ms(o->args.watch_s * 1000);
+        }
+        forget(&s);
+        fflush(stdout);
+    }
+    return OPS_FAILED;
+}
+
+int queue_stats(struct ops *o) {
+    static struct stats s;
+    if (o->args.watch_s) return watch(o);
+    int bad = look(o, &s);
+    if (!bad && o->args.json) print_json(&s);
+    if (!bad && !o->args.json) print(&s);
+    forget(&s);
     return bad ? OPS_FAILED : 0;
 }

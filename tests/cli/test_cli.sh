@@ -93,7 +93,7 @@ t "nothing like it"            2 "" 'unknown command "frobnicate"$' frobnicate
 t "very long command"          2 "" 'unknown command' "$(head -c 5000 /dev/zero | tr '\0' r)"
 t "empty command"              2 "" 'unknown command ""' ""
 t "option before command"      2 "" "unknown option --drain; put the command first" --drain run
-for c in run dev check queue dead lock handler top ledger; do
+for c in run dev check queue dead lock handler ledger; do
     t "$c --help"              0 "latchwork $c" "" $c --help
     t "$c -h"                  0 "latchwork $c" "" $c -h
 done
@@ -203,8 +203,8 @@ t "option of another command"  2 "" "dead ls: unknown option --sort; see" \
 t "word of an option"          2 "" "--sort name: expected age or size" \
     queue ls -c good.json --sort name
 t "range of a number"          2 "" "--workers 65: expected a number from 1 to 64" dev --workers 65
-t "range of a time"            2 "" "--interval 5ms: expected a time from 100ms to 1h" \
-    top -c good.json --interval 5ms
+t "range of a time"            2 "" "--over 5ms: expected a time from 100ms to 1h" \
+    queue stats -c good.json --over 5ms
 t "rate"                       2 "" "--rate none: expected a number of messages per second" \
     queue drop -c good.json --rate none
 t "which word"                 2 "" "queue show: KEY is missing; usage: latchwork queue show KEY" \

@@ -374,6 +374,33 @@ def stats_count(w):
     assert "no money" in w.out
 
 
+@test
+def stats_are_watched(w):
+    """Reads lines while messages arrive, while Redis is gone, and after it is back."""
+    w.park("a", 1)
+    command = [w.program, "queue", "stats", "-c", w.config, "--watch", "1"]
+    watching = subprocess.Popen(
+        command + ["--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert json.loads(watching.stdout.readline())["waiting"] == 1
+        w.park("a", 2)
+        while json.loads(watching.stdout.readline())["waiting"] != 2:
+            pass
+        w.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        assert "latchwork queue stats: " in watching.stderr.readline()
+        assert json.loads(watching.stdout.readline())["waiting"] == 2
+    finally:
+        watching.kill()
+        watching.communicate()
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    heading, line = watching.stdout.readline(), watching.stdout.readline()
+    watching.kill()
+    watching.communicate()
+    assert heading.split()[:2] == ["lanes", "held"] and line.split()[-1] == "a", (heading, line)
+    w.run("queue", "stats", "--watch", "1", "--over", "1s", status=2)
+
+
 # --- drop -----------------------------------------------------------------------------------------
 
 
@@ -952,7 +979,7 @@ def help_completion_and_reference_agree(w):
             [w.program, *words, "--help"], stdout=subprocess.PIPE, check=True, text=True
         ).stdout
     )  # noqa: E731
-    for command in ("run", "dev", "check", "queue", "dead", "lock", "top", "ledger"):
+    for command in ("run", "dev", "check", "queue", "dead", "lock", "ledger"):
         has_verbs = command in ("queue", "dead", "lock")
         for verb in (
             re.findall(r"^  ([a-z]+) ", help_of(command).split("Examples")[0], re.M)
@@ -985,7 +1012,7 @@ def help_completion_and_reference_agree(w):
             left_out = [o for o in options if "`%s" % o not in reference]
             assert set(left_out) <= {"--help"} and verb in reference, (command, verb, left_out)
             seen += 1
-    assert seen == 25, seen
+    assert seen == 24, seen
 
 
 def complete(w, *words):
@@ -1017,9 +1044,7 @@ def completion_knows_where_the_line_stands(w):
         complete(w, "queue", "ls", "--so") == ["--sort"]
         and complete(w, "queue", "show", "k", "--so") == []
     )
-    assert complete(w, "queue", "ls", "--sort", "") == ["age", "size"] and complete(
-        w, "top", "--sort", "a"
-    ) == ["age", "attempts"]
+    assert complete(w, "queue", "ls", "--sort", "") == ["age", "size"]
     assert complete(w, "run", "--set", "lock.t") == ["lock.ttl_ms="]
     assert (
         complete(w, "queue", "ls", "-c", "scripts/deps") == ["scripts/deps.sh"]

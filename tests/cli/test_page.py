@@ -9,9 +9,7 @@ import gzip
 import http.client
 import json
 import os
-import re
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +17,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from test_metrics import BUILD, ROOT, World  # noqa: E402
+from test_metrics import ROOT, World  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 from lib.redis import Client  # noqa: E402
 
@@ -248,36 +246,9 @@ class Page(unittest.TestCase):
             self.ask("/version", 403, Origin=origin)
             self.ask("/api/v1/lanes/t-1/pause", 403, "POST", BEN, Origin=origin)
 
-    def test_top_sends_a_token(self):
-        done = subprocess.run(
-            [BUILD + "/latchwork", "top", "-c", self.w.config_path, "--once", "--json"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(len(json.loads(done.stdout)["workers"]), 2, done.stdout)
-
-    def test_top_shows_the_percentiles_of_the_page(self):
+    def test_the_percentiles_of_the_page(self):
         self.addCleanup(self.forget_totals)
-        seen = []
-
-        def measured():
-            self.w.produce("--messages", 10, "--keys", 5, "--prefix", "more-", "--seed", 5)
-            seen.append(
-                subprocess.run(
-                    [BUILD + "/latchwork", "top", "-c", self.w.config_path, "--once"],
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                ).stdout
-            )
-            return re.search(
-                r"(?m)^handler p50 \S+ (ms|µs|s)  p99 \S+ (ms|µs|s)  end to end p50 \S+ (ms|µs|s)  p99 \S+ (ms|µs|s)$",
-                seen[-1],
-            )
-
-        wait_until(measured, 60, "percentiles", 0.5)
+        self.w.produce("--messages", 10, "--keys", 5, "--prefix", "more-", "--seed", 5)
         point = self.ask("/api/v1/point", token=ANNA)
         self.assertEqual((point["every_ms"], set(point["point"])), (5000, POINT))
 
@@ -325,10 +296,16 @@ class Page(unittest.TestCase):
     # --- events -----------------------------------------------------------------------------------
 
     def open(self, token=ANNA):
-        stream = Stream(self.w.port, token)
-        self.addCleanup(stream.close)
-        self.assertEqual(stream.answer.status, 200)
-        return stream
+        """Opens a stream; places of streams that the test before has closed may not be free yet."""
+        opened = []
+
+        def place():
+            opened.append(Stream(self.w.port, token))
+            self.addCleanup(opened[-1].close)
+            return opened[-1].answer.status == 200
+
+        wait_until(place, 30, "a place for a stream")
+        return opened[-1]
 
     def test_events(self):
         stream = self.open()

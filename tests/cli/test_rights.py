@@ -414,8 +414,7 @@ class Rights(unittest.TestCase):
             ["lock", "ls"],
             ["lock", "show", key],
             ["lock", "break", key, "--execute"],
-            ["top", "--once"],
-            ["top", "--once", "--json"],
+            ["queue", "stats"],
         ):
             self.command(*args)
         self.command("dead", "replay", letter["id"], "--execute")
