@@ -32,7 +32,7 @@ say = $(if $(V),,@echo '  $(1) $(if $(2),$(2),$@)')
 
 # libxxhash stands first because a static librdkafka has a copy of its own, which is older.
 PKGS := libxxhash rdkafka hiredis openssl jansson sqlite3 libpq libmicrohttpd libcurl
-# These are the minimum versions of libraries; README.md names the same versions.
+# These are the minimum versions of libraries; CONTRIBUTING.md names the same versions.
 NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, sqlite3 >= 3.35, \
     libpq >= 13, libxxhash, libmicrohttpd >= 0.9.75, libcurl >= 7.87
 
