@@ -39,6 +39,7 @@ static void discount(struct proc *p, int n) {
 void exec_ended(struct request *r, int64_t took_us) {
     struct lw_job *job = r->jobs[r->at], *next = r->at == r->n - 1 ? lw_job_end(job) : NULL;
     bool goes_on = job->outcome == LW_DONE && (next || r->at < r->n - 1);
+    for (int i = r->at; i < (goes_on ? r->at + 1 : r->upto); i++) proc_note_ended(r->p, r->jobs[i]);
     discount(r->p, goes_on ? 1 : r->upto - r->at);
     lw_feed_ended(r->p->h->feed, job, took_us > 0 ? took_us : 1);
     if (goes_on) {

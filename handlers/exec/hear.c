@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hear: reads what processes write. Each line must be a hello or contain answers to messages. A
- * process that writes anything else is ended. */
+ * process that writes anything else is ended, except where a malformed line names its message: then
+ * only this message fails. */
 #include "handlers/exec/private.h"
 
 #include "base/log.h"
@@ -37,17 +38,19 @@ static void copy_reason(struct lw_job *job, struct lw_bytes reason) {
 
 /* Takes one answer from a line. `left` is the number of answers in the line that are not taken yet,
  * including this answer. The time since the last answer or, if there was none, since the request
- * was sent, is divided equally among the messages of these answers. Returns false if the message is
- * not done. The request is then over, and later answers in the line do not count. */
-static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_t left) {
+ * was sent, is divided equally among the messages of these answers. If the message is not done, its
+ * request is over. A malformed answer does not show that the command works. */
+static void take_answer(struct request *r, const struct lw_exec_answer *a, size_t left) {
     struct lw_handler *h = r->p->h;
     struct lw_job *job = r->jobs[r->at];
     int64_t took_us = (h->now_us - r->begun_us) / (int64_t)left;
-    r->p->answered = true;
-    r->p->useless = 0;
-    trouble_answered(&h->trouble);
-    lw_trial_succeeded(&h->trial, job->identity);
-    if (h->suspects.n) suspects_drop(&h->suspects, job->identity);
+    if (!a->malformed) {
+        r->p->answered = true;
+        r->p->useless = 0;
+        trouble_answered(&h->trouble);
+        lw_trial_succeeded(&h->trial, job->identity);
+        if (h->suspects.n) suspects_drop(&h->suspects, job->identity);
+    }
     job->outcome = a->outcome;
     copy_reason(job, a->reason);
     if (r->grace_ms && a->outcome != LW_DONE) {
@@ -59,27 +62,42 @@ static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_
             snprintf(job->reason, sizeof job->reason, "timed out after %" PRId64 " ms",
                      h->timeout_ms);
     }
-    bool done = job->outcome == LW_DONE;
     r->begun_us += took_us;
     exec_ended(r, took_us);
-    return done;
 }
+
+static const char out_of_turn[] = "wrote a line although it had no request";
 
 static void foreign(struct proc *p, struct lw_bytes id) {
     char text[200];
     snprintf(text, sizeof text, "handler answered for another message: \"%.*s\"",
              id.n < 128 ? (int)id.n : 128, id.p);
-    exec_wrong(p, NULL, text);
+    exec_wrong(p, NULL, p->n_requests ? text : out_of_turn);
 }
 
+/* Ignores an answer that came too late: the attempt that it belongs to has ended. */
+static void ignore(const struct proc *p, const struct lw_exec_answer *a) {
+    lw_warn_some(3,
+                 "handler %d: ignoring an answer for %.*s that came too late: the attempt that it "
+                 "answers has ended",
+                 p->index, a->id.n < 128 ? (int)a->id.n : 128, a->id.p);
+}
+
+/* Takes the answers of a line. An answer for a message that this process had before, or for another
+ * attempt, ends nothing. Such answers are usual behind a member of a batch that is not done. */
 static void take_answers(struct proc *p, const struct lw_exec_said *said) {
-    for (size_t i = 0; i < said->n; i++) {
-        struct request *r = request_find(p, said->answers[i].id);
-        if (!r) {
-            foreign(p, said->answers[i].id);
-            return;
+    bool cut = false;
+    for (size_t i = 0; i < said->n && p->state == PROC_UP; i++) {
+        const struct lw_exec_answer *a = &said->answers[i];
+        struct request *r = request_find(p, a->id);
+        if (r && (!a->attempt || a->attempt == r->jobs[r->at]->attempt)) {
+            cut |= a->outcome != LW_DONE;
+            take_answer(r, a, said->n - i);
+        } else if (!r && !proc_has_ended(p, a->id)) {
+            foreign(p, a->id);
+        } else if (!cut) {
+            ignore(p, a);
         }
-        if (!take_answer(r, &said->answers[i], said->n - i)) return;
     }
 }
 
@@ -125,18 +143,18 @@ static void take_line(struct proc *p, enum channel_kind from, struct lw_bytes li
     struct lw_err err = {0};
     int bad = lw_exec_read(&h->heard, line, &err);
     if (bad && from != CH_SIDE) hint(&err);
-    if (!bad && from == CH_SIDE && h->heard.hello)
+    if (!bad && from == CH_SIDE && h->heard.hello) {
         greet(p, h->heard.hello);
-    else if (!p->n_requests)
-        exec_wrong(p, NULL, "wrote a line although it had no request");
-    else if (bad)
-        exec_wrong(p, h->heard.id.p ? request_find(p, h->heard.id) : NULL, err.text);
-    else if (h->heard.hello)
+        return;
+    }
+    if (p->n_requests && h->heard.hello)
         exec_wrong(p, NULL, "handler says \"hello\" on stdout; it belongs on descriptor 4");
-    else if (from == CH_SIDE && !p->hello)
+    else if (p->n_requests && from == CH_SIDE && !p->hello)
         exec_wrong(p, NULL, "handler answers on descriptor 4 without a \"hello\"");
     else
         take_answers(p, &h->heard);
+    if (p->state == PROC_UP && (bad || h->heard.hello))
+        exec_wrong(p, NULL, p->n_requests ? err.text : out_of_turn);
 }
 
 /* Takes the complete lines of `text`. The first `scanned` bytes are known to contain no newline.

@@ -141,15 +141,30 @@ static bool outcome_of(struct lw_bytes word, enum lw_outcome *outcome) {
     return false;
 }
 
-/* Reads {"id":"…","outcome":"…","reason":"…"}, with its members in any order; `reason` is
- * optional. */
+/* Reads a number of an attempt. */
+static bool take_attempt(struct scan *s, int64_t *out) {
+    skip_space(s);
+    int64_t v = 0;
+    while (s->p < s->end && *s->p >= '0' && *s->p <= '9' && v < INT32_MAX)
+        v = 10 * v + (*s->p++ - '0');
+    *out = v;
+    return v > 0 && v <= INT32_MAX;
+}
+
+/* Reads {"id":"…","attempt":1,"outcome":"…","reason":"…"}, with its members in any order; `attempt`
+ * and `reason` are optional. */
 static bool take_answer(struct scan *s, struct lw_exec_answer *a) {
     *a = (struct lw_exec_answer){0};
     bool has_outcome = false;
     if (!take(s, '{')) return false;
     do {
         struct lw_bytes name, value;
-        if (!take_text(s, &name) || !take(s, ':') || !take_text(s, &value)) return false;
+        if (!take_text(s, &name) || !take(s, ':')) return false;
+        if (is(name, "attempt")) {
+            if (a->attempt || !take_attempt(s, &a->attempt)) return false;
+            continue;
+        }
+        if (!take_text(s, &value)) return false;
         if (is(name, "id") && !a->id.p)
             a->id = value;
         else if (is(name, "reason") && !a->reason.p)
@@ -210,17 +225,41 @@ static int read_outcome(const json_t *answer, enum lw_outcome *outcome, struct l
                    json_string_value(v));
 }
 
-static int read_answer(struct lw_exec_said *said, const json_t *answer, struct lw_err *err) {
-    struct lw_exec_answer *a = room(said);
-    *a = (struct lw_exec_answer){0};
-    if (!json_is_object(answer)) return lw_fail(err, "handler's answer is not a JSON object");
-    const json_t *id = json_object_get(answer, "id"), *why = json_object_get(answer, "reason");
-    if (!json_is_string(id)) return lw_fail(err, "handler's answer has no \"id\"");
-    a->id = said->id = text_of(id);
-    if (read_outcome(answer, &a->outcome, err)) return -1;
+static int read_attempt(const json_t *answer, int64_t *attempt, struct lw_err *err) {
+    const json_t *v = json_object_get(answer, "attempt");
+    *attempt = json_integer_value(v);
+    if (!v || json_is_null(v) || (*attempt > 0 && *attempt <= INT32_MAX)) return 0;
+    return lw_fail(err, "handler's answer has an \"attempt\" that is not a number above 0");
+}
+
+/* Reads the members of an answer other than its id. */
+static int read_rest(struct lw_exec_answer *a, const json_t *answer, struct lw_err *err) {
+    const json_t *why = json_object_get(answer, "reason");
+    if (read_attempt(answer, &a->attempt, err) || read_outcome(answer, &a->outcome, err)) return -1;
     if (why && !json_is_string(why) && !json_is_null(why))
         return lw_fail(err, "handler's answer has a \"reason\" that is not a string");
     if (json_is_string(why)) a->reason = text_of(why);
+    return 0;
+}
+
+/* Makes the answer a retry of the message that it names. */
+static void refuse_one(struct lw_exec_said *said, struct lw_exec_answer *a, const char *why) {
+    json_t *text = json_stringn_nocheck(why, strlen(why));
+    if (!said->faults) said->faults = json_array();
+    json_array_append_new(said->faults, text);
+    *a = (struct lw_exec_answer){
+        .id = a->id, .outcome = LW_RETRY, .reason = text_of(text), .malformed = true};
+}
+
+static int read_answer(struct lw_exec_said *said, const json_t *answer, struct lw_err *err) {
+    struct lw_exec_answer *a = room(said);
+    struct lw_err why = {0};
+    *a = (struct lw_exec_answer){0};
+    if (!json_is_object(answer)) return lw_fail(err, "handler's answer is not a JSON object");
+    const json_t *id = json_object_get(answer, "id");
+    if (!json_is_string(id)) return lw_fail(err, "handler's answer has no \"id\"");
+    a->id = text_of(id);
+    if (read_rest(a, answer, &why)) refuse_one(said, a, why.text);
     said->n++;
     return 0;
 }
@@ -230,10 +269,9 @@ static int read_batch(struct lw_exec_said *said, const json_t *batch, struct lw_
         return lw_fail(err, "handler's answer has a \"batch\" that is not an array");
     const json_t *answer;
     size_t i;
-    json_array_foreach(batch, i, answer) {
-        if (read_answer(said, answer, err)) return -1;
-    }
-    return said->n ? 0 : lw_fail(err, "handler's answer has an empty \"batch\"");
+    int bad = 0;
+    json_array_foreach(batch, i, answer) bad |= read_answer(said, answer, err);
+    return bad || said->n ? bad : lw_fail(err, "handler's answer has an empty \"batch\"");
 }
 
 static int read_document(struct lw_exec_said *said, struct lw_err *err) {
@@ -248,27 +286,104 @@ static int read_document(struct lw_exec_said *said, struct lw_err *err) {
     return 0;
 }
 
+/* --- lines that are not JSON ------------------------------------------------------------------ */
+
+static int digit_of(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Returns the code of the escape \uXXXX at `p`, or -1. */
+static int escape_at(const char *p, const char *end) {
+    int code = 0;
+    if (end - p < 6 || p[0] != '\\' || p[1] != 'u') return -1;
+    for (int i = 2; i < 6; i++) {
+        int d = digit_of(p[i]);
+        if (d < 0) return -1;
+        code = code << 4 | d;
+    }
+    return code;
+}
+
+/* Replaces halves of surrogate pairs by U+FFFD, and bytes that are not UTF-8 by question marks,
+ * each by as many bytes as it had. Returns false if there is nothing to replace. */
+static bool mend(struct lw_buf *out, struct lw_bytes line) {
+    bool changed = false;
+    out->n = 0;
+    lw_buf_add(out, line.p, line.n);
+    for (char *p = out->p, *end = p + line.n; p < end;) {
+        int code = escape_at(p, end), low = code < 0 ? -1 : escape_at(p + 6, end);
+        if (code >= 0xd800 && code < 0xdc00 && low >= 0xdc00 && low < 0xe000) {
+            p += 12;
+        } else if (code >= 0xd800 && code < 0xe000) {
+            memcpy(p, "\\ufffd", 6), p += 6;
+            changed = true;
+        } else if (*p == '\\') {
+            p += 2;
+        } else if ((unsigned char)*p < 0x80) {
+            p++;
+        } else {
+            ptrdiff_t n = 2;
+            while (n <= 4 && n <= end - p && !lw_utf8_ok(lw_bytes(p, (size_t)n))) n++;
+            bool ok = n <= 4 && n <= end - p;
+            if (!ok) *p = '?', n = 1, changed = true;
+            p += n;
+        }
+    }
+    return changed;
+}
+
+/* Finds the id in a line that is not JSON. Returns a NULL pointer if there is none, or if different
+ * ids may be meant, as where a line begins within another one. */
+static struct lw_bytes find_id(struct lw_bytes line) {
+    static const char name[] = "\"id\"";
+    struct lw_bytes found = {0};
+    struct scan s = {line.p, line.p + line.n};
+    while ((s.p = memmem(s.p, (size_t)(s.end - s.p), name, sizeof name - 1))) {
+        struct lw_bytes id;
+        s.p += sizeof name - 1;
+        if (!take(&s, ':') || !take_text(&s, &id) || (found.p && !lw_bytes_eq(found, id)))
+            return (struct lw_bytes){0};
+        found = id;
+    }
+    return found;
+}
+
+/* --- a line ----------------------------------------------------------------------------------- */
+
 static void forget(struct lw_exec_said *said) {
     if (said->document) json_decref(said->document);
-    said->document = NULL;
-    said->id = (struct lw_bytes){0};
+    if (said->faults) json_decref(said->faults);
+    said->document = said->faults = NULL;
     said->n = 0;
     said->hello = 0;
 }
 
 int lw_exec_read(struct lw_exec_said *said, struct lw_bytes line, struct lw_err *err) {
+    /* of a member that occurs twice, nobody knows which one is meant */
+    enum { HOW = JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_REJECT_DUPLICATES };
     forget(said);
     if (read_usual(said, line)) return 0;
     said->n = 0;
     json_error_t bad;
-    said->document = json_loadb(line.p, line.n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &bad);
-    if (!said->document)
-        return lw_fail(err, "handler's answer is not JSON: %s (column %d)", bad.text,
-                       lw_json_column(&bad));
-    return read_document(said, err);
+    said->document = json_loadb(line.p, line.n, HOW, &bad);
+    if (!said->document && mend(&said->mended, line))
+        said->document = json_loadb(said->mended.p, said->mended.n, HOW, &bad);
+    if (said->document) return read_document(said, err);
+    struct lw_err why = {0};
+    lw_fail(&why, "handler's answer is not JSON: %s (column %d)", bad.text, lw_json_column(&bad));
+    struct lw_bytes id = find_id(line);
+    if (!id.p) return lw_fail(err, "%s", why.text);
+    struct lw_exec_answer *a = room(said);
+    a->id = id;
+    refuse_one(said, a, why.text);
+    said->n = 1;
+    return 0;
 }
 
 void lw_exec_said_free(struct lw_exec_said *said) {
     forget(said);
+    lw_buf_free(&said->mended);
     free(said->answers);
 }

@@ -17,6 +17,10 @@ struct lw_exec_answer {
     struct lw_bytes id;
     enum lw_outcome outcome;
     struct lw_bytes reason; /* reason of the outcome; reason.p is NULL if the handler gave none */
+    int64_t attempt;        /* the attempt that is answered; 0: the answer does not say it */
+    /* The answer names its message, but is malformed. The outcome is a retry, and `reason` says
+     * what is wrong. */
+    bool malformed;
 };
 
 /* The content of a line that a handler wrote. The caller initializes the structure with {0}. The
@@ -25,14 +29,14 @@ struct lw_exec_said {
     int hello; /* the version in {"hello":1}; 0: the line is an answer */
     struct lw_exec_answer *answers;
     size_t n, cap;
-    /* `id` names the message that a malformed line answers. id.p is NULL if the id could not be
-     * read. */
-    struct lw_bytes id;
-    json_t *document;
+    json_t *document, *faults; /* `faults` holds the reasons of malformed answers */
+    struct lw_buf mended;      /* the line, where characters had to be replaced */
 };
 
-/* Reads a line (without its newline). Returns -1 with the reason in `err` if the line is malformed;
- * then only `id` of the result is valid. */
+/* Reads a line (without its newline). A malformed answer that names its message costs only this
+ * message: it is among the answers. Halves of surrogate pairs and bytes that are not UTF-8 are
+ * replaced, because they do no harm in a reason. Returns -1 with the reason in `err` if the line,
+ * or a member of its batch, names no message; the other answers of the batch are valid. */
 int lw_exec_read(struct lw_exec_said *said, struct lw_bytes line, struct lw_err *err);
 void lw_exec_said_free(struct lw_exec_said *said);
 /* Returns the id of the message that an incomplete line seems to answer. If the id is unknown, p of

@@ -23,6 +23,7 @@ static void reset(struct proc *p) {
     p->hello = p->answered = p->deaf = p->polled = false;
     p->out.n = p->out_at = 0;
     p->sent = 0;
+    p->n_ended = 0;
     p->blamed = NULL;
     p->innocent = false;
     p->reason[0] = p->how[0] = p->last_words[0] = '\0';
@@ -167,10 +168,27 @@ size_t request_buckets(const struct lw_handler *h) {
     return size;
 }
 
-/* Finds the bucket of an identity by its FNV-1a hash. */
-static struct request **bucket(const struct proc *p, const char *id, size_t n) {
+/* Returns the FNV-1a hash of an identity. */
+static uint64_t hash(const char *id, size_t n) {
     uint64_t v = 0xcbf29ce484222325U;
     for (size_t i = 0; i < n; i++) v = (v ^ (unsigned char)id[i]) * 0x100000001b3U;
+    return v;
+}
+
+void proc_note_ended(struct proc *p, const struct lw_job *job) {
+    p->ended[p->n_ended++ % PROC_ENDED] = hash(job->identity, strlen(job->identity));
+}
+
+bool proc_has_ended(const struct proc *p, struct lw_bytes id) {
+    uint64_t v = hash(id.p, id.n);
+    unsigned n = p->n_ended < PROC_ENDED ? p->n_ended : PROC_ENDED;
+    for (unsigned i = 0; i < n; i++)
+        if (p->ended[i] == v) return true;
+    return false;
+}
+
+static struct request **bucket(const struct proc *p, const char *id, size_t n) {
+    uint64_t v = hash(id, n);
     return &p->table[(v ^ v >> 32) & (request_buckets(p->h) - 1)];
 }
 

@@ -68,6 +68,8 @@ enum proc_end {
     END_TIME,  /* a lease is about to end, or a message has timed out */
 };
 
+enum { PROC_ENDED = 1024 };
+
 struct proc {
     struct lw_handler *h;
     int index;
@@ -101,6 +103,9 @@ struct proc {
      * smaller when the process gets a suspect, and is reset when the process has no messages
      * left. */
     int limit;
+    /* hashes of the messages that ended last in this process, to know late answers by; a ring */
+    uint64_t ended[PROC_ENDED];
+    unsigned n_ended;
     _Atomic uint32_t load; /* copy of n_requests, for other threads */
 
     enum proc_end why;
@@ -137,6 +142,12 @@ void proc_add_last_words(const struct proc *p, char *text, size_t size);
 void proc_read_last_words(struct proc *p);
 /* Returns how many bytes of its requests the process has read. */
 uint64_t proc_has_read(const struct proc *p);
+
+/* Remembers that the process has nothing more to answer for a message. */
+void proc_note_ended(struct proc *p, const struct lw_job *job);
+/* Returns true if a message with this id was among the last PROC_ENDED that ended in this
+ * process. */
+bool proc_has_ended(const struct proc *p, struct lw_bytes id);
 
 /* Returns the number of buckets of proc.table. */
 size_t request_buckets(const struct lw_handler *h);

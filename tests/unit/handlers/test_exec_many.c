@@ -19,6 +19,13 @@ static const char script[] =
     "    what, i = m.get('payload') or '', m['id']\n"
     "    if what == 'retry': return {'id': i, 'outcome': 'retry', 'reason': 'no'}\n"
     "    if what == 'odd': return {'id': i, 'outcome': 'perhaps'}\n"
+    "    if what == 'pair': say('{\"id\":\"%s\",\"outcome\":\"dead\",\"reason\":\"\\\\ud83d x\"}' % i); "
+    "return None\n"
+    "    if what == 'twice': say({'id': i, 'outcome': 'done'})\n"
+    "    if what == 'late':\n"
+    "        if m['attempt'] == 2: say({'id': i, 'attempt': 1, 'outcome': 'done'})\n"
+    "        return {'id': i, 'attempt': m['attempt'], 'outcome': 'retry', 'reason': "
+    "'of %d' % m['attempt']}\n"
     "    if what == 'foreign': return {'id': 'x/9/9', 'outcome': 'done'}\n"
     "    if what == 'big': return {'id': i, 'outcome': 'retry', 'reason': 'r' * 900000}\n"
     "    if what == 'die': os._exit(3)\n"
@@ -49,7 +56,7 @@ static const char script[] =
     "    if not select.select([3 if mode == 'fds' else 0], [], [], 0.1)[0]:\n"
     "        note('together', str(len(kept)))\n"
     "        for m in [m for m in reversed(kept) if m['payload'] not in ('keep', 'polite')]: "
-    "kept.remove(m); say(answer(m))\n"
+    "kept.remove(m); a = answer(m); a and say(a)\n"
     "        continue\n"
     "    chunk = os.read(3 if mode == 'fds' else 0, 1 << 20)\n"
     "    if not chunk: break\n"
@@ -149,25 +156,70 @@ static void test_a_death_in_company_charges_nobody(void **state) {
     close_fx(&x);
 }
 
-/* If an answer is incomplete or wrong, but contains the id of its message, an attempt must be
+/* If a process ends within an answer that contains the id of its message, an attempt must be
  * counted for that message alone. */
 static void test_the_one_that_is_named_is_charged(void **state) {
     (void)state;
+    struct fx x;
+    open_fx(&x, "-", 1, 8, 1);
+    warm_up(&x);
+    struct lw_job *jobs[4];
+    for (int i = 0; i < 4; i++) jobs[i] = job(&x, i, i == 2 ? "half" : "keep");
+    lw_feed_submit(x.feed, jobs, 4);
+    await(&x, 4);
+    for (int i = 0; i < 4; i++) assert_int_equal(outcome(&x, i), i == 2 ? LW_RETRY : LW_BACK);
+    assert_contains(x.j[2].job.reason, "exited with status 4");
+    close_fx(&x);
+}
+
+/* A malformed answer that names its message must fail only this message. The process goes on, and
+ * its other messages are done. */
+static void test_a_malformed_answer_fails_only_its_message(void **state) {
+    (void)state;
     static const struct {
         const char *payload, *reason;
-    } cases[] = {{"half", "exited with status 4"}, {"odd", "unknown outcome \"perhaps\""}};
+        enum lw_outcome outcome;
+    } cases[] = {{"odd", "unknown outcome \"perhaps\"", LW_RETRY},
+                 {"pair", "\xef\xbf\xbd x", LW_DEAD}};
     for (size_t k = 0; k < 2; k++) {
         struct fx x;
         open_fx(&x, "-", 1, 8, 1);
         warm_up(&x);
         struct lw_job *jobs[4];
-        for (int i = 0; i < 4; i++) jobs[i] = job(&x, i, i == 2 ? cases[k].payload : "keep");
+        for (int i = 0; i < 4; i++) jobs[i] = job(&x, i, i == 2 ? cases[k].payload : "ok");
         lw_feed_submit(x.feed, jobs, 4);
         await(&x, 4);
-        for (int i = 0; i < 4; i++) assert_int_equal(outcome(&x, i), i == 2 ? LW_RETRY : LW_BACK);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(outcome(&x, i), i == 2 ? cases[k].outcome : LW_DONE);
         assert_contains(x.j[2].job.reason, cases[k].reason);
+        /* none was sent a second time */
+        assert_int_equal(count(&x, "requests", "t/0/"), 5);
         close_fx(&x);
     }
+}
+
+/* An answer to an attempt that has ended must not end the attempt that is under way, and costs
+ * nobody anything. */
+static void test_late_answers_are_ignored(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 1, 8, 1);
+    warm_up(&x);
+    submit(&x, 1, "twice");
+    submit(&x, 2, "late");
+    await(&x, 2);
+    assert_int_equal(outcome(&x, 1), LW_DONE);
+    assert_int_equal(outcome(&x, 2), LW_RETRY);
+    assert_string_equal(x.j[2].job.reason, "of 1");
+    struct lw_job *again = job(&x, 2, "late");
+    again->attempt = 2;
+    lw_feed_submit(x.feed, &again, 1);
+    submit(&x, 3, "ok");
+    await(&x, 2);
+    assert_int_equal(outcome(&x, 2), LW_RETRY);
+    assert_string_equal(x.j[2].job.reason, "of 2");
+    assert_int_equal(outcome(&x, 3), LW_DONE);
+    close_fx(&x);
 }
 
 static bool has_load(const struct fx *x, uint32_t load) {
@@ -298,6 +350,23 @@ static void test_a_batch_of_one_key(void **state) {
     }
 }
 
+/* One malformed member of a batch's answer must not discard the members before it. */
+static void test_a_malformed_member_of_a_batch(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 1, 8, 3);
+    warm_up(&x);
+    struct lw_job *jobs[3];
+    for (int i = 1; i <= 3; i++) jobs[i - 1] = job(&x, i, i == 2 ? "odd" : "ok");
+    for (int i = 0; i < 2; i++) assert_true(lw_job_then(jobs[i], jobs[i + 1]));
+    lw_feed_submit(x.feed, jobs, 1);
+    await(&x, 2);
+    assert_int_equal(outcome(&x, 1), LW_DONE);
+    assert_int_equal(outcome(&x, 2), LW_RETRY);
+    assert_contains(x.j[2].job.reason, "unknown outcome \"perhaps\"");
+    close_fx(&x);
+}
+
 /* If a process dies with a batch, no attempt may be counted for any message of the batch, and from
  * then on each of these messages must run alone. */
 static void test_a_batch_that_kills(void **state) {
@@ -356,12 +425,15 @@ int main(void) {
         cmocka_unit_test(test_processes_share),
         cmocka_unit_test(test_a_death_in_company_charges_nobody),
         cmocka_unit_test(test_the_one_that_is_named_is_charged),
+        cmocka_unit_test(test_a_malformed_answer_fails_only_its_message),
+        cmocka_unit_test(test_late_answers_are_ignored),
         cmocka_unit_test(test_what_was_not_read_is_not_charged),
         cmocka_unit_test(test_a_process_that_has_read_nothing_more),
         cmocka_unit_test(test_a_foreign_id_in_company_charges_nobody),
         cmocka_unit_test(test_cancel_one_of_many),
         cmocka_unit_test(test_time_of_one_of_many_is_over),
         cmocka_unit_test(test_a_batch_of_one_key),
+        cmocka_unit_test(test_a_malformed_member_of_a_batch),
         cmocka_unit_test(test_a_batch_that_kills),
         cmocka_unit_test(test_descriptors_of_its_own),
         cmocka_unit_test(test_another_version),

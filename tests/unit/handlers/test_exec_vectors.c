@@ -115,10 +115,17 @@ static void judge_answer(const json_t *vector, struct lw_bytes line) {
         fail_msg("%.*s: %s", (int)line.n, line.p, bad ? err.text : "is accepted");
     if (error) assert_contains(err.text, error);
     assert_int_equal(said.hello, json_integer_value(json_object_get(vector, "hello")));
-    if (!bad) assert_int_equal(said.n, json_array_size(answers));
+    assert_int_equal(said.n, json_array_size(answers));
     json_array_foreach(answers, i, one) {
+        const char *fault = json_string_value(json_object_get(one, "error"));
         assert_true(same(said.answers[i].id, json_object_get(one, "id")));
-        assert_true(same(said.answers[i].reason, json_object_get(one, "reason")));
+        assert_int_equal(said.answers[i].malformed, fault != NULL);
+        if (fault)
+            assert_contains(said.answers[i].reason.p, fault);
+        else
+            assert_true(same(said.answers[i].reason, json_object_get(one, "reason")));
+        assert_int_equal(said.answers[i].attempt,
+                         json_integer_value(json_object_get(one, "attempt")));
         assert_string_equal(lw_outcome_word(said.answers[i].outcome),
                             json_string_value(json_object_get(one, "outcome")));
     }
