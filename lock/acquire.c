@@ -110,8 +110,8 @@ static bool after_failure(struct wait *w, const struct latchwork_error *error) {
 
 static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     struct lw_take *t = &w->take;
-    bool up = lw_waking_is_up(w->waking, &w->waiter), queues = lw_one_queues(t->lock);
-    t->client = lw_waking_client(w->waking);
+    bool up = lw_waking_is_up(w->waking), queues = lw_one_queues(t->lock);
+    t->client = t->lock->client->id;
     t->wait = queues || (up && t->lock->key[LW_KEY_WAIT].p);
     w->known = w->known || t->wait;
     enum lw_took took = try_once(t, error);
@@ -134,8 +134,7 @@ static int64_t next_look_ms(const struct wait *w) {
     struct lw_take next = {.left_ms = l->o.ttl_ms};
     next.lock = w->take.lock;
     return lw_boot_ms() +
-           look_after_ms(&next,
-                         w->take.more && lw_waking_is_up(w->waking, &w->waiter) && lw_one_tells(l));
+           look_after_ms(&next, w->take.more && lw_waking_is_up(w->waking) && lw_one_tells(l));
 }
 
 static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took,
@@ -187,7 +186,7 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
     } else if (took != LW_TAKEN) {
         w.waking = waking_of(c, &why);
         if (w.waking)
-            snprintf(w.take.waiter, sizeof w.take.waiter, "%s:%" PRIu64, lw_waking_client(w.waking),
+            snprintf(w.take.waiter, sizeof w.take.waiter, "%s:%" PRIu64, c->id,
                      atomic_fetch_add(&waiters, 1));
         result = w.waking ? stand_in_line(&w, took, &why) : LATCHWORK_LOCK_ERROR;
     }

@@ -116,7 +116,7 @@ static bool fill_in(struct latchwork_client *c, struct lw_target *t,
     c->where = t->where;
     *t = (struct lw_target){0};
     c->forks = lw_forks();
-    snprintf(c->sharded_id, sizeof c->sharded_id, "s%s", c->id);
+    if (cluster) c->id[0] = 'p';
     return lw_peers_open(c, cluster, error);
 }
 

@@ -51,11 +51,8 @@ struct latchwork_client {
     char label[LATCHWORK_MAX_LABEL + 1];
     char name[LATCHWORK_MAX_LABEL + 32]; /* name of the client's connections in CLIENT LIST */
     /* The client's random id. Redis notifies the client of releases through the channel
-     * lwl:wake:ID. */
+     * lwl:wake:ID. In a cluster the id begins with 'p': the client polls, and nobody tells it. */
     char id[LW_CLIENT_ID + 1];
-    /* The letter 's' followed by the id. Scripts get this text instead of `id` if the client
-     * listens on sharded channels. */
-    char sharded_id[LW_CLIENT_ID + 2];
     /* The value of lw_forks() when the client was opened. A different value shows that this process
      * is a child of the one that opened the client. */
     unsigned forks;

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "lock/client.h"
-#include "lock/waking.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -76,11 +75,6 @@ static int peer_at(struct latchwork_client *c, const char *host, int port) {
 
 /* --- the table; the client's mutex is held ---------------------------------------------------- */
 
-static void tell_waking(struct latchwork_client *c) {
-    struct lw_waking *waking = atomic_load(&c->waking);
-    if (waking) lw_waking_moved(waking);
-}
-
 /* Removes the peers that own no slot, except those to which a thread has a connection or for which
  * a thread waits. */
 static void remove_unused(struct latchwork_client *c) {
@@ -112,7 +106,6 @@ static bool apply(struct latchwork_client *c, const struct lw_slot_map *found) {
             t->owner[slot] = (uint16_t)(owner + 1);
     }
     remove_unused(c);
-    tell_waking(c);
     return whole;
 }
 
@@ -269,7 +262,6 @@ static int take_address(struct latchwork_client *c, const struct lw_redis *redis
          * the slot table is read again. */
         c->table->owner[slot] = (uint16_t)(peer + 1);
         if (peer >= 0) c->peer[peer]->owns = true;
-        tell_waking(c);
     }
     return peer;
 }

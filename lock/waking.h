@@ -6,10 +6,10 @@
  * Redis. Waiters of fair and read/write locks are an exception: each of them makes one attempt when
  * it joins the line, to get its ticket. If an attempt finds the lock held, the script stores the
  * client in Redis' list of waiting clients, and the next release sends a message to the client's
- * channel lwl:wake:ID. The message contains the name of the line and wakes its first waiter
- * (listen.h describes the channels in a cluster). When the first waiter has the lock, or stops
- * waiting, the next waiter becomes first. So a release usually costs one message and one attempt,
- * regardless of the number of waiters.
+ * channel lwl:wake:ID. The message contains the name of the line and wakes its first waiter. When
+ * the first waiter has the lock, or stops waiting, the next waiter becomes first. So a release
+ * usually costs one message and one attempt, regardless of the number of waiters. In a cluster
+ * there are no messages: the first waiter of each line tries every 10 to 100 ms.
  *
  *     lw_wait_join → [lw_wait_sleep → attempt → lw_wait_look_at]… → lw_wait_leave */
 #ifndef LW_LOCK_WAKING_H
@@ -34,14 +34,9 @@ struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwo
 void lw_waking_close(struct lw_waking *k); /* does nothing if k is NULL */
 /* Wakes every waiter, so that it notices that the client is interrupted. */
 void lw_waking_rouse(struct lw_waking *k);
-/* Tells the listening thread that slots have new owners. The caller may hold the client's mutex. */
-void lw_waking_moved(struct lw_waking *k);
-/* Returns true while the subscription of the waiter's line works. As long as it works, the client
- * receives the messages about releases. */
-bool lw_waking_is_up(struct lw_waking *k, const struct lw_waiter *w);
-/* Returns the client's name in the scripts. Its first letter says whether the client uses sharded
- * or plain channels. */
-const char *lw_waking_client(struct lw_waking *k);
+/* Returns true while the client's subscription works, and the client receives the messages about
+ * releases. */
+bool lw_waking_is_up(struct lw_waking *k);
 
 bool lw_wait_has_line(struct lw_waking *k, struct lw_bytes name);
 /* Appends the waiter to the line of `name`. Returns false if an allocation failed; the waiter is

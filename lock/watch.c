@@ -232,16 +232,9 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error) {
 /* Publishes a message to a client's channel, in the form that lock/lua/parts/waiting.lua uses. */
 static void command_tell(struct batch *b, const char *client, struct lw_bytes wait) {
     struct lw_text channel = {0};
-    const char *open = memchr(wait.p, '{', wait.n);
-    const char *close = open ? memchr(open, '}', (size_t)(wait.p + wait.n - open)) : NULL;
-    struct lw_bytes tag =
-        close && close > open + 1 ? lw_bytes(open + 1, (size_t)(close - open - 1)) : wait;
-    bool sharded = client[0] == 's';
-    lw_text_addf(&channel, sharded ? "lwl:wake:{" : "lwl:wake:");
-    if (sharded) lw_text_add(&channel, tag.p, tag.n);
-    lw_text_addf(&channel, sharded ? "}:%.100s" : "%.100s", client);
+    lw_text_addf(&channel, "lwl:wake:%.100s", client);
     forget_replies(b);
-    command(b, sharded ? "SPUBLISH" : "PUBLISH", lw_bytes(channel.p, channel.n), wait);
+    command(b, "PUBLISH", lw_bytes(channel.p, channel.n), wait);
     b->out.failed = b->out.failed || channel.failed;
     lw_text_free(&channel);
 }

@@ -80,12 +80,10 @@
  * client share, and the other waiters continue to sleep. Normally there is no polling. But a client
  * that was notified and then died must not delay the others, so the first waiter of each client
  * also checks the lock at the end of the holder's lease, and every 5 s (1 s for fair and read/write
- * locks), with jitter. There are two cases in which the first waiter of each client polls every 10
- * to 100 ms instead: the client cannot subscribe (its ACL user has no channels), or other programs
- * share the name (LATCHWORK_FLAG_PLAIN, or custom names without `wait`). In a cluster there is one
- * subscribed connection to each node that owns the slot of a lock which is waited for, and the
- * messages are sharded (SPUBLISH to lwl:wake:{NAME}:ID), so that they stay at that node. If the
- * user lacks the right to SSUBSCRIBE, PUBLISH is used.
+ * locks), with jitter. There are cases in which the first waiter of each client polls every 10
+ * to 100 ms instead: the client cannot subscribe (its ACL user has no channels), other programs
+ * share the name (LATCHWORK_FLAG_PLAIN, or custom names without `wait`), or the servers are a
+ * cluster.
  *
  * Clusters. All keys of a lock are in one slot, and calls go to the node that owns this slot. If
  * the slot has moved (MOVED) or is being moved (ASK, TRYAGAIN), or if its node is down for a moment

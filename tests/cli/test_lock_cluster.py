@@ -18,7 +18,6 @@ sys.path.insert(0, os.path.join(ROOT, "tests/live"))
 sys.dont_write_bytecode = True
 from lib.cluster import Cluster, slot_of  # noqa: E402
 from lib.latchwork import config  # noqa: E402
-from lib.process import wait_until  # noqa: E402
 from lib.redis import PASSWORD  # noqa: E402
 from lib.sentinel import Guarded  # noqa: E402
 
@@ -144,7 +143,7 @@ class OnACluster(Locks, unittest.TestCase):
     def test_the_rights_are_enough(self):
         """A Redis user with the rights that `check --acl --for lock` prints must be able to take a
         lock, and to renew it while the lock's slot moves. Another process that logs in as this user
-        must be able to wait for the lock, which it does through sharded Pub/Sub channels."""
+        must be able to wait for the lock."""
         rules = run("check", "--acl", USER, "--for", "lock").split()[3:]
         for node in self.redis.nodes:
             node.call("ACL", "SETUSER", USER, "reset", ">" + PASSWORD, *rules)
@@ -156,9 +155,6 @@ class OnACluster(Locks, unittest.TestCase):
             env={**os.environ, **env},
         )
         slot = slot_of("lwl:{right}:lock")
-        wait_until(
-            lambda: self.redis.owner(slot).call("PUBSUB", "SHARDCHANNELS"), 30, "a sharded channel"
-        )
         target = next(m for m in self.redis.masters() if m is not self.redis.owner(slot))
         source = self.redis.open_slot(slot, target)
         while self.redis.move_keys(slot, source, target):
@@ -167,9 +163,6 @@ class OnACluster(Locks, unittest.TestCase):
         # which the slot moves, and must send ASKING before each renewal.
         time.sleep(2)
         self.redis.close_slot(slot, target)
-        wait_until(
-            lambda: target.call("PUBSUB", "SHARDCHANNELS"), 30, "a sharded channel at the new owner"
-        )
         holder.end()
         self.assertEqual(waiter.wait(60), 0)
         self.assertEqual(

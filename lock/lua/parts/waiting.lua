@@ -3,17 +3,11 @@
 
 -- Publishes the message `what`, which is a key of the lock, to a client's channel. Returns true if
 -- the client received the message. On a server that forbids channels, no client receives anything.
--- A client whose name begins with 's' has sharded channels (Redis Cluster). The sharded channel is
--- in the same slot as the key `what`.
+-- A client whose name begins with 'p' polls (Redis Cluster): it comes by itself, and keeps its
+-- place in a queue until then.
 local function tell(client, what)
-    local heard
-    if sub(client, 1, 1) == 's' then
-        local tag = string.match(what, '{([^}]*)}') or ''
-        heard = redis.pcall('SPUBLISH',
-            'lwl:wake:{' .. (tag ~= '' and tag or what) .. '}:' .. client, what)
-    else
-        heard = redis.pcall('PUBLISH', 'lwl:wake:' .. client, what)
-    end
+    if sub(client, 1, 1) == 'p' then return true end
+    local heard = redis.pcall('PUBLISH', 'lwl:wake:' .. client, what)
     return type(heard) == 'number' and heard > 0
 end
 -- Notifies one client of a release. Tries the clients in the order in which they began to wait,
