@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,10 +158,6 @@ static int put_page(struct lanes *ls) {
     return stop < 0 ? -1 : 0;
 }
 
-static int hex(char c) {
-    return isdigit((unsigned char)c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Parses the cursor. It is "SHARD.CURSOR" at the beginning of a page, and
  * "SHARD.CURSOR.LANE.IDENTITY" within a page, with the lane's name in hex digits. SHARD is -1 if
  * the request names keys. */
@@ -173,8 +168,8 @@ static bool parse(const struct api_call *k, struct lanes *ls, int *shard, char a
         return false;
     const char *p = k->cursor + end;
     if (!*p) return true;
-    for (p++; hex(p[0]) >= 0 && hex(p[1]) >= 0; p += 2) {
-        char byte = (char)(hex(p[0]) << 4 | hex(p[1]));
+    for (p++; lw_hex_digit(p[0]) >= 0 && lw_hex_digit(p[1]) >= 0; p += 2) {
+        char byte = (char)(lw_hex_digit(p[0]) << 4 | lw_hex_digit(p[1]));
         lw_buf_add(&ls->lane, &byte, 1);
     }
     if (*p != '.' || !ls->lane.n) return false;

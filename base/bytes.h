@@ -29,6 +29,17 @@ static inline size_t lw_bytes_fit(struct lw_bytes text, size_t max) {
     return n;
 }
 
+static inline bool lw_begins(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Returns the value of a hexadecimal digit, or -1 if the character is none. */
+static inline int lw_hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 struct lw_buf {
     char *p;
     size_t n, cap;

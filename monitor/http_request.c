@@ -75,18 +75,12 @@ bool lw_http_takes_gzip(const char *accept_encoding) {
 
 /* --- texts ------------------------------------------------------------------------------------ */
 
-static int hex(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 bool lw_http_decode(struct lw_bytes text, struct lw_buf *out) {
     for (size_t i = 0; i < text.n; i++) {
         char c = text.p[i];
         if (c == '%') {
-            int high = i + 2 < text.n ? hex(text.p[i + 1]) : -1,
-                low = i + 2 < text.n ? hex(text.p[i + 2]) : -1;
+            int high = i + 2 < text.n ? lw_hex_digit(text.p[i + 1]) : -1,
+                low = i + 2 < text.n ? lw_hex_digit(text.p[i + 2]) : -1;
             if (high < 0 || low < 0 || !(high | low)) return false;
             c = (char)(high << 4 | low);
             i += 2;

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/denied.h"
 
+#include "base/bytes.h"
+
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool begins(const char *text, const char *with) {
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
 static enum lw_denied what(const char *error) {
     static const char *const within[] = {"ERR ACL failure in script", "NOPERM",
                                          "ERR The user executing the script can't"};
-    if (begins(error, "NOAUTH") || begins(error, "WRONGPASS")) return LW_DENIED_LOGIN;
+    if (lw_begins(error, "NOAUTH") || lw_begins(error, "WRONGPASS")) return LW_DENIED_LOGIN;
     for (size_t i = 0; i < sizeof within / sizeof *within; i++)
-        if (begins(error, within[i]))
+        if (lw_begins(error, within[i]))
             return strstr(error, " access ") ? LW_DENIED_KEY : LW_DENIED_COMMAND;
     return LW_DENIED_NOTHING;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/login.h"
 
+#include "base/bytes.h"
 #include "base/redis/reply.h"
 
 #include <stdio.h>
@@ -44,10 +45,6 @@ static int role_answer(const redisReply *r, struct lw_err *err) {
     return 0;
 }
 
-static bool begins(const redisReply *r, const char *word) {
-    return strncmp(r->str, word, strlen(word)) == 0;
-}
-
 /* The names of settings, for errors that tell the user what to correct. The names depend on the
  * settings from which the login comes. */
 static const struct {
@@ -63,12 +60,12 @@ static const struct {
 };
 
 static int refused(enum lw_redis_via via, const redisReply *r, struct lw_err *err) {
-    if (begins(r, "NOAUTH"))
+    if (lw_begins(r->str, "NOAUTH"))
         return lw_fail(err, "it asks for a password; set %s (%s)", words[via].password, r->str);
-    if (begins(r, "WRONGPASS") || begins(r, "ERR invalid password"))
+    if (lw_begins(r->str, "WRONGPASS") || lw_begins(r->str, "ERR invalid password"))
         return lw_fail(err, "it refuses the user or password; correct %s (%s)", words[via].both,
                        r->str);
-    if (begins(r, "ERR AUTH <password> called without any password"))
+    if (lw_begins(r->str, "ERR AUTH <password> called without any password"))
         return lw_fail(err,
                        "its default user has no password; name another user, or leave the password "
                        "out: %s (%s)",
@@ -80,7 +77,8 @@ int lw_redis_login_answer(const struct lw_redis_login *l, size_t i, const redisR
                           struct lw_err *err) {
     if (r->type != REDIS_REPLY_ERROR)
         return l->command[i].kind == LW_LOGIN_ROLE ? role_answer(r, err) : 0;
-    if (l->command[i].kind == LW_LOGIN_SETNAME && (begins(r, "NOPERM") || begins(r, "ERR unknown")))
+    if (l->command[i].kind == LW_LOGIN_SETNAME &&
+        (lw_begins(r->str, "NOPERM") || lw_begins(r->str, "ERR unknown")))
         return 0;
     return refused(l->via, r, err);
 }

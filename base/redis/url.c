@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/redis/url.h"
 
+#include "base/bytes.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -8,13 +9,6 @@
 #include <string.h>
 
 enum { URL_MAX = 4096, DB_MAX = 1000000, DEFAULT_PORT = 6379 };
-
-static int hex(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
 
 /* Decodes the percent escapes in a part of the URL. `what` is the name of this part in errors, such
  * as "password". Returns NULL with *err if an escape is malformed or stands for a NUL. */
@@ -26,8 +20,8 @@ static char *percent_decode(const char *p, size_t n, const char *what, struct lw
             *w++ = p[i];
             continue;
         }
-        int hi = n - i > 2 ? hex(p[i + 1]) : -1;
-        int lo = n - i > 2 ? hex(p[i + 2]) : -1;
+        int hi = n - i > 2 ? lw_hex_digit(p[i + 1]) : -1;
+        int lo = n - i > 2 ? lw_hex_digit(p[i + 2]) : -1;
         if (hi < 0 || lo < 0 || hi + lo == 0) {
             free(out);
             return lw_fail(err, "the %s holds a broken %%XX escape (write %%25 for a percent sign)",
