@@ -24,6 +24,9 @@
 
 #include "base/json_scan.h"
 #include "handlers/handler.h"
+#include "handlers/trial.h"
+
+#include <pthread.h>
 
 enum {
     LW_INSERT_BATCH = 256, /* maximum number of messages per transaction */
@@ -107,6 +110,37 @@ struct lw_store_kind {
 };
 
 extern const struct lw_store_kind lw_store_sqlite, lw_store_postgres;
+
+/* --- outages (handlers/insert/outage.c) --------------------------------------------------------
+ *
+ * Remembers whether the store works. If it does not, the handler gets no messages for a pause that
+ * doubles. After the pause it gets a few, until one is written. All functions are thread-safe. */
+struct lw_outage {
+    const char *name; /* name of the store, for the log */
+    atomic_bool away; /* all changes of `away` and of the fields below it need the mutex */
+    _Atomic int64_t until_ms;
+    int64_t since_ms, pause_ms;
+    pthread_mutex_t lock;
+    struct lw_trial trial; /* the messages that failed (handlers/trial.h) */
+    char why[LW_REASON_MAX];
+};
+
+void lw_outage_init(struct lw_outage *o, const char *name);
+void lw_outage_free(struct lw_outage *o);
+/* Takes note that the store does not work, and starts a pause. A pause that is under way is not
+ * extended. */
+void lw_outage_begin(struct lw_outage *o, const char *why);
+/* Takes note that this message alone could not be written. Returns true if it is at fault itself,
+ * because it failed before, and others were written since. Otherwise the store counts as away, and
+ * the message must be given back; *rest_ms is how long it should rest, so that others come
+ * first. */
+bool lw_outage_failed(struct lw_outage *o, const char *identity, const char *why, int64_t *rest_ms);
+/* Takes note that the store has answered, and ends the outage. */
+void lw_outage_end(struct lw_outage *o);
+/* Takes note that the store has answered for this message: it works. */
+void lw_outage_answered(struct lw_outage *o, const char *identity);
+bool lw_outage_pauses(struct lw_outage *o, int64_t now_ms);
+enum lw_health lw_outage_health(struct lw_outage *o, char *why, size_t size);
 
 /* --- rows ------------------------------------------------------------------------------------- */
 

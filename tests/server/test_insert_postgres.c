@@ -521,6 +521,40 @@ static void test_lost_table_is_an_outage(void **state) {
     close_fx(&x);
 }
 
+/* The server refuses one row with an SQLSTATE that says nothing, or that usually means an outage.
+ * The same statement succeeds without the row, so the message counts an attempt, and others go
+ * on. */
+static void test_one_refused_row_is_no_outage(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "");
+    run_sql(&x, "CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 9 "
+                "THEN RAISE 'odd' USING ERRCODE = 'XX123'; END IF; RETURN NEW; END $$;"
+                "CREATE TRIGGER odd BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION odd()");
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
+    assert_int_equal(put(&x, &j, 9, "bad", "{\"id\":9}"), LW_RETRY);
+    assert_contains(j.job.reason, "odd");
+    assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_WELL);
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2}"), LW_DONE);
+    static const char *const states[] = {"28000", "3F000", "55P03", "57014", "57P01",
+                                         "53100", "25006", "08006", "42501"};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        char sql[400];
+        snprintf(sql, sizeof sql,
+                 "CREATE OR REPLACE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF "
+                 "NEW.id = 9 THEN RAISE 'odd' USING ERRCODE = '%s'; END IF; RETURN NEW; END $$",
+                 states[i]);
+        run_sql(&x, sql);
+        enum lw_outcome outcome = put(&x, &j, 9, "bad", "{\"id\":9}");
+        if (outcome != LW_RETRY && outcome != LW_DEAD) fail_msg("%s: %c", states[i], outcome);
+        assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_WELL);
+    }
+    assert_string_equal(ask(&x, "SELECT group_concat(id) FROM orders"), "1,2");
+    run_sql(&x, "DROP TRIGGER odd ON orders; DROP FUNCTION odd()");
+    close_fx(&x);
+}
+
 static void test_trigger_may_refuse(void **state) {
     (void)state;
     struct fx x;
@@ -677,6 +711,7 @@ int main(void) {
         cmocka_unit_test(test_silence_is_bounded_by_the_lease),
         cmocka_unit_test(test_silent_server_is_left),
         cmocka_unit_test(test_lost_table_is_an_outage),
+        cmocka_unit_test(test_one_refused_row_is_no_outage),
         cmocka_unit_test(test_trigger_may_refuse),
         cmocka_unit_test(test_urls),
         cmocka_unit_test(test_open_errors),

@@ -34,7 +34,7 @@
  * halves of its messages, until the bad row is alone and its message becomes a dead letter. After a
  * deadlock or a serialization failure the same statement is repeated. If the server is down, the
  * messages are given back, which counts no attempt, and the handler takes no messages for a while
- * (outage.c).
+ * (handlers/insert/outage.c).
  *
  * The files in handlers/insert/postgres/:
  *
@@ -45,7 +45,6 @@
  *     statement.c   the text of the statement
  *     array.c       formats values as the text of an array
  *     tx.c          the transaction
- *     outage.c      whether the server works
  *     sweep.c       the cleaner's work */
 #ifndef LW_HANDLERS_INSERT_POSTGRES_POSTGRES_H
 #define LW_HANDLERS_INSERT_POSTGRES_POSTGRES_H
@@ -66,7 +65,9 @@ enum lw_pg_class {
     /* LW_PG_AWAY: the server does not work (no connection, shutdown, out of resources, read-only,
      * or a missing table) */
     LW_PG_AWAY,
-    LW_PG_UNKNOWN, /* any other error: one more attempt may help */
+    /* LW_PG_UNKNOWN: the server works, and refuses the statement. Whether the row or the table is
+     * at fault shows when the statement runs without the row */
+    LW_PG_UNKNOWN,
     /* LW_PG_OVER is no error: the lease or timeout of each job has ended, so the answer is no
      * longer needed. The connection is closed. */
     LW_PG_OVER,
@@ -195,30 +196,6 @@ void lw_array_text(struct lw_buf *a, struct lw_bytes text);
 /* Appends a value of a row to the array. */
 void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json_value *v,
                     struct lw_buf *scratch);
-
-/* --- outages ---------------------------------------------------------------------------------- */
-
-/* Remembers whether the server works. Any thread may call the functions that begin with
- * lw_outage_. */
-struct lw_outage {
-    /* `lock` guards `pause_ms`, `since_ms`, `why` and all changes of the other fields of the
-     * structure. */
-    pthread_mutex_t lock;
-    atomic_bool away;
-    _Atomic int64_t until_ms; /* end of the current pause; boot clock */
-    int64_t pause_ms, since_ms;
-    const char *name; /* name of the store in the log */
-    char why[400];
-};
-void lw_outage_init(struct lw_outage *o, const char *name);
-void lw_outage_free(struct lw_outage *o);
-/* Begins a pause, in which nothing is sent to the server. The first statement after the pause tests
- * whether the server works again. A pause that is under way is not extended. */
-void lw_outage_begin(struct lw_outage *o, const char *why);
-/* Takes note that the server has answered, and ends the outage. */
-void lw_outage_end(struct lw_outage *o);
-bool lw_outage_pauses(struct lw_outage *o, int64_t now_ms);
-enum lw_health lw_outage_health(struct lw_outage *o, char *why, size_t size);
 
 /* --- the kind --------------------------------------------------------------------------------- */
 

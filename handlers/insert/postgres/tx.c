@@ -39,6 +39,7 @@ struct item {
     uint64_t key;
     int64_t replay;
     bool settled, chosen;
+    bool probed; /* its statement runs without its row, to find out whether the row is at fault */
 };
 
 struct lw_writer {
@@ -252,8 +253,8 @@ static void apply_fate(struct lw_writer *w, struct item *it, enum lw_pg_fate fat
         settle(it, LW_BACK, "");
         break;
     case LW_PG_BAD:
-        w->counts.dead++;
-        settle(it, LW_DEAD, it->bad ? it->bad : "");
+        w->counts.dead += !it->probed;
+        settle(it, it->probed ? LW_RETRY : LW_DEAD, it->bad ? it->bad : "");
         break;
     case LW_PG_DUPLICATE:
         w->counts.dead++;
@@ -281,6 +282,7 @@ static bool apply(struct lw_writer *w, struct item **set, size_t n, const PGresu
     for (size_t i = 0; i < n; i++) {
         written += fates[i] == LW_PG_WRITTEN;
         apply_fate(w, set[i], (enum lw_pg_fate)fates[i]);
+        lw_outage_answered(&w->store->outage, set[i]->job->identity);
     }
     count_rows(w, written, strtoull(PQgetvalue(result, 0, 1), NULL, 10));
     return true;
@@ -334,6 +336,27 @@ static bool blame_row(struct lw_writer *w, struct item **set, size_t n,
     return true;
 }
 
+/* Runs the statement of a message without its row. If it succeeds, the table and the server work,
+ * and it was the row: the message counts an attempt, unless it is known or stale. Returns false if
+ * the statement fails without the row, too. */
+static bool probe(struct lw_writer *w, struct item *it, const char *why) {
+    int64_t patience_ms;
+    struct lw_pg_error error;
+    struct item *set[] = {it};
+    if (!drop_ended(set, 1, &patience_ms)) return true;
+    set_bad(it, why);
+    it->probed = true;
+    run_once(w, set, 1, patience_ms, &error);
+    if (it->settled) return true;
+    it->probed = false;
+    free(it->bad);
+    it->bad = NULL;
+    return false;
+}
+
+/* Handles an error that does not say whether the row or the table is at fault. A set is run in
+ * halves, until one message is alone. If its statement fails without its row, too, the store counts
+ * as away, and the other halves are given back with it. */
 static void blame_unknown(struct lw_writer *w, struct item **set, size_t n,
                           const struct lw_pg_error *error) {
     if (n > 1) {
@@ -341,10 +364,20 @@ static void blame_unknown(struct lw_writer *w, struct item **set, size_t n,
         return;
     }
     char why[LW_REASON_MAX];
+    int64_t rest_ms;
+    struct item *it = set[0];
     snprintf(why, sizeof why, "PostgreSQL: %s", error->text);
-    lw_warn_some(20, "insert: %s: %s; message %s counts an attempt", w->store->name, error->text,
-                 set[0]->job->identity);
-    settle(set[0], LW_RETRY, why);
+    if (!it->bad && probe(w, it, why)) {
+        lw_warn_some(20, "insert: %s: %s; message %s counts an attempt", w->store->name,
+                     error->text, it->job->identity);
+        return;
+    }
+    if (lw_outage_failed(&w->store->outage, it->job->identity, error->text, &rest_ms)) {
+        settle(it, LW_RETRY, why);
+        return;
+    }
+    give_back(set, n);
+    it->job->wait_ms = rest_ms;
 }
 
 static void give_back_busy(struct lw_writer *w, struct item **set, size_t n,
@@ -377,7 +410,7 @@ static void run_set(struct lw_writer *w, struct item **set, size_t n) {
         bool connected = w->pg.conn != NULL;
         if (lw_outage_pauses(&w->store->outage, lw_boot_ms())) return give_back(set, n);
         run_once(w, set, n, patience_ms, &error);
-        if (error.class != LW_PG_AWAY && error.class != LW_PG_OVER)
+        if (error.class != LW_PG_AWAY && error.class != LW_PG_OVER && error.class != LW_PG_UNKNOWN)
             lw_outage_end(&w->store->outage);
         switch (error.class) {
         case LW_PG_OK: return;

@@ -6,7 +6,9 @@
 #include "base/clock.h"
 
 #include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum { OPEN_BUSY_MS = 10000 };
@@ -62,6 +64,9 @@ int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err)
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK)
         return fail(s, path, "cannot open", err);
+    struct stat there;
+    if (stat(path, &there)) return lw_fail(err, "insert: %s: %s", path, strerror(errno));
+    s->place = (struct lw_sqlite_place){there.st_dev, there.st_ino};
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, on_busy, s);
     if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
@@ -73,6 +78,12 @@ int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err)
     if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK)
         return fail(s, path, "cannot set up", err);
     return 0;
+}
+
+bool lw_sqlite_in_place(const struct lw_sqlite *s) {
+    struct stat there;
+    return !stat(s->in->address, &there) && there.st_dev == s->place.dev &&
+           there.st_ino == s->place.ino;
 }
 
 int lw_sqlite_step(sqlite3_stmt *st) {

@@ -9,6 +9,7 @@ struct lw_store {
     /* SQLite allows one writer at a time. Slots and cleaner wait for this mutex, because waiting
      * for SQLite's lock would mean polling. */
     pthread_mutex_t writer;
+    struct lw_outage outage;
 };
 
 struct lw_writer {
@@ -28,6 +29,7 @@ static void check(const char *path, const char *table, struct lw_problems *probl
 
 static void close_store(struct lw_store *store) {
     pthread_mutex_destroy(&store->writer);
+    lw_outage_free(&store->outage);
     free(store);
 }
 
@@ -37,6 +39,7 @@ static struct lw_store *open_store(const struct lw_insert *in, struct lw_err *er
     struct lw_store *store = lw_alloc(sizeof *store);
     store->in = in;
     pthread_mutex_init(&store->writer, NULL);
+    lw_outage_init(&store->outage, in->address);
     struct lw_sqlite first = {0};
     if (lw_sqlite_open(&first, in, err) == 0) {
         /* This connection only creates the tables and detects configuration errors at startup. */
@@ -61,7 +64,11 @@ static void close_writer(struct lw_writer *w) {
 }
 
 static void write_jobs(struct lw_writer *w, struct lw_job **jobs, size_t n) {
-    lw_sqlite_run(w->store->in, &w->db, &w->store->writer, jobs, n);
+    lw_sqlite_run(w->store->in, &w->db, &w->store->writer, &w->store->outage, jobs, n);
+}
+
+static enum lw_health health(struct lw_store *store, char *why, size_t size) {
+    return lw_outage_health(&store->outage, why, size);
 }
 
 static struct lw_sweeper *open_sweeper(struct lw_store *store, struct lw_err *err) {
@@ -79,6 +86,7 @@ const struct lw_store_kind lw_store_sqlite = {
     .writer_open = open_writer,
     .writer_close = close_writer,
     .write = write_jobs,
+    .health = health,
     .sweeper_open = open_sweeper,
     .sweeper_close = lw_sqlite_sweeper_close,
     .sweep_seen = lw_sqlite_sweep_seen,

@@ -91,7 +91,13 @@ struct lw_sqlite {
     /* `items` holds the jobs of the current transaction, with room for LW_INSERT_BATCH */
     struct lw_item *items;
     struct lw_json_value *values; /* values of the rows of these jobs */
-    int64_t busy_until_ms;        /* end of a statement's wait for other writers; boot clock */
+    /* `place` is the file that was opened; another one at its path means that it was removed or
+     * replaced */
+    struct lw_sqlite_place {
+        dev_t dev;
+        ino_t ino;
+    } place;
+    int64_t busy_until_ms; /* end of a statement's wait for other writers; boot clock */
 };
 
 /* Opens the file in WAL mode, and creates Latchwork's tables. Also creates the user's table if it
@@ -100,6 +106,9 @@ int lw_sqlite_open(struct lw_sqlite *s, const struct lw_insert *in, struct lw_er
 /* Opens a connection for the cleaner, with the busy handler but without prepared statements. */
 int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err);
 void lw_sqlite_close(struct lw_sqlite *s);
+/* Returns false if the file at the path is no longer the one that was opened. What is written then
+ * would be lost, although SQLite reports no error. */
+bool lw_sqlite_in_place(const struct lw_sqlite *s);
 /* Runs a statement whose rows are not needed, and resets it. Returns SQLite's result code. */
 int lw_sqlite_step(sqlite3_stmt *st);
 
@@ -140,9 +149,11 @@ void lw_fences_free(struct lw_fences *f);
 /* --- the transaction -------------------------------------------------------------------------- */
 
 /* Runs at most LW_INSERT_BATCH jobs in one transaction, and sets the outcome of each job. Holds the
- * mutex `writer` during the transaction. */
+ * mutex `writer` during the transaction. If it fails because of the database, the jobs are given
+ * back, and the outage begins; if only one message fails while others are written, it counts an
+ * attempt. */
 void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mutex_t *writer,
-                   struct lw_job **jobs, size_t n);
+                   struct lw_outage *outage, struct lw_job **jobs, size_t n);
 /* --- the cleaner ------------------------------------------------------------------------------ */
 
 /* The sweeper holds the mutex `writer` during its transactions, as the handler slots do during

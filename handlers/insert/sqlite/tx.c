@@ -18,7 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LEASES_ENDED = -1 }; /* no result code of SQLite is negative */
+/* No result code of SQLite is negative. MOVED: the file is no longer at its path. */
+enum { LEASES_ENDED = -1, MOVED = -2 };
 
 /* State of a job inside the transaction. */
 enum stand {
@@ -40,6 +41,7 @@ struct lw_item {
 struct tx {
     const struct lw_insert *in;
     struct lw_sqlite *s;
+    struct lw_outage *outage;
     struct lw_item *items;
     size_t n;
     struct lw_insert_counts n_of;
@@ -194,6 +196,7 @@ static int attempt(struct tx *t) {
     /* Each attempt counts inserted, updated and ignored rows from 0. The other counters count
      * settled jobs, which stay settled. */
     t->n_of.inserted = t->n_of.updated = t->n_of.ignored = 0;
+    if (!lw_sqlite_in_place(t->s)) return MOVED;
     t->s->busy_until_ms = patience(t, now);
     int r = lw_sqlite_step(t->s->st[LW_ST_BEGIN]);
     lw_seen_forget(&t->s->seen);
@@ -206,40 +209,114 @@ static int attempt(struct tx *t) {
     if (r == SQLITE_DONE) r = add_counts(t);
     if (r == SQLITE_DONE && lost_any(t)) r = LEASES_ENDED;
     if (r == SQLITE_DONE) r = lw_sqlite_step(t->s->st[LW_ST_COMMIT]);
+    /* SQLite would go on writing into a file that has been removed. */
+    if (r == SQLITE_DONE && !lw_sqlite_in_place(t->s)) r = MOVED;
     return r;
 }
 
-/* Sets the outcome of all unsettled jobs after the database has failed and no row was written. The
- * outcome is back if the job's lease or timeout has ended, otherwise retry. */
-static void fail_all(struct tx *t, const char *why) {
-    char reason[LW_REASON_MAX];
-    snprintf(reason, sizeof reason, "SQLite: %s", why);
-    lw_warn("insert: %s: %s; none of its %zu messages is written", t->in->address, reason, t->n);
-    int64_t now = lw_boot_ms();
-    for (size_t i = 0; i < t->n; i++) {
-        struct lw_item *it = &t->items[i];
-        if (it->stand == OPEN)
-            settle(it, lw_insert_ended(it->job, now) ? LW_BACK : LW_RETRY,
-                   lw_insert_ended(it->job, now) ? "" : reason);
-    }
+/* Gives back all unsettled jobs after the database has failed and no row was written. */
+static void give_back(struct tx *t) {
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].stand == OPEN) settle(&t->items[i], LW_BACK, "");
 }
 
-static void transact(struct tx *t) {
+/* Commits what can be committed of the jobs. Returns SQLITE_DONE, or the error because of which
+ * nothing was written; then `why` says what it is, and the unsettled jobs are still OPEN. */
+static int commit(struct tx *t, char *why, size_t size) {
     int r;
     /* the loop ends, because each repetition has at least one job fewer */
     while ((r = attempt(t)) == LEASES_ENDED) roll_back(t);
     if (r == SQLITE_DONE) {
-        for (size_t i = 0; i < t->n; i++)
+        for (size_t i = 0; i < t->n; i++) {
             if (t->items[i].stand == WRITTEN) settle(&t->items[i], LW_DONE, "");
+            lw_outage_answered(t->outage, t->items[i].job->identity);
+        }
         lw_insert_count(&t->n_of);
-        return;
+        t->n_of = (struct lw_insert_counts){0};
+        return r;
     }
-    char why[256];
-    snprintf(why, sizeof why, "%s (%s)", sqlite3_errmsg(t->s->db), sqlite3_errstr(r));
+    if (r == MOVED)
+        snprintf(why, size,
+                 "the database file was removed or replaced; put it back, or restart "
+                 "the workers to go on with the file that is there now");
+    else
+        snprintf(why, size, "SQLite: %s (%s)", sqlite3_errmsg(t->s->db), sqlite3_errstr(r));
     roll_back(t);
     lw_insert_count(&(struct lw_insert_counts){
         .known = t->n_of.known, .stale = t->n_of.stale, .dead = t->n_of.dead});
-    fail_all(t, why);
+    t->n_of = (struct lw_insert_counts){0};
+    return r;
+}
+
+/* Returns true if the error may be due to one of the rows, so that each should be tried by itself.
+ * The others concern the whole database. */
+static bool may_be_a_row(int r) {
+    int primary = r & 0xff;
+    return r > 0 && primary != SQLITE_BUSY && primary != SQLITE_LOCKED && primary != SQLITE_FULL &&
+           primary != SQLITE_IOERR && primary != SQLITE_CANTOPEN && primary != SQLITE_READONLY &&
+           primary != SQLITE_CORRUPT && primary != SQLITE_NOTADB;
+}
+
+/* Takes note that the database failed, and not because of a row. Waiting for the lock of another
+ * program is no outage: each transaction waits for it anyway. */
+static void away(struct tx *t, int r, const char *why) {
+    int primary = r & 0xff;
+    if (r > 0 && (primary == SQLITE_BUSY || primary == SQLITE_LOCKED))
+        lw_warn_some(1, "insert: %s: %s; giving its messages back without an attempt",
+                     t->in->address, why);
+    else
+        lw_outage_begin(t->outage, why);
+}
+
+/* Runs one job by itself. Returns false if the database seems to be away. */
+static bool transact_one(struct tx *t) {
+    char why[LW_REASON_MAX];
+    int64_t rest_ms;
+    int r = commit(t, why, sizeof why);
+    struct lw_item *it = &t->items[0];
+    if (r == SQLITE_DONE || it->stand != OPEN) return true;
+    if (row_fault(r)) {
+        char reason[LW_REASON_MAX + 32];
+        snprintf(reason, sizeof reason, "the table refuses the row: %s", why);
+        settle(it, LW_DEAD, reason);
+        lw_insert_count(&(struct lw_insert_counts){.dead = 1});
+        return true;
+    }
+    if (!may_be_a_row(r)) {
+        away(t, r, why);
+    } else if (lw_outage_failed(t->outage, it->job->identity, why, &rest_ms)) {
+        lw_warn_some(20, "insert: %s: %s; message %s counts an attempt", t->in->address, why,
+                     it->job->identity);
+        settle(it, LW_RETRY, why);
+        return true;
+    } else {
+        it->job->wait_ms = rest_ms;
+    }
+    return false;
+}
+
+static void transact(struct tx *t) {
+    char why[LW_REASON_MAX];
+    if (lw_outage_pauses(t->outage, lw_boot_ms())) {
+        give_back(t);
+        return;
+    }
+    bool single = t->n == 1;
+    int r = single ? SQLITE_ERROR : commit(t, why, sizeof why);
+    if (r == SQLITE_DONE) return;
+    if (!single && !may_be_a_row(r)) {
+        away(t, r, why);
+        give_back(t);
+        return;
+    }
+    bool works = true;
+    for (size_t i = 0; i < t->n && works; i++) {
+        struct tx one = *t;
+        one.items += i;
+        one.n = 1;
+        if (one.items->stand == OPEN) works = transact_one(&one);
+    }
+    give_back(t);
 }
 
 static void read_row(struct lw_item *it, struct lw_sqlite *s, const struct lw_insert *in,
@@ -261,9 +338,9 @@ static void make_room(struct lw_sqlite *s, const struct lw_insert *in) {
 }
 
 void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mutex_t *writer,
-                   struct lw_job **jobs, size_t n) {
+                   struct lw_outage *outage, struct lw_job **jobs, size_t n) {
     make_room(s, in);
-    struct tx t = {.in = in, .s = s, .n = n, .items = s->items};
+    struct tx t = {.in = in, .s = s, .outage = outage, .n = n, .items = s->items};
     for (size_t i = 0; i < n; i++) {
         t.items[i] = (struct lw_item){.job = jobs[i]};
         read_row(&t.items[i], s, in, s->values + i * in->n_columns);

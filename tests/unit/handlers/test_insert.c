@@ -166,14 +166,28 @@ static void test_duplicates_in_one_batch_share_a_fate(void **state) {
         strcpy(jobs[i]->identity, identities[i]);
     }
     lw_handler_insert.run(x.h, x.s, jobs, 5);
-    /* the batch was rolled back, so no message is done */
-    for (int i = 0; i < 5; i++) assert_int_equal(jobs[i]->outcome, LW_RETRY);
-    assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "0");
+    /* the batch was rolled back, and each message ran by itself */
+    for (int i = 0; i < 4; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
+    assert_int_equal(jobs[4]->outcome, LW_DEAD);
+    assert_contains(jobs[4]->reason, "the table refuses the row: SQLite: stop");
     lw_handler_insert.run(x.h, x.s, jobs, 4);
     for (int i = 0; i < 4; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "2");
     assert_string_equal(ask(&x, "SELECT sum(n) FROM latchwork_count"), "2");
     close_fx(&x);
+}
+
+/* Makes the disk seem full, until the caller restores the limit in *old. Returns a payload that no
+ * longer fits, with the id 2. */
+static char *fill_disk(struct rlimit *old) {
+    char *big = lw_alloc(200000);
+    int n = snprintf(big, 100, "{\"id\":2,\"amount\":\"");
+    memset(big + n, 'x', 150000);
+    snprintf(big + n + 150000, 10, "\"}");
+    getrlimit(RLIMIT_FSIZE, old);
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 120000, .rlim_max = old->rlim_max});
+    return big;
 }
 
 /* After a transaction was rolled back, the fence that the transaction wrote must not count as
@@ -182,17 +196,19 @@ static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, "");
-    run_sql(&x, "CREATE TRIGGER full BEFORE INSERT ON orders WHEN NEW.id = 9 BEGIN SELECT "
-                "RAISE(ROLLBACK, 'stop'); END");
+    struct rlimit old;
+    char *big = fill_disk(&old);
     struct fx_job j[2];
-    struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1}"),
-                              live_job(&j[1], 2, "b", "{\"id\":9}")};
+    struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1}"), live_job(&j[1], 2, "b", big)};
     jobs[0]->fence = recent(2000);
     lw_handler_insert.run(x.h, x.s, jobs, 2);
-    assert_int_equal(jobs[0]->outcome, LW_RETRY);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(jobs[0]->outcome, LW_BACK);
     jobs[0]->fence = recent(1500);
+    wait_for(lw_handler_insert.health(x.h, NULL, 0) != LW_UNABLE);
     lw_handler_insert.run(x.h, x.s, jobs, 1);
     assert_int_equal(jobs[0]->outcome, LW_DONE);
+    free(big);
     close_fx(&x);
 }
 
@@ -225,7 +241,10 @@ static void test_lease_that_ends_inside_is_rolled_back(void **state) {
     live_jobs(jobs, j, 3, keys, payloads);
     to_cancel = jobs[0]->lease;
     pthread_mutex_t writer = PTHREAD_MUTEX_INITIALIZER;
-    lw_sqlite_run(&in, &s, &writer, jobs, 3);
+    struct lw_outage outage;
+    lw_outage_init(&outage, "orders.db");
+    lw_sqlite_run(&in, &s, &writer, &outage, jobs, 3);
+    lw_outage_free(&outage);
     assert_int_equal(jobs[0]->outcome, LW_BACK);
     assert_int_equal(jobs[1]->outcome, LW_DONE);
     assert_int_equal(jobs[2]->outcome, LW_DONE);
@@ -241,31 +260,63 @@ static void test_full_disk_has_no_partial_effect(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, "");
-    char *big = lw_alloc(200000);
-    int n = snprintf(big, 100, "{\"id\":2,\"amount\":\"");
-    memset(big + n, 'x', 150000);
-    snprintf(big + n + 150000, 10, "\"}");
-    struct rlimit old, small = {.rlim_cur = 120000};
-    getrlimit(RLIMIT_FSIZE, &old);
-    small.rlim_max = old.rlim_max;
-    signal(SIGXFSZ, SIG_IGN);
-    setrlimit(RLIMIT_FSIZE, &small);
+    struct rlimit old;
+    char why[600], *big = fill_disk(&old);
     struct fx_job j[2];
     struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1}"), live_job(&j[1], 2, "b", big)};
     lw_handler_insert.run(x.h, x.s, jobs, 2);
     setrlimit(RLIMIT_FSIZE, &old);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(jobs[i]->outcome, LW_RETRY);
-        assert_contains(jobs[i]->reason, "SQLite: ");
-    }
+    for (int i = 0; i < 2; i++) assert_int_equal(jobs[i]->outcome, LW_BACK);
+    assert_int_equal(lw_handler_insert.health(x.h, why, sizeof why), LW_UNABLE);
+    assert_contains(why, "SQLite: ");
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "0");
     assert_string_equal(seen(&x, ""), "0:");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_recent"), "0");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_fences"), "0");
+    wait_for(lw_handler_insert.health(x.h, NULL, 0) != LW_UNABLE);
     lw_handler_insert.run(x.h, x.s, jobs, 2); /* the disk has free space again */
+    assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_WELL);
     assert_int_equal(jobs[0]->outcome, LW_DONE);
     assert_int_equal(jobs[1]->outcome, LW_DONE);
     free(big);
+    close_fx(&x);
+}
+
+/* A table that is gone concerns all messages: none counts an attempt, and the handler goes on when
+ * the table is back. */
+static void test_lost_table_is_an_outage(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "");
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
+    run_sql(&x, "ALTER TABLE orders RENAME TO elsewhere");
+    for (int i = 2; i < 8; i++) assert_int_equal(put(&x, &j, i, "b", "{\"id\":2}"), LW_BACK);
+    assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_UNABLE);
+    run_sql(&x, "ALTER TABLE elsewhere RENAME TO orders");
+    wait_for(put(&x, &j, 2, "b", "{\"id\":2}") == LW_DONE);
+    assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_WELL);
+    close_fx(&x);
+}
+
+/* A row into a file that was removed is lost, although SQLite reports no error. */
+static void test_removed_file_is_noticed(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    char away[300], why[600];
+    open_fx(&x, "");
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
+    snprintf(away, sizeof away, "%s.away", path_of(&x));
+    assert_int_equal(rename(path_of(&x), away), 0);
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2}"), LW_BACK);
+    assert_int_equal(lw_handler_insert.health(x.h, why, sizeof why), LW_UNABLE);
+    assert_contains(why, "the database file was removed or replaced");
+    fx_write(path_of(&x), "");
+    wait_for(lw_handler_insert.health(x.h, NULL, 0) != LW_UNABLE);
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2}"), LW_BACK);
+    assert_int_equal(rename(away, path_of(&x)), 0);
+    wait_for(put(&x, &j, 3, "a", "{\"id\":3}") == LW_DONE);
     close_fx(&x);
 }
 
@@ -357,6 +408,8 @@ int main(void) {
         cmocka_unit_test(test_fence_of_a_rolled_back_row_is_forgotten),
         cmocka_unit_test(test_lease_that_ends_inside_is_rolled_back),
         cmocka_unit_test(test_full_disk_has_no_partial_effect),
+        cmocka_unit_test(test_lost_table_is_an_outage),
+        cmocka_unit_test(test_removed_file_is_noticed),
         cmocka_unit_test(test_busy_is_bounded_by_the_leases),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_open_errors),
