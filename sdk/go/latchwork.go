@@ -48,6 +48,7 @@ import (
 const (
 	protocol  = 1
 	readBytes = 1 << 16
+	reasonMax = 4000 // bytes; Latchwork keeps less of a reason
 )
 
 // ErrTakenBack says that Latchwork has taken the message back, because its lease is lost or it has
@@ -317,13 +318,17 @@ func parse(line []byte) (messages []*Message, cancel string, err error) {
 	return messages, "", nil
 }
 
-// answer returns the answer line for a message.
-func answer(id string, err error) []byte {
+// errExited is the outcome of a message whose handler ended its goroutine.
+var errExited = errors.New("the handler called runtime.Goexit")
+
+// answer returns the answer line for a message. Marshal replaces bytes that are not UTF-8.
+func answer(m *Message, err error) []byte {
 	a := struct {
 		ID      string `json:"id"`
+		Attempt int    `json:"attempt,omitempty"`
 		Outcome string `json:"outcome"`
 		Reason  string `json:"reason,omitempty"`
-	}{ID: id, Outcome: "done"}
+	}{ID: m.ID, Attempt: m.Attempt, Outcome: "done"}
 	var o *outcome
 	switch {
 	case err == nil:
@@ -332,7 +337,10 @@ func answer(id string, err error) []byte {
 	default:
 		a.Outcome, a.Reason = "retry", err.Error()
 	}
-	line, _ := json.Marshal(a) // cannot fail, because all fields are strings
+	if len(a.Reason) > reasonMax {
+		a.Reason = a.Reason[:reasonMax]
+	}
+	line, _ := json.Marshal(a) // cannot fail with these types
 	return append(line, '\n')
 }
 
@@ -400,12 +408,18 @@ func Run(ctx context.Context, handler func(ctx context.Context, m *Message) erro
 		return errors.New("latchwork: the handler is nil")
 	}
 	s := newServer(false)
+	one := func(ctx context.Context, m *Message, st *state) error {
+		r := result{err: errExited}
+		defer func() { // also if the handler ends its goroutine
+			s.out.add(answer(m, r.err))
+			st.cancel()
+		}()
+		r = guard(ctx, func() (int, error) { return 0, handler(ctx, m) })
+		return r.err
+	}
 	return s.run(ctx, func(ms []*Message, states []*state, contexts []context.Context) {
 		for i, m := range ms {
-			r := guard(contexts[i], func() (int, error) { return 0, handler(contexts[i], m) })
-			s.out.add(answer(m.ID, r.err))
-			states[i].cancel()
-			if r.err != nil {
+			if one(contexts[i], m, states[i]) != nil {
 				return
 			}
 		}
@@ -425,21 +439,23 @@ func RunBatch(ctx context.Context,
 	}
 	s := newServer(true)
 	return s.run(ctx, func(ms []*Message, states []*state, contexts []context.Context) {
-		all := contexts[0]
-		r := guard(all, func() (int, error) { return handler(all, ms) })
-		if r.err == nil {
-			r.done = len(ms)
-		} else if r.done < 0 || r.done >= len(ms) {
-			r.done = 0
-		}
-		var lines []byte
-		for _, m := range ms[:r.done] {
-			lines = append(lines, answer(m.ID, nil)...)
-		}
-		if r.done < len(ms) {
-			lines = append(lines, answer(ms[r.done].ID, r.err)...)
-		}
-		s.out.add(lines)
+		all, r := contexts[0], result{err: errExited}
+		defer func() { // also if the handler ends its goroutine
+			if r.err == nil {
+				r.done = len(ms)
+			} else if r.done < 0 || r.done >= len(ms) {
+				r.done = 0
+			}
+			var lines []byte
+			for _, m := range ms[:r.done] {
+				lines = append(lines, answer(m, nil)...)
+			}
+			if r.done < len(ms) {
+				lines = append(lines, answer(ms[r.done], r.err)...)
+			}
+			s.out.add(lines)
+		}()
+		r = guard(all, func() (int, error) { return handler(all, ms) })
 	})
 }
 
@@ -509,17 +525,19 @@ func (s *server) begin(ctx context.Context, ms []*Message,
 	s.wait.Add(1)
 	go func() {
 		defer s.wait.Done()
-		handle(ms, states, contexts)
-		s.mu.Lock()
-		for i, m := range ms {
-			if s.open[m.ID] == states[i] {
-				delete(s.open, m.ID)
+		defer func() {
+			s.mu.Lock()
+			for i, m := range ms {
+				if s.open[m.ID] == states[i] {
+					delete(s.open, m.ID)
+				}
 			}
-		}
-		s.mu.Unlock()
-		for _, st := range states {
-			st.cancel()
-		}
+			s.mu.Unlock()
+			for _, st := range states {
+				st.cancel()
+			}
+		}()
+		handle(ms, states, contexts)
 	}()
 }
 

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +42,8 @@ func outcomes(ctx context.Context, m *Message) error {
 		return errors.New("no luck")
 	case "panic":
 		panic("oh")
+	case "exit":
+		runtime.Goexit()
 	}
 	if FromContext(ctx) != m || m.Traceparent() != "00-aa-bb-01" || Cause(ctx) != nil {
 		return Dead("context")
@@ -206,12 +209,19 @@ func TestAnswers(t *testing.T) {
 	})
 	for _, err := range []error{nil, Retry("no time"), Dead("no use"), errors.New("é\n")} {
 		var a said
-		if e := json.Unmarshal(answer("t/0/1", err), &a); e != nil ||
+		if e := json.Unmarshal(answer(&Message{ID: "t/0/1", Attempt: 1}, err), &a); e != nil ||
 			!forms[form(a.Outcome, a.Reason)] || a.ID != "t/0/1" {
 			t.Errorf("%v: %v %v", err, a, e)
 		}
 	}
-	same(t, "done", string(answer("t/0/1", nil)), "{\"id\":\"t/0/1\",\"outcome\":\"done\"}\n")
+	m := &Message{ID: "t/0/1", Attempt: 2}
+	same(t, "done", string(answer(m, nil)),
+		"{\"id\":\"t/0/1\",\"attempt\":2,\"outcome\":\"done\"}\n")
+	same(t, "bytes", string(answer(m, Dead("\xed\xa0\xbd"))), "{\"id\":\"t/0/1\",\"attempt\":2,"+
+		"\"outcome\":\"dead\",\"reason\":\"\\ufffd\\ufffd\\ufffd\"}\n")
+	if n := len(answer(m, Dead(strings.Repeat("x", 3000000)))); n > reasonMax+100 {
+		t.Errorf("an answer of %d bytes", n)
+	}
 }
 
 // --- processes -----------------------------------------------------------------------------------
@@ -329,21 +339,22 @@ func batch(n int, key string) object {
 func testOutcomes(t *testing.T, side bool) {
 	p := start(t, "outcomes", side)
 	payloads := []any{`{"do":"go"}`, `{"do":"retry"}`, `{"do":"dead"}`, `{"do":"fail"}`,
-		`{"do":"panic"}`, nil}
+		`{"do":"panic"}`, nil, `{"do":"exit"}`}
 	for i, payload := range payloads {
 		headers := [][2]string{{"traceparent", "00-aa-bb-01"}}
 		p.send(request(fmt.Sprintf("t/0/%d", i), fmt.Sprint("k", i),
 			object{"payload": payload, "headers": headers}))
 	}
-	same(t, "answers", p.answers(6), map[string]string{"t/0/0": "done", "t/0/1": "retry later",
+	same(t, "answers", p.answers(7), map[string]string{"t/0/0": "done", "t/0/1": "retry later",
 		"t/0/2": "dead never", "t/0/3": "retry no luck",
-		"t/0/4": "retry panic: oh", "t/0/5": "dead the payload is null, not JSON"})
+		"t/0/4": "retry panic: oh", "t/0/5": "dead the payload is null, not JSON",
+		"t/0/6": "retry " + errExited.Error()})
 	p.end()
 	log, printed := p.logs.String(), p.stdout.String()
 	if !side {
 		printed = log
 	}
-	same(t, "stray prints", strings.Count(printed, "stray"), 5)
+	same(t, "stray prints", strings.Count(printed, "stray"), 6)
 	for _, want := range []string{"t/0/0: info: two | lines n=7\n", "t/0/3: error: no luck\n",
 		"t/0/4: error: panic: oh | "} {
 		if !strings.Contains(log, want) {

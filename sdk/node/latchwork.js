@@ -254,17 +254,36 @@ const log = {
   error: logAt("error"),
 };
 
-const answer = (m, outcome, reason) =>
-  JSON.stringify(reason ? { id: m.id, outcome, reason } : { id: m.id, outcome }) + "\n";
+const REASON_MAX = 4000; // characters; Latchwork keeps less of a reason
+
+/* Returns the text that `make` makes, or another one if it throws. */
+const textOf = (make) => {
+  try {
+    return String(make());
+  } catch (e) {
+    return "no text, because making it threw";
+  }
+};
+
+/* Cuts a reason, and replaces halves of surrogate pairs, which are not JSON everywhere. */
+const wellFormed = (text) => text.slice(0, REASON_MAX).replace(/\p{Surrogate}/gu, "\ufffd");
+
+const answer = (m, outcome, reason) => {
+  const said = { id: m.id, attempt: m.attempt, outcome };
+  if (reason) said.reason = wellFormed(reason);
+  return JSON.stringify(said) + "\n";
+};
 
 /* Returns the answer for a message whose handler threw. */
 const failed = (m, error) => {
-  if (error instanceof Dead) return answer(m, "dead", error.message);
-  if (error instanceof Retry) return answer(m, "retry", error.message);
+  if (error instanceof Dead) return answer(m, "dead", textOf(() => error.message));
+  if (error instanceof Retry) return answer(m, "retry", textOf(() => error.message));
   if (m.cancelled) return answer(m, "retry", "cancelled");
   const isError = error instanceof Error;
-  process.stderr.write(`${m.id}: ${isError ? error.stack : format(error)}\n`);
-  return answer(m, "retry", isError ? `${error.name}: ${error.message}` : format(error));
+  const full = textOf(() => (isError ? error.stack : format(error)));
+  process.stderr.write(`${m.id}: ${full}\n`);
+  const reason = textOf(() => (isError ? `${error.name}: ${error.message}` : format(error)));
+  return answer(m, "retry", reason);
 };
 
 // --- running -------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ test("answers are what the vectors allow", () => {
   } finally {
     process.stderr.write = write;
   }
-  assert.equal(latchwork._answer(m, "done"), '{"id":"t/0/1","outcome":"done"}\n');
+  assert.equal(latchwork._answer(m, "done"), '{"id":"t/0/1","attempt":1,"outcome":"done"}\n');
 });
 
 // --- processes -----------------------------------------------------------------------------------
@@ -96,7 +96,8 @@ const request = (id, more = {}) => {
   };
 };
 const line = (id, more) => JSON.stringify(request(id, more));
-const done = (id) => ({ id, outcome: "done" });
+const done = (id) => ({ id, attempt: 1, outcome: "done" });
+const failed = (id, outcome, reason) => ({ id, attempt: 1, outcome, reason });
 
 const started = [];
 // kills the processes that a failed test has left
@@ -213,6 +214,30 @@ const outcomes = async (side) => {
 test("outcomes, on descriptors of their own", () => outcomes(true));
 test("outcomes, on stdin and stdout", () => outcomes(false));
 
+test("errors that cannot be written as they are", async () => {
+  const h = new Handler(`latchwork.run(async (m) => {
+    if (m.payload === "mute") throw { get [Symbol.toStringTag]() { throw new Error("no"); } };
+    if (m.payload === "getter")
+      throw Object.defineProperty(new Error(), "message", { get() { throw new Error("no"); } });
+    if (m.payload === "half") throw new latchwork.Dead("x \\ud83d");
+    if (m.payload === "long") throw new latchwork.Dead("x".repeat(3e6));
+  });`);
+  await h.ready;
+  const payloads = ["mute", "getter", "half", "long", "ok"];
+  h.send(
+    ...payloads.map((payload, i) => request("t/0/" + i, { key: "k" + i, payload, attempt: 2 })),
+  );
+  const got = {};
+  for (const a of await h.answers(5)) got[payloads[a.id.split("/")[2]]] = a;
+  assert.deepEqual([...new Set(Object.values(got).map((a) => a.attempt))], [2]);
+  assert.deepEqual([got.mute.outcome, got.getter.outcome], ["retry", "retry"]);
+  assert.equal(got.getter.reason, "no text, because making it threw");
+  assert.deepEqual([got.half.outcome, got.half.reason], ["dead", "x \ufffd"]);
+  assert.equal(got.long.reason.length, 4000);
+  assert.equal(got.ok.outcome, "done");
+  assert.equal(await h.end(), 0);
+});
+
 test("many messages at once", async () => {
   const h = new Handler(`let n = 0, all; const here = new Promise((r) => (all = r));
     latchwork.run(async () => { if (++n === 50) all(); await here; });`);
@@ -234,7 +259,7 @@ test("a cancelled message", async () => {
   h.send(request("t/0/0", { key: "slow" }), request("t/0/1", { key: "fast" }));
   assert.deepEqual(await h.answer(), done("t/0/1"));
   h.send({ cancel: "t/0/0" }, { cancel: "t/0/99" });
-  assert.deepEqual(await h.answer(), { id: "t/0/0", outcome: "retry", reason: "cancelled" });
+  assert.deepEqual(await h.answer(), failed("t/0/0", "retry", "cancelled"));
   assert.equal(await h.end(), 0);
   assert.equal(h.logged, "", "a cancellation is no error");
 });
@@ -268,14 +293,14 @@ test("a handler of batches", async () => {
     done("t/0/0"),
     done("t/0/1"),
     done("t/0/2"),
-    { id: "t/0/3", outcome: "dead", reason: "long" },
+    failed("t/0/3", "dead", "long"),
   ]);
   send(3);
-  assert.deepEqual(await h.answer(), { id: "t/0/0", outcome: "retry", reason: "Error: all" });
+  assert.deepEqual(await h.answer(), failed("t/0/0", "retry", "Error: all"));
   send(2, "wait");
   await new Promise((resolve) => setTimeout(resolve, 50));
   h.send({ cancel: "t/0/0" });
-  assert.deepEqual(await h.answer(), { id: "t/0/0", outcome: "retry", reason: "cancelled" });
+  assert.deepEqual(await h.answer(), failed("t/0/0", "retry", "cancelled"));
   assert.equal(await h.end(), 0);
 });
 

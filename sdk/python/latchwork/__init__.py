@@ -48,6 +48,7 @@ __all__ = ["Cancelled", "Dead", "Message", "Retry", "current", "handler", "run"]
 Text = Union[str, bytes, None]
 Handler = Callable[["Message"], Union[None, Awaitable[None]]]
 
+REASON_MAX = 4000  # characters; Latchwork keeps less of a reason
 _quote = json.JSONEncoder().encode  # makes a JSON string without the checks of json.dumps()
 _parse = json.JSONDecoder().raw_decode
 
@@ -290,24 +291,41 @@ class _Wire:
             data = data[os.write(self.out, data) :]
 
 
+def _text(error: BaseException) -> str:
+    """Returns the text of an exception, or a made-up text if the exception cannot say it."""
+    try:
+        return str(error)
+    except BaseException as e:
+        return "no text, because its __str__ raised %s" % type(e).__name__
+
+
+def _reason(text: str) -> str:
+    """Cuts a reason, and replaces halves of surrogate pairs, which are not JSON everywhere."""
+    return text[:REASON_MAX].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
     """Returns the answer line for a message, and whether the message is done."""
     if error is None:
-        return '{"id":%s,"outcome":"done"}\n' % _quote(m.id), True
+        return '{"id":%s,"attempt":%d,"outcome":"done"}\n' % (_quote(m.id), m.attempt), True
     if isinstance(error, (Retry, Dead)):
-        reason = str(error)
+        reason = _text(error)
     elif isinstance(error, (Cancelled, asyncio.CancelledError)):
         reason = "cancelled"
     else:
-        reason = "%s: %s" % (type(error).__name__, error)
+        reason = "%s: %s" % (type(error).__name__, _text(error))
         sys.stderr.write(
             "%s: %s"
             % (m.id, "".join(traceback.format_exception(type(error), error, error.__traceback__)))
         )
         sys.stderr.flush()
-    line = {"id": m.id, "outcome": "dead" if isinstance(error, Dead) else "retry"}
+    line = {
+        "id": m.id,
+        "attempt": m.attempt,
+        "outcome": "dead" if isinstance(error, Dead) else "retry",
+    }
     if reason:
-        line["reason"] = reason
+        line["reason"] = _reason(reason)
     return json.dumps(line) + "\n", False
 
 
@@ -414,7 +432,13 @@ def _handle(function: Handler, inbox: _Inbox, messages: List[Message]) -> None:
             returned: Any = function(m)
             if returned is not None:
                 error = _unwanted(returned)
-        except Exception as e:
+        except BaseException as e:
+            # On a thread, SystemExit would end the thread and leave the message without an answer.
+            # On the main thread it ends the process, as the handler wants.
+            if threading.current_thread() is threading.main_thread() and not isinstance(
+                e, Exception
+            ):
+                raise
             error = e
         finally:
             _current.reset(token)

@@ -237,6 +237,47 @@ class Processes(unittest.TestCase):
     def test_a_function(self):
         self.outcomes(OUTCOMES % ("", ""))
 
+    def odd_errors(self, kind, arguments, exits):
+        """Raises exceptions that cannot be written as they are. Each must still be a retry or a
+        dead letter, and the process must go on."""
+        h = Handler(
+            """
+            import latchwork, sys
+            class Mute(Exception):
+                def __str__(self): raise ValueError("no")
+            %sdef handle(m):
+                if m.payload == "mute": raise Mute()
+                if m.payload == "half": raise latchwork.Dead("x \\ud83d")
+                if m.payload == "long": raise latchwork.Dead("x" * 3000000)
+                if m.payload == "exit": sys.exit(3)
+            latchwork.run(handle%s)
+        """
+            % (kind, arguments)
+        )
+        payloads = ["mute", "half", "long"] + (["exit"] * 4 if exits else []) + ["ok"]
+        for i, payload in enumerate(payloads):
+            h.send(request("t/0/%d" % i, key="k%d" % i, payload=payload, attempt=2))
+        got = {a["id"]: a for a in (h.answer() for _ in payloads)}
+        self.assertEqual({a["attempt"] for a in got.values()}, {2})
+        self.assertEqual(got["t/0/0"]["outcome"], "retry")
+        self.assertIn("Mute: no text", got["t/0/0"]["reason"])
+        self.assertEqual((got["t/0/1"]["outcome"], got["t/0/1"]["reason"]), ("dead", "x \ufffd"))
+        self.assertEqual(len(got["t/0/2"]["reason"]), latchwork.REASON_MAX)
+        for i in range(3, len(payloads) - 1):
+            self.assertEqual(got["t/0/%d" % i]["outcome"], "retry")
+            self.assertEqual(got["t/0/%d" % i]["reason"], "SystemExit: 3")
+        self.assertEqual(got["t/0/%d" % (len(payloads) - 1)]["outcome"], "done")
+        self.assertEqual(h.end()[0::3], ([], 0))
+
+    def test_odd_errors(self):
+        self.odd_errors("", "", False)
+
+    def test_odd_errors_on_threads(self):
+        self.odd_errors("", ", threads=3", True)
+
+    def test_odd_errors_of_coroutines(self):
+        self.odd_errors("async ", "", False)
+
     def test_a_function_on_threads(self):
         self.outcomes(OUTCOMES % ("", "threads=4"))
 
@@ -282,9 +323,11 @@ class Processes(unittest.TestCase):
             latchwork.run(handle)
         """)
         h.send(request("t/0/0", key="slow"), request("t/0/1", key="fast"))
-        self.assertEqual(h.answer(), {"id": "t/0/1", "outcome": "done"})
+        self.assertEqual(h.answer(), {"id": "t/0/1", "attempt": 1, "outcome": "done"})
         h.send({"cancel": "t/0/0"}, {"cancel": "t/0/99"})
-        self.assertEqual(h.answer(), {"id": "t/0/0", "outcome": "retry", "reason": "cancelled"})
+        self.assertEqual(
+            h.answer(), {"id": "t/0/0", "attempt": 1, "outcome": "retry", "reason": "cancelled"}
+        )
         self.assertEqual(h.end()[0::3], ([], 0))
 
     def cancelled_function(self, threads):
