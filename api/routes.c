@@ -34,56 +34,50 @@ const size_t api_n_params = sizeof api_params / sizeof *api_params;
 const struct api_shape api_shapes[] = {
     {"Error", "{error:s}"},
     {"Lane", "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,"
-             "backoff:b,holder?:s?,holder_base64?:s,"
-             "fence?:i,since_ms?:i,until_ms?:i,due_ms?:i}"},
+             "backoff:b,holder?:s?,holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i}"},
     {"LaneMessages",
      "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,backoff:b,"
-     "holder?:s?,"
-     "holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i,messages:[Message],more:b}"},
+     "holder?:s?,holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i,messages:[Message],"
+     "more:b}"},
     {"Message",
-     "{topic?:s,partition?:i,offset?:i,tstype?:s,ts?:i,headers?:[s?],headers_base64?:[s?],key?:s?,"
-     "key_base64?:s,payload?:s?,"
-     "payload_base64?:s,payload_size?:i,payload_masked?:b,payload_hidden?:b,identity?:s,replay?:i,"
-     "first_ms?:i,dedup?:s,dedup_"
-     "base64?:s,envelope?:s?,"
+     "{topic?:s,partition?:i,offset?:i,tstype?:s,ts?:i,headers?:[s?],headers_base64?:[s?],"
+     "key?:s?,key_base64?:s,payload?:s?,payload_base64?:s,payload_size?:i,payload_masked?:b,"
+     "payload_hidden?:b,identity?:s,replay?:i,first_ms?:i,dedup?:s,dedup_base64?:s,envelope?:s?,"
      "envelope_base64?:s,attempts:i,lane?:s,lane_base64?:s,shard:i,due_ms?:i,age_ms?:i,id?:s,"
-     "reason?:s?,reason_base64?:s,"
-     "tried_first_ms?:i,died_ms?:i,edited_by?:s,edited_by_base64?:s,edited_ms?:i,original_payload?:"
-     "s?,"
-     "original_payload_base64?:s,original_payload_masked?:b,original_payload_hidden?:b}"},
+     "reason?:s?,reason_base64?:s,tried_first_ms?:i,died_ms?:i,edited_by?:s,edited_by_base64?:s,"
+     "edited_ms?:i,original_payload?:s?,original_payload_base64?:s,original_payload_masked?:b,"
+     "original_payload_hidden?:b}"},
     {"Holder", "{worker?:s,worker_base64?:s,host:s?,pid:i?,since_ms:i,lease_left_ms:i,fence:i}"},
     {"Counters", "{done:i,dead:i,dropped:i,skipped:i,received:i,redelivered:i,parked:i,drained:i,"
-                 "retried:i,reruns:i,stale:i,commits:i,"
-                 "epochs_lost:i,leases_lost:i,locks_granted:i,locks_busy:i,redis_commands:i,redis_"
-                 "round_trips:i}"},
-    {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,in_"
-               "handler:i,counts:Counters}"},
+                 "retried:i,reruns:i,stale:i,commits:i,epochs_lost:i,leases_lost:i,"
+                 "locks_granted:i,locks_busy:i,redis_commands:i,redis_round_trips:i}"},
+    {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,"
+               "in_handler:i,counts:Counters}"},
     {"Partition", "{topic:s,partition:i,worker:i,committed:i,watermark:i,log_end:i,unfinished:i,"
                   "waiting:i,blocked_ms:i}"},
     {"Shard", "{shard:i,up:b,lanes:i,ready:i,dead:i,paused:i,oldest_ms:i}"},
     {"Outcome", "{at_ms:i,worker:i,topic:s,partition:i,offset:i,outcome:s,attempt:i,took_us:i,"
-                "fence:i?,key?:s,key_base64?:s,key_cut?:b,"
-                "reason?:s,reason_base64?:s,reason_cut?:b}"},
-    {"Point", "{at_ms:i,received:i,done:i,retried:i,dead:i,skipped:i,dropped:i,parked:i,drained:i,"
-              "lag:i,waiting:i,in_handler:i,"
-              "dead_letters:i,lanes:i,handler_p50_us:i?,handler_p99_us:i?,end_to_end_p50_us:i?,end_"
-              "to_end_p99_us:i?}"},
+                "fence:i?,key?:s,key_base64?:s,key_cut?:b,reason?:s,reason_base64?:s,"
+                "reason_cut?:b}"},
+    {"Point", "{at_ms:i,received:i,done:i,retried:i,dead:i,skipped:i,dropped:i,parked:i,"
+              "drained:i,lag:i,waiting:i,in_handler:i,dead_letters:i,lanes:i,handler_p50_us:i?,"
+              "handler_p99_us:i?,end_to_end_p50_us:i?,end_to_end_p99_us:i?}"},
     {"Lock", "{key?:s,key_base64?:s,shard:i,holder:Holder,waiting:i,paused:b}"},
-    {"AuditEntry", "{at_ms:i,shard:i,event?:s,who?:s,who_base64?:s,job?:i,words?:o,done?:i,taken?:"
-                   "i,asked_ms?:i,state?:s,key?:s,"
-                   "key_base64?:s,was?:s,was_base64?:s,fence?:i}"},
-    {"LedgerPartition", "{topic:s,partition:i,begin:i,end:i,group_offset:i,consumed:i,committed:i,"
-                        "done:i,dead:i,waiting:i,in_hand:i,"
-                        "not_gated:i,listed:i,replays:i}"},
+    {"AuditEntry", "{at_ms:i,shard:i,event?:s,who?:s,who_base64?:s,job?:i,words?:o,done?:i,"
+                   "taken?:i,asked_ms?:i,state?:s,key?:s,key_base64?:s,was?:s,was_base64?:s,"
+                   "fence?:i}"},
+    {"LedgerPartition", "{topic:s,partition:i,begin:i,end:i,group_offset:i,consumed:i,"
+                        "committed:i,done:i,dead:i,waiting:i,in_hand:i,not_gated:i,listed:i,"
+                        "replays:i}"},
     {"LedgerDifference",
      "{difference:s,text:s,shard?:i,topic?:s,partition?:i,offset?:i,replay?:i,lane?:s}"},
-    {"Ledger", "{ok:b,differences:i,waiting:i,lanes:i,locks:i,dead_letters:i,partitions:["
-               "LedgerPartition],wrong:[LedgerDifference],at_ms:i}"},
+    {"Ledger", "{ok:b,differences:i,waiting:i,lanes:i,locks:i,dead_letters:i,"
+               "partitions:[LedgerPartition],wrong:[LedgerDifference],at_ms:i}"},
     {"Sample", "{name:s,result:s}"},
     {"DryRun", "{count:i,left_out:i,failed:i,scanned:i,complete:b,sample:[Sample]}"},
-    {"Job", "{id:s,what:s,state:s,dry_run:b,by:s,started_ms:i,ended_ms?:i,done:i,total:i?,failed:i,"
-            "left_out:i,scanned:i,to_scan:i?,"
-            "number?:i,error?:s,sample:[Sample],result?:o}"},
+    {"Job", "{id:s,what:s,state:s,dry_run:b,by:s,started_ms:i,ended_ms?:i,done:i,total:i?,"
+            "failed:i,left_out:i,scanned:i,to_scan:i?,number?:i,error?:s,sample:[Sample],"
+            "result?:o}"},
     {"Count", "{count:i,scanned:i,complete:b}"},
     {"KeyResult", "{key?:s,key_base64?:s,result:s}"},
     {"Replayed", "{results:[{identity:s,result:s,job?:i}],summary:o}"},
@@ -111,8 +105,7 @@ const struct api_route api_routes[] = {
      .help =
          "Sums over the workers of this supervisor, and the state of each shard some seconds ago.",
      .answer = "{name:s,version:s,started_ms:i,workers:i,ready:i,partitions:i,lag:i,unfinished:i,"
-               "waiting:i,in_handler:i,counters:Counters,"
-               "shards:[Shard]}"},
+               "waiting:i,in_handler:i,counters:Counters,shards:[Shard]}"},
     {.path = "workers", .help = "Each worker of this supervisor.", .answer = "[Worker]"},
     {.path = "partitions",
      .help = "Each partition that a worker of this supervisor owns.",
@@ -162,9 +155,7 @@ const struct api_route api_routes[] = {
              "dead letters.",
      .params = API_P_LIMIT,
      .answer = "{key?:s,key_base64?:s,shard:i,lane:Lane?,holder:Holder?,paused:{by?:s,at_ms?:i}?,"
-               "waiting:i,messages:[Message],more:b,dead:["
-               "Message],"
-               "dead_complete:b}"},
+               "waiting:i,messages:[Message],more:b,dead:[Message],dead_complete:b}"},
     {.path = "dead",
      .fn = api_dead,
      .help =
@@ -209,9 +200,9 @@ const struct api_route api_routes[] = {
      .help = "Ends the lock of a lane, whoever holds it, and raises its fence. Without execute: "
              "says who holds it.",
      .body = "{execute?:b}",
-     .answer = "{key?:s,key_base64?:s,shard?:i,waiting?:i,age_ms?:i,oldest?:s?,attempts?:i,paused?:"
-               "b,backoff?:b,holder?:s?,"
-               "holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i,result:s}"},
+     .answer = "{key?:s,key_base64?:s,shard?:i,waiting?:i,age_ms?:i,oldest?:s?,attempts?:i,"
+               "paused?:b,backoff?:b,holder?:s?,holder_base64?:s,fence?:i,since_ms?:i,"
+               "until_ms?:i,due_ms?:i,result:s}"},
     {.post = true,
      .path = "dead/*/replay",
      .fn = api_replay,
