@@ -2,6 +2,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <sys/random.h>
 #include <time.h>
 
 static int64_t read_us(clockid_t id) {
@@ -18,4 +19,12 @@ int64_t lw_wall_ms(void) { return lw_wall_us() / 1000; }
 void lw_sleep_ms(int64_t ms) {
     struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
     while (nanosleep(&ts, &ts) == -1 && errno == EINTR) continue;
+}
+
+uint64_t lw_random(uint64_t below) {
+    static _Thread_local uint64_t state;
+    if (!state && getrandom(&state, sizeof state, 0) != sizeof state)
+        state = (uint64_t)lw_boot_us();
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return below ? (state >> 33) % below : 0;
 }

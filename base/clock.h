@@ -14,6 +14,8 @@ int64_t lw_boot_us(void);
 int64_t lw_wall_ms(void);
 int64_t lw_wall_us(void);
 void lw_sleep_ms(int64_t ms);
+/* Returns a random number below `below`, for pauses that must not end together; not for secrets. */
+uint64_t lw_random(uint64_t below);
 
 /* Returns the earlier of two times. */
 static inline int64_t lw_earlier(int64_t a, int64_t b) { return a < b ? a : b; }

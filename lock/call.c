@@ -107,14 +107,6 @@ bool lw_random_hex(char *out, size_t size, struct latchwork_error *error) {
     return true;
 }
 
-uint64_t lw_random(uint64_t below) {
-    static _Thread_local uint64_t state;
-    if (!state && getrandom(&state, sizeof state, 0) != sizeof state)
-        state = (uint64_t)lw_boot_us();
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    return below ? (state >> 33) % below : 0;
-}
-
 /* --- building --------------------------------------------------------------------------------- */
 
 void lw_call_script(struct lw_call *call, const struct lw_script *script, int n_keys) {

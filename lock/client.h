@@ -119,7 +119,6 @@ unsigned lw_forks(void);
 /* Fills `out` with random hex digits and a NUL. `size` is odd. Returns false with *error if the
  * system provides no random bytes. */
 bool lw_random_hex(char *out, size_t size, struct latchwork_error *error);
-uint64_t lw_random(uint64_t below); /* returns a random number below `below`; not for secrets */
 
 void lw_call_script(struct lw_call *call, const struct lw_script *script, int n_keys);
 void lw_call_add(struct lw_call *call, const char *p, size_t n);

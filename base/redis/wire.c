@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum {
     CONNECT_MS = 2000,
@@ -62,7 +61,6 @@ struct lw_wire {
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
     int64_t anew_ms; /* last time that lw_wire_connect() closed a connection, on the boot clock */
     unsigned attempts;
-    uint64_t random;
     /* reason why the last attempt to connect failed; "" if none has failed since the wire was last
      * up */
     char trouble[WHY_SIZE];
@@ -85,8 +83,6 @@ struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup) {
     w->stream.fd = -1;
     w->deadline_ms = INT64_MAX;
     w->complained_ms = INT64_MIN;
-    if (getrandom(&w->random, sizeof w->random, 0) != sizeof w->random)
-        w->random = (uint64_t)lw_boot_us();
     return w;
 }
 
@@ -106,16 +102,15 @@ static void drop(struct lw_wire *w) {
 }
 
 /* Returns a random duration between ms / 2 and ms. */
-static int64_t jitter(struct lw_wire *w, int64_t ms) {
-    w->random = w->random * 6364136223846793005U + 1442695040888963407U;
-    return ms / 2 + (int64_t)((w->random >> 33) % (uint64_t)(ms - ms / 2 + 1));
+static int64_t jitter(int64_t ms) {
+    return ms / 2 + (int64_t)lw_random((uint64_t)(ms - ms / 2 + 1));
 }
 
 static void schedule(struct lw_wire *w) {
     int64_t now = lw_boot_ms();
     if (w->up_ms && now - w->up_ms >= STEADY_MS) w->backoff_ms = 0;
     w->up_ms = 0;
-    w->retry_ms = w->backoff_ms ? now + jitter(w, w->backoff_ms) : now;
+    w->retry_ms = w->backoff_ms ? now + jitter(w->backoff_ms) : now;
     w->backoff_ms = w->backoff_ms ? w->backoff_ms * 2 : BACKOFF_MS;
     if (w->backoff_ms > w->set.backoff_max_ms) w->backoff_ms = w->set.backoff_max_ms;
 }
