@@ -76,7 +76,9 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
                 struct grants *g, size_t n, uint64_t token) {
     check_lane(l);
     assert(h ? h->lane == l : token != 0);
-    bool stop = h && (h->failed || w->stopping);
+    /* A worker that stops takes no heads. If a hold has nothing else, its heads are taken and given
+     * back at once, because only a settle with an outcome releases the lock. */
+    bool stop = h && (h->failed || (w->stopping && h->first));
     for (size_t i = 0; i < n; i++) {
         int tries = grants_tries(g);
         struct msg *m = grants_head(w, g), *same;

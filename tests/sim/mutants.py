@@ -30,6 +30,9 @@ M = {
             "if (v != LW_DONE || !next)",
         )
     ],
+    'a stop forgets the heads that a settle hands over': [
+        ('consumer/worker/grants.c', "(w->stopping && h->first)", "w->stopping")
+    ],
     'a record without a key is forgotten while it waits': [
         ('consumer/worker/grants.c', "        look_for_key(w, l, m);\n", "")
     ],

@@ -554,6 +554,41 @@ static bool dones_of_an_ended_lease(void) {
     return both && again && last_of_k(4);
 }
 
+static bool k_is_locked(void) {
+    const char *words[] = {"EXISTS", "lw:{t.0}:lock:K"};
+    redisReply *r = store_call(s.store, 2, words, NULL);
+    bool locked = r->integer > 0;
+    freeReplyObject(r);
+    return locked;
+}
+
+/* Records of key K wait in Redis, and one of them is settled. Redis hands over the next one with
+ * its answer, but meanwhile the worker has been told to stop. It must give the lane back, and not
+ * leave it locked for a TTL. */
+static bool a_stop_while_the_next_head_comes(void) {
+    s.k_lingers = true;
+    s.x_lingers = false;
+    s.run_ahead = 1;
+    begin_worker("a-1");
+    assign(1);
+    rounds(QUARANTINE);
+    set_lock_of_k(true);
+    arrive(1, 0, RECORDS);
+    rounds(100);
+    set_lock_of_k(false);
+    for (int i = 0; i < 2 * QUARANTINE && !has_k(); i++) round_of_all();
+    bool built = finish_k();
+    int before = s.n_reply;
+    for (int i = 0; i < 50 && s.n_reply == before; i++) s.now_ms += 2, lw_worker_turn(s.lw);
+    built = built && s.n_reply > before && k_is_locked();
+    lw_worker_stop(s.lw);
+    rounds(300);
+    bool locked = k_is_locked();
+    if (!built || locked) printf("%s\n", built ? "the lane is still locked" : "it was not built");
+    end_worker();
+    return built && !locked;
+}
+
 /* A worker with a TTL of one minute runs a record of key K and is cut off, and Redis is wiped. The
  * next owner has a TTL of 10 s, but learned of the longer TTL before the wipe. So its quarantine
  * must last until the lease of the first worker has ended. */
@@ -987,6 +1022,7 @@ static const struct {
     {"metadata_that_is_outdated", metadata_that_is_outdated},
     {"a_repair_whose_place_moves", a_repair_whose_place_moves},
     {"dones_of_an_ended_lease", dones_of_an_ended_lease},
+    {"a_stop_while_the_next_head_comes", a_stop_while_the_next_head_comes},
     {"a_wipe_with_two_ttls", a_wipe_with_two_ttls},
     {"commits_before_the_states", commits_before_the_states},
     {"a_first_run", a_first_run},
