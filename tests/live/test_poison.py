@@ -5,6 +5,7 @@ letters, unusual keys and payloads.
 Usage: test_poison.py [BUILD [SCENARIO…]]"""
 
 import json
+import re
 import time
 
 from lib.latchwork import crash_plugin, exec_handler
@@ -155,6 +156,73 @@ def handlers_that_misbehave(t):
         "attempts of the dead letters",
     )
     t.figure(dead=len(letters))
+
+
+# What the reason of a dead letter may say, by the fault that the handler has done.
+REASONS = {
+    "half": "before it answered|is not JSON|another message",
+    "late": "given up",
+    "twice": "$.",  # the message is done
+    "wrong_attempt": "tried",
+    "mute": "closed its stdout",
+    "garbage": "is not JSON",
+    "foreign": "another message",
+    "double": "is not JSON: duplicate",
+    "long": "longer than 1 MiB",
+    "nul": "is not JSON",
+    "pair": "pair \ufffd",
+    "latin": "latin \\?",
+    "batch": "unknown outcome",
+    "hang": "timed out",
+    "exit": "before it answered",
+}
+
+
+@scenario
+def hostile_handler(t):
+    """Handlers break the protocol in many ways at random, with several messages at a time. What is
+    done must have had its effect, what is dead must have a true reason, and no message that the
+    handler treats well may be dead or stay behind."""
+    t.start_redis()
+    t.make_topics()
+    topic = t.topics[0]
+    good = [(i % 4, b"good-%d" % (i % 40), b"{}") for i in range(600)]
+    bad = [(i % 4, b"bad-%d" % (i % 12), b"hostile-%d." % i) for i in range(36)]
+    records = good[:200] + bad[:12] + good[200:400] + bad[12:24] + good[400:] + bad[24:]
+    at, hostile = {}, {}
+    for p, _, payload in records:
+        if payload != b"{}":
+            hostile[payload] = identity(topic, p, at.get(p, 0))
+        at[p] = at.get(p, 0) + 1
+    t.kafka.produce(topic, records)
+    run = t.start(
+        workers=2,
+        handler=exec_handler("hostile.py", processes=2, in_flight=4, timeout_ms=1500),
+        retry={"max_attempts": 3, "backoff_ms": 20, "backoff_max_ms": 2000},
+    )
+    t.wait_finished(55)
+    run.stop()
+    letters = {}
+    for letter in t.dead_letters():
+        found = re.search(rb"hostile-\d+\.", letter[b"envelope"])
+        if found:
+            letters[hostile[found[0]]] = letter[b"reason"].decode()
+        else:
+            t.check(False, "a message that was treated well is dead: %r" % letter)
+    t.dead = set(letters)
+    t.judge()
+    did = {}
+    with open(t.journal_path + ".faults", encoding="utf-8") as f:
+        for line in f:
+            name, fault = line.split()
+            did.setdefault(name, set()).add(fault)
+    for name, reason in letters.items():
+        t.check(
+            # a message may time out while its process is busy with another one
+            "timed out" in reason or any(re.search(REASONS[fault], reason) for fault in did[name]),
+            "%s is dead because of %r, but did %s" % (name, reason, sorted(did[name])),
+        )
+    t.figure(dead=len(letters), faults=sum(map(len, did.values())))
 
 
 def poison_first(t, payload, handler, tried):
