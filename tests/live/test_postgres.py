@@ -357,5 +357,49 @@ def bad_rows(t):
         )
 
 
+@scenario
+def refused_by_a_policy(t):
+    """Row-level security refuses every 100th row, with the SQLSTATE of a right that is missing for
+    all. Then all rights are revoked for a while. Exactly the refused messages are dead letters."""
+    with Postgres() as pg:
+        make_table(pg, "seq")
+        pg.sql(
+            """
+            CREATE ROLE loader LOGIN; GRANT ALL ON orders, history, history_n_seq TO loader;
+            GRANT CREATE, USAGE ON SCHEMA public TO loader;
+            ALTER TABLE orders ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY w ON orders FOR INSERT TO loader WITH CHECK (seq % 100 <> 7);
+            CREATE POLICY r ON orders FOR SELECT TO loader USING (true)
+        """
+        )
+        t.start_redis()
+        t.make_topics(1)
+        url = "postgres://loader@" + pg.url.split("@", 1)[1]
+        run = t.start(handler=handler(url, "ignore", "seq"), retry=ONCE)
+        run.wait_workers(4)
+
+        def send_rows(first):
+            rows = [
+                (i % 4, b"k%d" % i, b'{"id":"k%d","seq":%d,"amount":1}' % (i, i))
+                for i in range(first, first + 1000)
+            ]
+            t.kafka.produce(t.topics[0], rows)
+
+        send_rows(0)
+        t.wait_finished()
+        t.same(len(t.dead_letters()), 10, "dead letters")
+        pg.sql("REVOKE INSERT ON orders FROM loader")
+        send_rows(1000)
+        wait_until(lambda: "pausing for 500 ms" in run.log(), 30, "an outage")
+        t.same(len(t.dead_letters()), 10, "dead letters while nobody may write")
+        pg.sql("GRANT INSERT ON orders TO loader")
+        t.wait_finished()
+        run.stop()
+        t.same(pg.sql("SELECT count(*) FROM orders"), [["1980"]], "rows")
+        t.same(len(t.dead_letters()), 20, "dead letters")
+        for d in t.dead_letters():
+            t.check(b"row-level security" in d[b"reason"], d[b"reason"])
+
+
 if __name__ == "__main__":
     main()

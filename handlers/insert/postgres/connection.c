@@ -42,6 +42,9 @@ static void fail_result(struct lw_pg *pg, const PGresult *result, struct lw_pg_e
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE),
                *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     const char *context = PQresultErrorField(result, PG_DIAG_CONTEXT);
+    /* the function of the server that executes RAISE of PL/pgSQL */
+    const char *source = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+    bool raised = source && strcmp(source, "exec_stmt_raise") == 0;
     if (!state) { /* an error of libpq, not of the server */
         fail_away(pg, error, "connection lost");
         return;
@@ -49,7 +52,10 @@ static void fail_result(struct lw_pg *pg, const PGresult *result, struct lw_pg_e
     char line[360];
     copy_line(line, sizeof line, message ? message : "no message");
     *error = (struct lw_pg_error){
-        .class = lw_pg_class_of(state, context && strstr(context, "function"))};
+        .class = lw_pg_class_of(state, context && strstr(context, "function"), raised)};
+    /* pg_cancel_backend() has the SQLSTATE of a statement timeout, but is no message's fault */
+    if (strcmp(state, "57014") == 0 && !raised && strstr(line, "user request"))
+        error->class = LW_PG_BUSY;
     snprintf(error->state, sizeof error->state, "%.5s", state);
     snprintf(error->text, sizeof error->text, "%s (SQLSTATE %s)", line, error->state);
 }

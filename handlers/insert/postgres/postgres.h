@@ -61,7 +61,7 @@ enum lw_pg_class {
     LW_PG_OK,
     LW_PG_ROW,   /* a row is at fault: its message becomes a dead letter */
     LW_PG_AGAIN, /* deadlock or serialization failure: repeating the statement may help */
-    LW_PG_BUSY,  /* a lock of PostgreSQL was not granted in time */
+    LW_PG_BUSY,  /* others hold a lock, or somebody has cancelled the statement */
     /* LW_PG_AWAY: the server does not work (no connection, shutdown, out of resources, read-only,
      * or a missing table) */
     LW_PG_AWAY,
@@ -79,9 +79,9 @@ struct lw_pg_error {
     char text[400]; /* the server's message and the SQLSTATE, for logs and reasons; no password */
 };
 
-/* Returns what an SQLSTATE means. `in_function` is true if the error was raised inside a function
- * or trigger. */
-enum lw_pg_class lw_pg_class_of(const char *state, bool in_function);
+/* Returns what an SQLSTATE means. `in_function` is true if the error came up inside a function or
+ * trigger, `raised` if the function raised it itself by RAISE, which may use any SQLSTATE. */
+enum lw_pg_class lw_pg_class_of(const char *state, bool in_function, bool raised);
 
 /* --- connection ------------------------------------------------------------------------------- */
 

@@ -33,15 +33,16 @@ static const struct meaning meanings[] = {
      * all messages, and a policy for rows (42501) only some. */
 };
 
-enum lw_pg_class lw_pg_class_of(const char *state, bool in_function) {
+enum lw_pg_class lw_pg_class_of(const char *state, bool in_function, bool raised) {
     /* If a name or right is missing inside a function or trigger, the row is at fault, because the
      * function or trigger may work for other rows. */
     if (in_function && strncmp(state, "42", 2) == 0) return LW_PG_ROW;
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
         enum lw_pg_class class = meanings[i].class;
         if (strncmp(state, meanings[i].prefix, strlen(meanings[i].prefix)) != 0) continue;
-        /* A trigger may raise any SQLSTATE for a row that it does not like. */
-        return in_function && (class == LW_PG_AWAY || class == LW_PG_BUSY) ? LW_PG_UNKNOWN : class;
+        /* A trigger may raise any SQLSTATE for a row that it does not like. A real deadlock or lock
+         * timeout inside a trigger keeps its meaning. */
+        return raised && class != LW_PG_ROW ? LW_PG_UNKNOWN : class;
     }
     return LW_PG_UNKNOWN;
 }

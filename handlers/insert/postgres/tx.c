@@ -25,8 +25,7 @@ enum {
     AGAIN_TIMES = 10,
     /* The pause before the n-th repetition of a statement is n times AGAIN_MS. */
     AGAIN_MS = 5,
-    PARTS = 64,      /* number of parts into which latchwork_count is divided */
-    TELL_MS = 10000, /* minimum time between two warnings about locks of PostgreSQL */
+    PARTS = 64, /* number of parts into which latchwork_count is divided */
 };
 
 struct item {
@@ -53,7 +52,6 @@ struct lw_writer {
     const char **params;
     char lock_ms[16], part[16];
     struct lw_insert_counts counts;
-    int64_t told_busy_ms;
 };
 
 struct lw_writer *lw_pg_writer_open(struct lw_store *store, struct lw_err *err) {
@@ -380,15 +378,12 @@ static void blame_unknown(struct lw_writer *w, struct item **set, size_t n,
     it->job->wait_ms = rest_ms;
 }
 
+/* Gives back messages that wait for others: for a lock, or after repeated deadlocks or
+ * serialization failures. The server's text says which. */
 static void give_back_busy(struct lw_writer *w, struct item **set, size_t n,
                            const struct lw_pg_error *error) {
-    int64_t now = lw_boot_ms();
-    if (!w->told_busy_ms || now - w->told_busy_ms >= TELL_MS) {
-        lw_warn("insert: %s: %zu messages wait for locks of others: %s; giving them back without "
-                "an attempt",
-                w->store->name, n, error->text);
-        w->told_busy_ms = now;
-    }
+    lw_warn_some(6, "insert: %s: gave %zu messages back without an attempt: %s", w->store->name, n,
+                 error->text);
     give_back(set, n);
 }
 
@@ -421,7 +416,8 @@ static void run_set(struct lw_writer *w, struct item **set, size_t n) {
             if (!blame_row(w, set, n, &error)) return;
             break;
         case LW_PG_AGAIN:
-            if (++again > AGAIN_TIMES) return give_back_busy(w, set, n, &error);
+            if (++again > AGAIN_TIMES && n > 1) return run_halves(w, set, n);
+            if (again > AGAIN_TIMES) return give_back_busy(w, set, n, &error);
             lw_sleep_ms(again * AGAIN_MS);
             break;
         /* A connection may break while the server works, so try once more with a new connection. */

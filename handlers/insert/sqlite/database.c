@@ -6,12 +6,11 @@
 #include "base/clock.h"
 
 #include <stdio.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 
-enum { OPEN_BUSY_MS = 10000 };
+enum { OPEN_BUSY_MS = 10000, LOOK_MS = 250 };
 
 /* The schema of Latchwork's own tables. The column `fence` of latchwork_replayed shows how old
  * an identity is. The cleaner deletes identities of replays by their age, because no watermark
@@ -64,9 +63,6 @@ int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err)
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK)
         return fail(s, path, "cannot open", err);
-    struct stat there;
-    if (stat(path, &there)) return lw_fail(err, "insert: %s: %s", path, strerror(errno));
-    s->place = (struct lw_sqlite_place){there.st_dev, there.st_ino};
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, on_busy, s);
     if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
@@ -80,10 +76,28 @@ int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err)
     return 0;
 }
 
-bool lw_sqlite_in_place(const struct lw_sqlite *s) {
+/* Looks up which file is at the path now. */
+static struct lw_sqlite_place look(const struct lw_sqlite *s, int file) {
+    static const char *const suffixes[LW_SQLITE_FILES] = {"", "-wal", "-shm"};
+    char path[4096];
     struct stat there;
-    return !stat(s->in->address, &there) && there.st_dev == s->place.dev &&
-           there.st_ino == s->place.ino;
+    snprintf(path, sizeof path, "%s%s", s->in->address, suffixes[file]);
+    if (stat(path, &there)) return (struct lw_sqlite_place){0};
+    return (struct lw_sqlite_place){there.st_dev, there.st_ino};
+}
+
+static bool same(struct lw_sqlite_place a, struct lw_sqlite_place b) {
+    return a.dev == b.dev && a.ino == b.ino;
+}
+
+bool lw_sqlite_in_place(struct lw_sqlite *s) {
+    if (!same(look(s, 0), s->places[0])) return false;
+    int64_t now = lw_boot_ms();
+    if (s->looked_ms && now < s->looked_ms + LOOK_MS) return true;
+    for (int i = 1; i < LW_SQLITE_FILES; i++)
+        if (s->places[i].ino && !same(look(s, i), s->places[i])) return false;
+    s->looked_ms = now;
+    return true;
 }
 
 int lw_sqlite_step(sqlite3_stmt *st) {
@@ -248,6 +262,9 @@ int lw_sqlite_open(struct lw_sqlite *s, const struct lw_insert *in, struct lw_er
     if (!r && make_tables(s, in)) r = fail(s, in->address, "cannot create the tables", err);
     if (!r && prepare_all(s)) r = fail(s, in->address, "cannot prepare", err);
     if (!r) r = prepare_row(s, in, err);
+    for (int i = 0; i < LW_SQLITE_FILES && !r; i++) s->places[i] = look(s, i);
+    if (!r && !s->places[0].ino)
+        r = lw_fail(err, "insert: %s: the file was removed while it was opened", in->address);
     if (r) lw_sqlite_close(s);
     return r;
 }

@@ -31,7 +31,10 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
-enum { LW_SEEN_OFFSETS = 1024 }; /* number of offsets per row of latchwork_seen */
+enum {
+    LW_SEEN_OFFSETS = 1024, /* number of offsets per row of latchwork_seen */
+    LW_SQLITE_FILES = 3,
+};
 
 /* Binds the values to the parameters 1 to n_columns of a statement. The payload must stay valid
  * until the statement has run. Returns SQLite's result code. */
@@ -91,12 +94,14 @@ struct lw_sqlite {
     /* `items` holds the jobs of the current transaction, with room for LW_INSERT_BATCH */
     struct lw_item *items;
     struct lw_json_value *values; /* values of the rows of these jobs */
-    /* `place` is the file that was opened; another one at its path means that it was removed or
-     * replaced */
+    /* `places` are the files that were opened: the database, PATH-wal and PATH-shm; other ones at
+     * their paths mean that they were removed or replaced. SQLite keeps the two while a connection
+     * is open. */
     struct lw_sqlite_place {
         dev_t dev;
-        ino_t ino;
-    } place;
+        ino_t ino; /* 0: not known */
+    } places[LW_SQLITE_FILES];
+    int64_t looked_ms;     /* when PATH-wal and PATH-shm were looked at last; boot clock */
     int64_t busy_until_ms; /* end of a statement's wait for other writers; boot clock */
 };
 
@@ -107,8 +112,9 @@ int lw_sqlite_open(struct lw_sqlite *s, const struct lw_insert *in, struct lw_er
 int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err);
 void lw_sqlite_close(struct lw_sqlite *s);
 /* Returns false if the file at the path is no longer the one that was opened. What is written then
- * would be lost, although SQLite reports no error. */
-bool lw_sqlite_in_place(const struct lw_sqlite *s);
+ * would be lost, although SQLite reports no error. Looks at PATH-wal and PATH-shm four times a
+ * second only. */
+bool lw_sqlite_in_place(struct lw_sqlite *s);
 /* Runs a statement whose rows are not needed, and resets it. Returns SQLite's result code. */
 int lw_sqlite_step(sqlite3_stmt *st);
 

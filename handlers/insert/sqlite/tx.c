@@ -18,8 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* No result code of SQLite is negative. MOVED: the file is no longer at its path. */
-enum { LEASES_ENDED = -1, MOVED = -2 };
+/* No result code of SQLite is negative. MOVED: the file is no longer at its path. HALF_DONE: a
+ * trigger refused a row by RAISE(FAIL), which keeps what it has written so far; only a rollback of
+ * the transaction undoes it. */
+enum { LEASES_ENDED = -1, MOVED = -2, HALF_DONE = -3 };
 
 /* State of a job inside the transaction. */
 enum stand {
@@ -107,6 +109,7 @@ static int write_row(struct tx *t, struct lw_item *it) {
     int r = lw_sqlite_bind(t->in, &t->s->reader, it->row, st);
     if (r == SQLITE_OK) r = lw_sqlite_step(st);
     if (row_fault(r) && !sqlite3_get_autocommit(t->s->db)) {
+        if (sqlite3_total_changes64(t->s->db) != last) return HALF_DONE;
         refuse(t, it, r);
         r = SQLITE_DONE;
     } else if (r == SQLITE_DONE) {
@@ -239,6 +242,8 @@ static int commit(struct tx *t, char *why, size_t size) {
         snprintf(why, size,
                  "the database file was removed or replaced; put it back, or restart "
                  "the workers to go on with the file that is there now");
+    else if (r == HALF_DONE)
+        snprintf(why, size, "SQLite: %s", sqlite3_errmsg(t->s->db));
     else
         snprintf(why, size, "SQLite: %s (%s)", sqlite3_errmsg(t->s->db), sqlite3_errstr(r));
     roll_back(t);
@@ -252,6 +257,7 @@ static int commit(struct tx *t, char *why, size_t size) {
  * The others concern the whole database. */
 static bool may_be_a_row(int r) {
     int primary = r & 0xff;
+    if (r == HALF_DONE) return true;
     return r > 0 && primary != SQLITE_BUSY && primary != SQLITE_LOCKED && primary != SQLITE_FULL &&
            primary != SQLITE_IOERR && primary != SQLITE_CANTOPEN && primary != SQLITE_READONLY &&
            primary != SQLITE_CORRUPT && primary != SQLITE_NOTADB;
@@ -275,7 +281,7 @@ static bool transact_one(struct tx *t) {
     int r = commit(t, why, sizeof why);
     struct lw_item *it = &t->items[0];
     if (r == SQLITE_DONE || it->stand != OPEN) return true;
-    if (row_fault(r)) {
+    if (row_fault(r) || r == HALF_DONE) {
         char reason[LW_REASON_MAX + 32];
         snprintf(reason, sizeof reason, "the table refuses the row: %s", why);
         settle(it, LW_DEAD, reason);

@@ -212,6 +212,34 @@ static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     close_fx(&x);
 }
 
+/* A trigger may end the whole transaction, or leave half of its work. The message is at fault
+ * alone, and nothing of it stays. */
+static void test_triggers_that_break_the_transaction(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "");
+    run_sql(&x,
+            "CREATE TABLE log(id); CREATE TRIGGER a AFTER INSERT ON orders WHEN NEW.id = 8 BEGIN "
+            "INSERT INTO log VALUES (NEW.id); SELECT RAISE(FAIL, 'no eights'); END;"
+            "CREATE TRIGGER b BEFORE INSERT ON orders WHEN NEW.id = 9 BEGIN SELECT "
+            "RAISE(ROLLBACK, 'no nines'); END");
+    struct fx_job j[4];
+    struct lw_job *jobs[4];
+    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":8}", "{\"id\":9}", "{\"id\":2}"},
+                             *const keys[] = {"a", "b", "c", "d"};
+    live_jobs(jobs, j, 4, keys, payloads);
+    lw_handler_insert.run(x.h, x.s, jobs, 4);
+    assert_int_equal(jobs[0]->outcome, LW_DONE);
+    assert_int_equal(jobs[1]->outcome, LW_DEAD);
+    assert_contains(jobs[1]->reason, "no eights");
+    assert_int_equal(jobs[2]->outcome, LW_DEAD);
+    assert_contains(jobs[2]->reason, "no nines");
+    assert_int_equal(jobs[3]->outcome, LW_DONE);
+    assert_string_equal(ask(&x, "SELECT group_concat(id) FROM orders"), "1,2");
+    assert_string_equal(ask(&x, "SELECT count(*) FROM log"), "0");
+    close_fx(&x);
+}
+
 static struct lw_job_lease *to_cancel;
 /* A trigger calls this function when the second row is inserted. So the lease of the first message
  * ends after the first row was inserted and before the commit. */
@@ -320,6 +348,28 @@ static void test_removed_file_is_noticed(void **state) {
     close_fx(&x);
 }
 
+/* Other processes would no longer see what is written to the log of a transaction. */
+static void test_removed_log_is_noticed(void **state) {
+    (void)state;
+    static const char *const suffixes[] = {"-wal", "-shm"};
+    for (int i = 0; i < 2; i++) {
+        struct fx x;
+        struct fx_job j;
+        char here[300], away[320];
+        open_fx(&x, "");
+        assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
+        snprintf(here, sizeof here, "%s%s", path_of(&x), suffixes[i]);
+        snprintf(away, sizeof away, "%s.away", here);
+        assert_int_equal(rename(here, away), 0);
+        lw_sleep_ms(300); /* the log is looked at four times a second */
+        assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2}"), LW_BACK);
+        assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_UNABLE);
+        assert_int_equal(rename(away, here), 0);
+        wait_for(put(&x, &j, 2, "a", "{\"id\":2}") == LW_DONE);
+        close_fx(&x);
+    }
+}
+
 static void test_busy_is_bounded_by_the_leases(void **state) {
     (void)state;
     struct fx x;
@@ -410,6 +460,8 @@ int main(void) {
         cmocka_unit_test(test_full_disk_has_no_partial_effect),
         cmocka_unit_test(test_lost_table_is_an_outage),
         cmocka_unit_test(test_removed_file_is_noticed),
+        cmocka_unit_test(test_removed_log_is_noticed),
+        cmocka_unit_test(test_triggers_that_break_the_transaction),
         cmocka_unit_test(test_busy_is_bounded_by_the_leases),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_open_errors),
