@@ -78,6 +78,19 @@ static void claim_may_not_keep_what_is_not_ours(void **state) {
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "dead"), 1);
 }
 
+/* The floor has risen when DEL fails. Redis must know by then which segments are to be deleted,
+ * because a later call of floor looks for them only there. */
+static void floor_may_not_delete(void **state) {
+    struct lt *l = *state;
+    for (int segment = 0; segment < 2; segment++)
+        lt_int(l, "HSET " LT_TAG "tries:orders:3:%d 1 x", segment);
+    lt_floor(l, "orders:3", 0, 0);
+    DENIED(l, "del", lt_floor(l, "orders:3", 2 * 16384, 0), "OK");
+    for (int segment = 0; segment < 2; segment++)
+        assert_int_equal(lt_int(l, "EXISTS " LT_TAG "tries:orders:3:%d", segment), 0);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "sweep"), 0);
+}
+
 static void gate_may_not_look_for_duplicates(void **state) {
     struct lt *l = *state;
     struct lt_msg first = lt_msg(0, 0, "a", "t1"), again = lt_msg(0, 1, "b", "t2");
@@ -101,13 +114,10 @@ static void keys_are_rights_too(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        LT(gate_may_not_lock),
-        LT(gate_may_not_read_the_lock),
-        LT(gate_may_not_park),
-        LT(claim_may_not_read_the_lock),
-        LT(claim_may_not_read_the_list),
-        LT(claim_may_not_keep_what_is_not_ours),
-        LT(gate_may_not_look_for_duplicates),
+        LT(gate_may_not_lock),           LT(gate_may_not_read_the_lock),
+        LT(gate_may_not_park),           LT(claim_may_not_read_the_lock),
+        LT(claim_may_not_read_the_list), LT(claim_may_not_keep_what_is_not_ours),
+        LT(floor_may_not_delete),        LT(gate_may_not_look_for_duplicates),
         LT(keys_are_rights_too),
     };
     return LT_RUN(tests, LT_PLAIN);

@@ -286,7 +286,7 @@ M = {
     'heads of an unanswered settle taken after a take-back': [
         (
             'consumer/worker/grants.c',
-            "bool stop = h && (h->failed || w->stopping);",
+            "bool stop = h && (h->failed || (w->stopping && h->first));",
             "bool stop = false;",
         ),
         (
@@ -833,6 +833,18 @@ M = {
             "        not_executed",
         )
     ],
+    'segments below a floor are named when they are deleted': [
+        (
+            'queue/lua/parts/floors.lua',
+            "    if first <= last and not left then call('HSET', P .. 'sweep', tp, text(first)) end\n",
+            "",
+        ),
+        (
+            'queue/lua/parts/floors.lua',
+            "    segments_left = segments_left - math.max",
+            "    if first <= last and not left then call('HSET', P .. 'sweep', tp, text(first)) end\n    segments_left = segments_left - math.max",
+        ),
+    ],
     'keys that have moved are taken for absent': [
         (
             'queue/lua/parts/epoch.lua',
@@ -846,7 +858,6 @@ M = {
 OPERATE = '(all with an operator)'
 MODE = {
     'a letter that its topic will never take is sent for ever': 'ttls',
-    'a settle that failed in the middle is sent again as it was': 'slotskill',
     'business ids are not looked at': 'dedup',
     'business ids are not recorded': 'dedup',
     'suspects run in company': 'poison',
@@ -929,6 +940,8 @@ MODE = {
 # hand. Random runs meet that situation too seldom, or the mutant breaks no promise and only makes
 # the program do more work.
 TEST = {
+    'a settle that failed in the middle is sent again as it was': 'tests/sim/sim_meta a_settle_that_failed_in_the_middle',
+    'segments below a floor are named when they are deleted': 'tests/lua/test_denied',
     'a key that has another message does not widen the window': 'tests/sim/sim_meta a_batch_of_many_keys_widens_the_window',
     'a record without a key is forgotten while it waits': 'tests/sim/sim_meta a_record_without_a_key_waits_in_redis',
     'keys that have moved are taken for absent': 'tests/lua/test_migrating',
@@ -969,7 +982,6 @@ MORE = {
 # These mutants break no promise within the usual number of seeds, so they run only with --all. The
 # text after each name says why.
 QUIET = {
-    'a settle that failed in the middle is sent again as it was': 'breaks nothing that was seen: locks are the last writes of a settle, so it failed before it gave any away',
     'no memory of handlers that outlive their epoch': 'rare since the modes changed: missed in 60 seeds of its mode; wants a directed situation',
     'repair of what has a gap before it': 'rare: needs a wipe before this owner has seen that another finished an older message',
     'old assignment survives': 'the tracker of the new assignment does not know the old delivery, or takes it for the new one',
