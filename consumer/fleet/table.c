@@ -81,10 +81,21 @@ static void accuse(struct lw_sup *s, struct lw_sup_worker *w, bool crashed) {
     for (int i = 0; i < LW_BOARD_SEATS; i++) lw_seat_leave(&s->board->workers[w->index].seats[i]);
 }
 
+static uint64_t done_by(const struct lw_sup *s, const struct lw_sup_worker *w) {
+    return atomic_load(&s->board->workers[w->index].counts.done);
+}
+
+/* A worker that did a message since its start is started again at once. Otherwise a few messages on
+ * which a plugin dies would keep all others waiting for the backoff. Retries and dead letters do
+ * not count, because a plugin that dies of every message causes them as well. */
 static void wait_for_restart(struct lw_sup *s, struct lw_sup_worker *w) {
-    if (s->now() - w->started_ms >= s->times.calm_ms) w->backoff_ms = s->times.backoff_ms;
-    lw_warn("worker %d %s; started again in %" PRId64 " ms", w->index, w->why, w->backoff_ms);
-    to(w, LW_SUP_WAITING, s->now() + w->backoff_ms);
+    bool progress = done_by(s, w) != w->done;
+    if (progress || s->now() - w->started_ms >= s->times.calm_ms)
+        w->backoff_ms = s->times.backoff_ms;
+    int64_t wait_ms = progress ? 0 : w->backoff_ms;
+    lw_warn("worker %d %s; started again in %" PRId64 " ms", w->index, w->why, wait_ms);
+    to(w, LW_SUP_WAITING, s->now() + wait_ms);
+    if (progress) return;
     w->backoff_ms =
         w->backoff_ms * 2 < s->times.backoff_max_ms ? w->backoff_ms * 2 : s->times.backoff_max_ms;
 }
@@ -109,6 +120,7 @@ static void ignore(struct lw_sup *s, struct lw_sup_worker *w) { (void)s, (void)w
 static void start(struct lw_sup *s, struct lw_sup_worker *w) {
     forget_life(s, w);
     w->started_ms = s->now();
+    w->done = done_by(s, w);
     w->pid = s->spawn(s, w);
     if (w->pid == -1) {
         w->pid = 0;

@@ -59,6 +59,7 @@ struct lw_sup_worker {
     int64_t started_ms, deadline_ms;
     int64_t backoff_ms; /* time to wait before the next restart */
     unsigned lives;     /* number of times that the worker was started */
+    uint64_t done;      /* number of messages that the worker had done when it was last started */
     bool hung;          /* the supervisor killed the worker because it hung */
     /* `killed` is true if the supervisor killed the worker because it did not end in time */
     bool killed;

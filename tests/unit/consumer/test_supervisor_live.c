@@ -205,7 +205,7 @@ static enum lw_suspicion told_after_death(void) {
     wait_for_starts(1);
     kill(child.pid, SIGTERM);
     assert_int_equal(end_status(), 0);
-    assert_true(says(child.log, "started again in 10 ms"));
+    assert_true(says(child.log, "started again in 0 ms"));
     /* the log must show the sum of what both processes of the worker counted */
     assert_true(says(child.log, "done 7 dead 0"));
     for (int i = 1; i < WORKERS; i++) assert_int_equal(shared->starts[i], 1);
@@ -244,6 +244,13 @@ static void test_hang_is_blamed(void **state) {
     live.times.heartbeat_ms = 1000;
     assert_int_equal(told_after_death(), LW_BLAMED);
     assert_non_null(strstr(shared->reason, "main loop stood still"));
+}
+/* The worker did messages before it died, so its restart must not wait for the backoff, which is
+ * longer here than this test. */
+static void test_restart_after_progress_waits_no_backoff(void **state) {
+    (void)state;
+    live.times.backoff_ms = live.times.backoff_max_ms = INT64_C(10) * PATIENCE_MS;
+    assert_int_equal(told_after_death(), LW_BLAMED);
 }
 static void test_handlers_elsewhere_are_never_blamed(void **state) {
     (void)state;
@@ -569,6 +576,7 @@ int main(void) {
         L(test_kill_makes_a_suspect_only),
         L(test_own_failure_makes_a_suspect_only),
         L(test_hang_is_blamed),
+        L(test_restart_after_progress_waits_no_backoff),
         L(test_handlers_elsewhere_are_never_blamed),
         L(test_refusal_ends_the_run),
         L(test_stubborn_worker_is_killed),
