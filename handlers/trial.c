@@ -54,13 +54,14 @@ void lw_trial_succeeded(struct lw_trial *t, const char *identity) {
     if (one) forget(t, one);
     t->successes++;
     t->size = 1;
-    t->failures = 0;
+    t->failures = t->trials = 0;
 }
 
 bool lw_trial_over(struct lw_trial *t) {
     if (++t->failures < t->size) return false;
     t->failures = 0;
-    t->size = t->size > t->places / 4 ? t->places : 4 * t->size;
+    if (t->trials < 2) t->trials++;
+    t->size = t->trials == 1 ? t->places : 4 * t->places + 1;
     return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "handlers/trial.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ void trouble_unable(struct trouble *t, const char *why) {
     pthread_mutex_lock(&t->lock);
     snprintf(t->why, sizeof t->why, "%s", why);
     if (!t->unable || now >= t->until_ms) {
-        t->pause_ms = !t->unable                       ? PAUSE_MS
+        t->pause_ms = !t->unable ? lw_trial_first_pause_ms(PAUSE_MS, t->pause_max_ms)
                       : 2 * t->pause_ms < PAUSE_MAX_MS ? 2 * t->pause_ms
                                                        : PAUSE_MAX_MS;
         if (t->pause_ms > t->pause_max_ms) t->pause_ms = t->pause_max_ms;

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "handlers/reason.h"
+#include "handlers/trial.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -73,7 +74,7 @@ static void pause_for(struct breaker *b, int64_t pause_ms, int64_t now_ms) {
 
 static void trip(struct breaker *b, int64_t now_ms, const char *what, const char *why) {
     set_why(b, why);
-    pause_for(b, BREAKER_PAUSE_MS, now_ms);
+    pause_for(b, lw_trial_first_pause_ms(BREAKER_PAUSE_MS, b->pause_max_ms), now_ms);
     forget(b);
     if (b->counts) atomic_fetch_add(&b->counts->openings, 1);
     lw_warn("handler: %s: %s, the last one: %s; pausing for %" PRId64

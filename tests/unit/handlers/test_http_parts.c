@@ -592,13 +592,31 @@ static int trials_until_success(struct lw_trial *t, int poison, bool down) {
     return n;
 }
 
+/* The three pauses before the trial that must have a good message take at most twice as long as the
+ * longest pause. */
+static void three_pauses_are_short(void **state) {
+    (void)state;
+    for (int64_t most = 4; most <= BREAKER_PAUSE_MAX_MS; most += 13) {
+        struct breaker b;
+        breaker_open(&b, "http://service:80", 0, 1, most);
+        int64_t now = 1000;
+        for (int i = 0; i < 3; i++) {
+            assert_true(fails(&b, BREAKER_FAILED, i > 0, now, "503"));
+            assert_true(b.pause_ms > 0 && b.pause_ms <= most);
+            now += b.pause_ms;
+        }
+        assert_true(now - 1000 <= 2 * most);
+        breaker_close(&b);
+    }
+}
+
 /* However many messages fail for ever, others must soon be among those of a trial, and nobody may
  * be charged before one has succeeded. */
 static void poison_messages_do_not_stop_trials(void **state) {
     (void)state;
     struct lw_trial t;
     lw_trial_open(&t, 64);
-    assert_int_equal(trials_until_success(&t, 20, false), 2); /* 1, 4, 16: 21 messages */
+    assert_int_equal(trials_until_success(&t, 20, false), 1); /* 1, 64: 65 messages */
     assert_int_equal(t.size, 1);
     /* now each of them is at fault itself, as often as it fails after a success */
     for (int i = 0; i < 20; i++) {
@@ -611,10 +629,10 @@ static void poison_messages_do_not_stop_trials(void **state) {
     }
     lw_trial_close(&t);
     lw_trial_open(&t, 64);
-    assert_int_equal(trials_until_success(&t, 256, false), 6); /* 1, 4, 16, 64, 64, 64, 64 */
+    assert_int_equal(trials_until_success(&t, 256, false), 2); /* 1, 64, 257 */
     lw_trial_close(&t);
     lw_trial_open(&t, 1);
-    assert_int_equal(trials_until_success(&t, 4, false), 4);
+    assert_int_equal(trials_until_success(&t, 4, false), 2); /* 1, 1, 5 */
     lw_trial_close(&t);
     lw_trial_open(&t, 4);
     assert_int_equal(trials_until_success(&t, 0, true), 20);
@@ -741,6 +759,7 @@ int main(void) {
         cmocka_unit_test(a_rate_opens_it),
         cmocka_unit_test(old_requests_do_not_count),
         cmocka_unit_test(trials),
+        cmocka_unit_test(three_pauses_are_short),
         cmocka_unit_test(poison_messages_do_not_stop_trials),
         cmocka_unit_test(labels),
         cmocka_unit_test(configuration),
