@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the test programs.
 # usage: tests/run.sh WHAT BUILD_DIR
-# WHAT: all, pure, plain, tsan, unit, server, lua, lock, sim, guard, cli, live, browser or soak
+# WHAT: quick, check, check-live, all, mutants, pure, plain, tsan, unit, server, lua, lock, sim,
+# guard, cli, live, browser or soak. Each program belongs to one of quick, check and check-live, and
+# the mutants to themselves; all runs everything.
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, the last lines of its
 # output are shown, and the other programs still run. A program that is missing, or that says SKIP,
@@ -19,7 +21,7 @@
 # LW_TEST_LIMIT_S: time limit per program, in seconds
 set -u
 cd "$(dirname "$0")/.." || exit 1
-what=${1:?usage: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|browser|soak BUILD_DIR}
+what=${1:?usage: tests/run.sh WHAT BUILD_DIR (the head of this file lists WHAT)}
 build=${2:-build}
 logs=$build/logs
 mkdir -p "$logs"
@@ -48,8 +50,8 @@ limit_s() {
 
 # usage: report_failure NAME LOG WHY. Reports a failed test, or lets it run again.
 report_failure() {
-    if [[ $1 =~ ^(unit|server|lock|cli|live|browser)- && $what =~ ^(all|pure|plain)$ &&
-        ! -e $logs/$1.first.log ]]; then
+    if [[ $1 =~ ^(unit|server|lock|cli|live|browser)- &&
+        $what =~ ^(all|quick|check|check-live|pure|plain)$ && ! -e $logs/$1.first.log ]]; then
         again+=("$1")
         mv "$2" "$logs/$1.first.log"
         printf 'again   %-28s %s\n' "$1" "$3"
@@ -66,10 +68,26 @@ report_failure() {
 # begins with SKIP.
 skipped() { grep -Eq '^(SKIP|\[ *SKIPPED *\])' "$1"; }
 
-run() { # usage: run NAME COMMAND…. Starts a test in the background.
-    local name=$1 log=$logs/$1.log
+names=() # the tests of this run, in the order in which they start
+run() { # usage: run NAME COMMAND…. Adds a test to the run.
+    names+=("$1")
+    local name=$1
     shift
     command_of[$name]=$*
+}
+
+# Prints how far the run is, and how long the rest may take if it takes as long as the tests so far.
+progress() {
+    local ended=$((passed + failed + ${#again[@]})) seconds=$(($(date +%s) - begin))
+    local left=$((ended ? seconds * (${#names[@]} - ended) / ended : 0))
+    printf '%3d/%d, about %d s left' "$ended" "${#names[@]}" "$left"
+}
+
+start() { # usage: start NAME. Starts a test in the background.
+    local name=$1 log=$logs/$1.log
+    local -a words
+    read -ra words <<<"${command_of[$name]}"
+    set -- "${words[@]}"
     if [ ! -x "$1" ]; then
         : >"$log"
         report_failure "$name" "$log" "missing: $1"
@@ -96,20 +114,29 @@ end_one() {
         report_failure "$name" "$log" "something was skipped"
     else
         passed=$((passed + 1))
-        printf 'ok      %-28s %4d s\n' "$name" "$seconds"
+        printf 'ok      %-32s %4d s   %s\n' "$name" "$seconds" "$(progress)"
     fi
 }
-end_all() { while [ ${#name_of[@]} -gt 0 ]; do end_one; done; }
+end_all() { # starts all tests that were added, and waits for all of them
+    local name
+    for name in "${names[@]}"; do start "$name"; done
+    while [ ${#name_of[@]} -gt 0 ]; do end_one; done
+}
 
 # Runs one program per source file, so that a source whose program is missing counts as a failure
 # instead of being left out silently.
-run_sources() { # usage: run_sources FOLDER [ONLY…]
-    local folder=$1 source name found=0
+run_sources() { # usage: run_sources FOLDER [ONLY…]; ! before ONLY: all but these
+    local folder=$1 source name found=0 but=
     shift
+    if [ "${1-}" = '!' ]; then
+        but=" ${*:2} "
+        set --
+    fi
     for source in tests/"$folder"/test_*.c tests/"$folder"/*/test_*.c; do
         [ -e "$source" ] || continue
         name=$(basename "$source" .c)
         if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
+        if [[ $but == *" $name "* ]]; then continue; fi
         found=1
         name=${source#tests/} name=${name%.c}
         run "${name//\//-}" "$build/${source%.c}"
@@ -121,15 +148,13 @@ run_sim() { # usage: run_sim SEEDS. Runs the tests of the simulation with this n
     run sim-store "$build/tests/sim/sim_store_diff"
     run sim-meta "$build/tests/sim/sim_meta"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
-    run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
-    # The mutants are left out under sanitizers, which would find nothing more in them. A run of
-    # `all` tries a third of the mutants.
-    case $what in
-    pure) ;;
-    all) run sim-mutants tests/sim/mutants.py "$build" --third ;;
-    *) run sim-mutants tests/sim/mutants.py "$build" ;;
-    esac
+    run_operator "$1"
 }
+run_operator() { # usage: run_operator SEEDS
+    run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
+}
+# Under sanitizers the mutants are left out: they would find nothing more.
+run_mutants() { run sim-mutants tests/sim/mutants.py "$build" "$@"; }
 
 run_guard() { run guard "$build/tests/guard/guard"; }
 
@@ -147,12 +172,22 @@ scripts_of() { # usage: scripts_of FOLDER
     done
 }
 
-run_scripts() { # usage: run_scripts FOLDER. Runs each test script in the folder.
-    local script found=0
-    for script in $(scripts_of "$1"); do
+# usage: run_scripts FOLDER [ONLY…]; ! before ONLY: all but these. Runs a folder's test scripts.
+run_scripts() {
+    local script found=0 folder=$1 name but=
+    shift
+    if [ "${1-}" = '!' ]; then
+        but=" ${*:2} "
+        set --
+    fi
+    for script in $(scripts_of "$folder"); do
+        name=$(basename "${script%.*}")
+        if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
+        if [[ $but == *" $name "* ]]; then continue; fi
         found=1
-        run "$1-$(basename "${script%.*}")" "$script" "$build"
+        run "$folder-$name" "$script" "$build"
     done
+    set -- "$folder"
     [ $found = 1 ] || report_failure "$1" /dev/null "no test scripts in tests/$1"
 }
 
@@ -161,12 +196,50 @@ run_scripts() { # usage: run_scripts FOLDER. Runs each test script in the folder
 threaded="test_http test_pool test_pool_chain test_board test_outcomes test_exec test_plugin"
 threaded="$threaded test_insert test_job"
 
+# What `quick` runs of the folders cli and lua: the rules of the source, and all scripts of Redis
+# but the long random runs and what counts bytes and CPU. `check` runs the rest.
+rules="test_layers test_owners test_headers test_troubleshooting test_docs"
+long="test_random test_bytes test_cost"
+
 seeds=${LW_SEEDS:-300}
 begin=$(date +%s)
 rm -f "$logs"/*.first.log
 case $what in
 unit | server | lua | lock) run_sources "$what" ;;
-sim) run_sim "$seeds" ;;
+sim)
+    run_sim "$seeds"
+    run_mutants
+    ;;
+mutants) run_mutants "${@:3}" ;;
+quick)
+    # the longest first
+    run sim-lanes "$build/tests/sim/sim_lanes" --seeds "${LW_SEEDS:-45}"
+    run live-kill_workers tests/live/test_kills.py "$build" kill_workers
+    run sim-store "$build/tests/sim/sim_store_diff"
+    run sim-meta "$build/tests/sim/sim_meta"
+    # shellcheck disable=SC2086 # lists of programs
+    {
+        run_sources unit
+        run_sources lua ! $long
+        run_scripts cli $rules
+    }
+    ;;
+check)
+    run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$seeds"
+    run_operator "$seeds"
+    # shellcheck disable=SC2086 # lists of programs
+    {
+        run_sources server
+        run_sources lua $long
+        run_sources lock
+        run_guard
+        run_scripts cli ! $rules
+    }
+    ;;
+check-live)
+    run_scripts live
+    run_scripts browser
+    ;;
 guard) run_guard ;;
 cli | live | browser) run_scripts "$what" ;;
 tsan)
@@ -194,6 +267,7 @@ pure)
 all)
     # The simulation comes first, because it finds bugs in the protocol soonest and takes longest.
     run_sim "$seeds"
+    run_mutants
     run_sources unit
     run_sources server
     run_sources lua
@@ -217,15 +291,16 @@ esac
 end_all
 if [ ${#again[@]} -gt 0 ]; then
     jobs=1
-    for name in "${again[@]}"; do
-        read -ra command <<<"${command_of[$name]}"
-        run "$name" "${command[@]}"
-    done
+    names=("${again[@]}")
     end_all
     echo "run twice, the second time alone: ${again[*]} (first logs: $logs/NAME.first.log)"
     if [ ${#again[@]} -gt 2 ]; then failed=$((failed + 1)) failures+=("second-runs"); fi
 fi
 if [ $failed -gt 0 ]; then echo "failed: ${failures[*]}"; fi
+case $what in
+quick) echo "next: make check (the rest without Kafka), make check-live (Kafka, Chromium, PostgreSQL)" ;;
+check) echo "next: make check-live (Kafka, Chromium, PostgreSQL), or .ci/run, which runs everything" ;;
+esac
 echo "in $(($(date +%s) - begin)) s, logs in $logs"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

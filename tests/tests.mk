@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds and runs the tests. The target check runs all of them. The target check-pure runs those
-# that start no server but redis-server; the sanitizers use it.
+# Builds and runs the tests. The targets test (in the Makefile), check and check-live share all of
+# them; check-all runs them together, with all mutants. The target check-pure runs those that start
+# no server but redis-server; the sanitizers use it.
 TESTLIBS = -lcmocka
 LUA51_CFLAGS = $(shell pkg-config --cflags lua5.1)
 LUA51_LIBS = $(shell pkg-config --libs lua5.1)
@@ -53,13 +54,31 @@ $(GUARD): $(GUARDOBJ) $(filter $(B)/tests/sim/redis/%,$(SIMLIB)) $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -Wl,-S,--wrap=malloc,--wrap=calloc,--wrap=realloc -o $@ \
 	    $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
 
-.PHONY: check check-pure check-tsan check-unit check-server check-lua check-lock check-sim \
-    check-guard check-cli check-live check-browser screenshots tests
+.PHONY: check check-live check-all check-quick check-mutants check-pure check-tsan check-unit \
+    check-server check-lua check-lock check-sim check-guard check-cli check-browser screenshots \
+    tests
 ##@ Tests
 ## tests: build the test programs
 tests: all $(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS)
-## check: run every test (test does so after installing packages)
+## check-quick: run what make test runs, without installing packages
+check-quick: tests
+	tests/run.sh quick $(B)
+## check: run what make test leaves out and needs no Kafka: server, lock, guard, cli, 300 seeds
 check: tests
+	@scripts/deps.sh check
+	tests/run.sh check $(B)
+## check-live: run the tests on Kafka, in Chromium, with PostgreSQL and the SDKs
+check-live: tests
+	@scripts/deps.sh check
+	@scripts/deps.sh browser
+	tests/run.sh check-live $(B)
+## check-mutants: try each known wrong variant of the protocol against the simulation
+check-mutants: tests
+	tests/run.sh mutants $(B)
+## check-all: run every test and all mutants
+check-all: tests
+	@scripts/deps.sh check
+	@scripts/deps.sh browser
 	tests/run.sh all $(B)
 ## check-pure: run the tests that start no server but redis-server
 check-pure: tests
@@ -74,9 +93,8 @@ check-tsan: tests
 ## check-sim: run tests/sim: the worker's logic in a deterministic simulation, and its mutants
 ## check-guard: run tests/guard: bounds on Redis commands, CPU and memory per message
 ## check-cli: run tests/cli: commands, documents, installation
-## check-live: run tests/live: the program on Apache Kafka and Redis, with faults
 ## check-browser: run tests/browser: the page in Chromium
-check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live \
+check-unit check-server check-lua check-lock check-sim check-guard check-cli \
     check-browser: check-%: tests
 	tests/run.sh $* $(B)
 ## screenshots: make the pictures of the page that the documents show, in six minutes
@@ -105,15 +123,18 @@ scale: all
 	tests/scale/scale.py $(B)
 	tests/scale/api.py $(B)
 
-# In the output of the models, a line without "bad {}" shows a broken promise
-# (tests/model/README.md).
-## model: run the executable models of the protocol with few seeds
-.PHONY: model
-model:
-	@mkdir -p $(B)
-	$(Q)cd tests/model && export PYTHONDONTWRITEBYTECODE=1 && \
-	    { python3 lanes_sim.py 10 && python3 lanes_full.py 3 && \
-	    python3 lanes_full.py 3 late,churn,clock,clock2; } > $(abspath $(B))/model.txt
-	@cat $(B)/model.txt; ! grep -v 'bad {}' $(B)/model.txt
+# What takes too long for each change, or needs root. tests/README.md says what each costs.
+NIGHTLY := check-mutants soak tsan tidy deb-twice tarball-twice deb-test tarball-test otlp chart \
+    image scale live-security matrix
+.PHONY: nightly
+## nightly: run all that is too long for each change, one after the other, and go on after a failure
+nightly:
+	@mkdir -p $(B)/nightly; failed=; for t in $(NIGHTLY); do \
+	    if [ -e $(B)/nightly/$$t.ok ]; then echo "ok      $$t (earlier)"; continue; fi; \
+	    begin=$$(date +%s); \
+	    if $(MAKE) --no-print-directory $$t > $(B)/nightly/$$t.log 2>&1; \
+	    then touch $(B)/nightly/$$t.ok; echo "ok      $$t $$(($$(date +%s) - begin)) s"; \
+	    else failed="$$failed $$t"; echo "FAILED  $$t: $(B)/nightly/$$t.log"; fi; \
+	    done; [ -z "$$failed" ] || { echo "failed:$$failed; run make nightly again"; exit 1; }
 
 -include $(wildcard $(B)/tests/*/*.d $(B)/tests/*/*/*.d)

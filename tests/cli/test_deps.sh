@@ -52,7 +52,7 @@ E2
 deps test MISSING=
 check 'nothing missing: nothing is done' [ $? -eq 0 -a ! -e "$dir/asked" ]
 
-deps test MISSING='redis-server valgrind'
+deps check MISSING='redis-server valgrind'
 check 'what is missing is installed' [ $? -eq 0 ]
 check 'and nothing else' asked 'apt-get install -y -qq --no-install-recommends redis-server valgrind ('
 check 'while no server may be started' asked '(policy 101, by root)'

@@ -14,7 +14,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
 # shellcheck disable=SC2012 # the names of the pages are plain
-pages="$(ls ./*.md | sed "s|^\./||") tests/README.md tests/model/README.md bench/README.md
+pages="$(ls ./*.md | sed "s|^\./||") tests/README.md bench/README.md
     bench/NOTES.md $(find doc -name '*.md' | sort)"
 
 good() { passed=$((passed + 1)); }

@@ -9,14 +9,13 @@ Start the program at the top of the source tree. LW_JOBS sets the number of para
 --third: tries a third of the mutants, a different third after each commit; for the other mutants,
 only checks that the texts that they replace still stand in the sources
 
-The mutants are those of tests/model/mutants.py. In addition, for each rule of
-tests/model/lanes_full.py without which a promise is broken, one mutant lacks that rule. If random
-runs seldom meet the situation in which a mutant does harm, a test that builds the situation by hand
-catches the mutant (TEST).
+For each rule of doc/explanation/protocol.md without which a promise is broken, one mutant lacks
+that rule. If random runs seldom meet the situation in which a mutant does harm, a test that builds
+the situation by hand catches the mutant (TEST).
 
 One mutant is left out: starting the granted messages of a revoked partition. It breaks no promise,
-because the messages run under their lease (tests/model/README.md, orphan=drop). The real code takes
-those messages back (the rule "revoked goes back") only to keep a rebalance short."""
+because the messages run under their lease. The real code takes those messages back (the rule
+"revoked goes back") only to keep a rebalance short."""
 
 import argparse, concurrent.futures, os, shutil, subprocess, sys
 
