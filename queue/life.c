@@ -32,16 +32,19 @@ void lw_life_read(struct lw_life *life, const char *info) {
     snprintf(life->id, sizeof life->id, "%s/%s", run_id, replid);
     life->history[0] = 0;
     life->never_replica = false;
+    life->promoted = true;
     if (!run_id[0] || strcmp(role, "master") != 0 ||
         !lw_info_field(info, "total_net_repl_input_bytes", bytes, sizeof bytes))
         return;
     snprintf(life->history, sizeof life->history, "%s/%s", run_id, bytes);
     lw_info_field(info, "master_replid2", old_replid, sizeof old_replid);
-    life->never_replica = is_zero(bytes) && is_zero(old_replid);
+    life->promoted = !is_zero(old_replid);
+    life->never_replica = is_zero(bytes) && !life->promoted;
     assert(life->history[0]);
 }
 
 bool lw_life_same(const struct lw_life *a, const struct lw_life *b) {
     assert(a && b);
-    return !strcmp(a->id, b->id) || (a->history[0] && !strcmp(a->history, b->history));
+    if (!strcmp(a->id, b->id)) return true;
+    return a->history[0] && !strcmp(a->history, b->history) && !b->promoted;
 }

@@ -8,9 +8,11 @@
  * data. A replica counts the bytes that it reads from its master (total_net_repl_input_bytes); a
  * server that was never a replica reads none. So two samples belong to the same life if
  * master_replid is the same, or if the same process (run_id) is a master in both samples and has
- * read no replication data between them. CONFIG RESETSTAT resets the count of bytes. Therefore, on
- * a server that was promoted once, a reset followed by the attachment of a replica looks like a new
- * life.
+ * read no replication data between them. CONFIG RESETSTAT resets the count of bytes, and would hide
+ * that a server was a replica for a moment. But a promotion also leaves the id of the old master in
+ * master_replid2, while the changes of master_replid that lose no data clear it. So if
+ * master_replid has changed, master_replid2 must be empty, too. (Not noticed: a server that becomes
+ * a replica, is promoted, gets a replica of its own and is reset, all between two samples.)
  *
  * A promoted server also remembers the replication id of its old master (master_replid2), until its
  * replicas have been gone for a while. So a server that remembers no old master and has read no
@@ -26,12 +28,14 @@ struct lw_life {
     /* run_id and the number of bytes read as a replica, separated by '/'; "" if the server is a
      * replica now, or if INFO lacks the number */
     char history[96];
+    bool promoted; /* true if the server remembers an old master, or is no master */
     /* true if the server is a master that, according to INFO, was never a replica since its process
      * began */
     bool never_replica;
 };
 
 void lw_life_read(struct lw_life *life, const char *info);
+/* `a` is the earlier sample. */
 bool lw_life_same(const struct lw_life *a, const struct lw_life *b);
 
 /* Copies the value of one field of INFO. If the field is missing, sets `out` to "" and returns

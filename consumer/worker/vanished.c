@@ -83,7 +83,8 @@ struct vanished_lane {
 struct looking {
     struct vanished_lane lane[LANES_A_LOOK];
     int n;
-    uint64_t filter; /* bitmap over tags, by which most records are skipped quickly */
+    struct stream_id last; /* the last entry of the reply, whether or not it could be read */
+    uint64_t filter;       /* bitmap over tags, by which most records are skipped quickly */
     struct part *part;
     /* for each lane, `first` holds the lowest offset, in the partition `part`, of the messages that
      * waited in the lane */
@@ -91,13 +92,18 @@ struct looking {
     size_t here[LANES_A_LOOK];
 };
 
-static bool read_entry(struct lw_worker *w, const redisReply *r, struct vanished_lane *l) {
+/* Reads an entry of the stream. Sets *last to its id, if it has one, even if the rest of the entry
+ * cannot be read: it must not be met again, because a batch of such entries would hide all
+ * others. */
+static bool read_entry(struct lw_worker *w, const redisReply *r, struct vanished_lane *l,
+                       struct stream_id *last) {
     assert(r && l);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str) return false;
+    if (sscanf(r->element[0]->str, "%" SCNu64 "-%" SCNu64, &l->id.ms, &l->id.seq) != 2)
+        return false;
+    *last = l->id;
     const redisReply *fields = r->element[1];
     if (fields->type != REDIS_REPLY_ARRAY || fields->elements != 2 || !fields->element[1]->str)
-        return false;
-    if (sscanf(r->element[0]->str, "%" SCNu64 "-%" SCNu64, &l->id.ms, &l->id.seq) != 2)
         return false;
     l->name = lw_bytes(fields->element[1]->str, fields->element[1]->len);
     shard_of(w, l->name, &l->tag);
@@ -161,6 +167,7 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
         x->lane[i].n += x->here[i];
         if (x->here[i]) say_here(w, sh, x, i);
     }
+    if (before(m->seen, x->last)) m->seen = x->last;
 }
 
 /* Logs that a waiting list without messages of this worker has vanished. This is worth a log line,
@@ -202,7 +209,7 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
     bool good = true;
     struct looking x = {.n = 0};
     for (size_t i = 0; i < r->elements && x.n < LANES_A_LOOK; i++) {
-        if (!read_entry(w, r->element[i], &x.lane[x.n])) {
+        if (!read_entry(w, r->element[i], &x.lane[x.n], &x.last)) {
             vanished_failed(w, sh, "it has an entry that no script of Latchwork wrote");
             good = false;
             continue;
@@ -217,7 +224,7 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
             if (!x.lane[i].n && !w->set.index) say_none(w, sh, &x.lane[i]);
         }
     /* if the batch was full, the stream may have more entries */
-    if (x.n == LANES_A_LOOK) tend_now(sh, now_ms(w));
+    if (r->elements == LANES_A_LOOK) tend_now(sh, now_ms(w));
 }
 
 /* --- their messages --------------------------------------------------------------------------- */

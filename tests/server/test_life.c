@@ -127,6 +127,23 @@ static void test_replicas_and_promotions(void **state) {
     lw_test_redis_stop(a.server), lw_test_redis_stop(b.server);
 }
 
+/* A master follows another server for a moment, so it has that server's data, and its statistics
+ * are reset. That is another life. */
+static void test_a_moment_as_a_replica(void **state) {
+    (void)state;
+    struct node a = {0}, b = {0};
+    start(&a), start(&b);
+    struct lw_life before = life_of(&a);
+    follow(&a, "127.0.0.1", b.port);
+    follow(&a, "NO", "ONE");
+    freeReplyObject(redisCommand(a.c, "CONFIG RESETSTAT"));
+    struct lw_life after = life_of(&a);
+    assert_string_equal(before.history, after.history);
+    assert_false(lw_life_same(&before, &after));
+    redisFree(a.c), redisFree(b.c);
+    lw_test_redis_stop(a.server), lw_test_redis_stop(b.server);
+}
+
 /* CONFIG RESETSTAT sets the number of bytes read as a replica to 0, but a promoted server still has
  * the replication id of its former master. */
 static void test_a_server_that_was_never_a_replica(void **state) {
@@ -168,6 +185,7 @@ static void test_a_server_that_says_less(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_replicas_and_promotions),
+                                       cmocka_unit_test(test_a_moment_as_a_replica),
                                        cmocka_unit_test(test_a_server_that_was_never_a_replica),
                                        cmocka_unit_test(test_a_server_that_says_less)};
     return cmocka_run_group_tests(tests, NULL, NULL);
