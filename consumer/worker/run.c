@@ -18,7 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { RESEND_MS = 1000 };
+/* LET_PASS_MS is the time for which suspects let other messages pass. Otherwise a worker whose
+ * plugin dies of many messages would run nothing but these suspects between its restarts. */
+enum { RESEND_MS = 1000, LET_PASS_MS = 1000 };
 
 /* If a handler repeatedly gives messages back under a live lease, their lane rests. Otherwise the
  * handler would get the same messages again at once, without end. */
@@ -145,8 +147,10 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(!r->submitted && r->state == RUNNING);
     r->next_alone = NULL;
+    if (!w->runs.waiting && !w->runs.running_alone) w->runs.pass_until_ms = now_ms(w) + LET_PASS_MS;
     *w->runs.waiting_tail = r;
     w->runs.waiting_tail = &r->next_alone;
+    w->runs.n_waiting++;
 }
 
 /* Sets a run to RUNNING, and counts it in `drained` and `reruns` (board.h) if it belongs there. A
@@ -190,7 +194,8 @@ void run_start(struct lw_worker *w, struct run *r) {
         }
         r->job.alone = s == LW_SUSPECT;
     }
-    if (r->job.alone || w->runs.waiting || w->runs.running_alone)
+    bool held_up = w->runs.waiting && now >= w->runs.pass_until_ms;
+    if (r->job.alone || held_up || w->runs.running_alone)
         wait_in_line(w, r);
     else
         submit(w, r);
@@ -456,15 +461,26 @@ static void resend_letters(struct lw_worker *w) {
         }
 }
 
-/* Starts runs that were held up because of a suspect. The suspect starts if no handler of this
- * worker has a message. The runs behind the suspect start when it has ended. */
+size_t runs_taking(const struct lw_worker *w) {
+    check_runs(&w->runs);
+    if (!w->runs.waiting || w->io->boot_ms(w->ctx) >= w->runs.pass_until_ms)
+        return w->runs.in_flight;
+    assert(w->runs.n_waiting <= w->runs.in_flight);
+    return w->runs.in_flight - w->runs.n_waiting;
+}
+
+/* Starts runs that were held up because of a suspect. The suspect starts if it has let others pass
+ * for LET_PASS_MS and no handler of this worker has a message. The runs behind the suspect start
+ * when it has ended. */
 static void start_line(struct lw_worker *w) {
+    if (w->runs.waiting && !w->stopping && now_ms(w) < w->runs.pass_until_ms) return;
     while (w->runs.waiting && !w->runs.running_alone) {
         struct run *r = w->runs.waiting;
         if (r->job.alone && w->runs.in_handler) break;
         w->runs.waiting = r->next_alone;
         if (!w->runs.waiting) w->runs.waiting_tail = &w->runs.waiting;
         r->next_alone = NULL;
+        w->runs.n_waiting--;
         if (w->stopping || atomic_load(&r->job.lease->cancelled)) {
             run_finish(w, r, LW_BACK);
             continue;
@@ -489,6 +505,7 @@ bool run_leave_line(struct lw_worker *w, struct run *r) {
             *at = r->next_alone;
             if (!*at) w->runs.waiting_tail = at;
             r->next_alone = NULL;
+            w->runs.n_waiting--;
             return true;
         }
     return false;

@@ -63,6 +63,9 @@ struct runs {         /* only run.c changes this struct */
     /* `waiting` lists the runs that are held up because a suspect must run alone: the suspect, and
      * the runs granted after it */
     struct run *waiting, **waiting_tail;
+    size_t n_waiting; /* number of runs in `waiting` */
+    /* Until `pass_until_ms`, the list `waiting` has only suspects, and all other runs start. */
+    int64_t pass_until_ms;
     bool running_alone;
     /* `n_resend` is the number of dead letters that their topic has refused and that will be sent
      * again */
@@ -83,6 +86,9 @@ void runs_forget(struct lw_worker *w);
 /* Returns the number of runs that finished since the last call of this function, and sets the
  * number to 0. Runs of one hold that ended as done in direct succession count as one. */
 size_t runs_finished(struct lw_worker *w);
+/* Returns the number of runs that count against the window of grants. These are all runs that have
+ * started and are not finished, without suspects while these let others pass. */
+size_t runs_taking(const struct lw_worker *w);
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 /* Takes the message out of a run, so that run_free() does not free it. */
 struct msg *run_take_msg(struct run *r);

@@ -579,8 +579,18 @@ M = {
     'others start beside a suspect': [
         (
             'consumer/worker/run.c',
-            "if (r->job.alone || w->runs.waiting || w->runs.running_alone)",
+            "if (r->job.alone || held_up || w->runs.running_alone)",
             "if (r->job.alone)",
+        )
+    ],
+    'suspects let nobody pass': [
+        ('consumer/worker/run.c', "LET_PASS_MS = 1000", "LET_PASS_MS = 0")
+    ],
+    'suspects take the whole window': [
+        (
+            'consumer/worker/run.c',
+            "return w->runs.in_flight - w->runs.n_waiting;",
+            "return w->runs.in_flight;",
         )
     ],
     'a crash alone counts no attempt': [
@@ -939,6 +949,8 @@ MODE = {
 # hand. Random runs meet that situation too seldom, or the mutant breaks no promise and only makes
 # the program do more work.
 TEST = {
+    'suspects let nobody pass': 'tests/sim/sim_meta others_pass_before_suspects',
+    'suspects take the whole window': 'tests/sim/sim_meta others_pass_before_suspects',
     'a settle that failed in the middle is sent again as it was': 'tests/sim/sim_meta a_settle_that_failed_in_the_middle',
     'segments below a floor are named when they are deleted': 'tests/lua/test_denied',
     'a key that has another message does not widen the window': 'tests/sim/sim_meta a_batch_of_many_keys_widens_the_window',

@@ -25,6 +25,7 @@ static struct scene {
     int64_t now_ms;
     struct lw_worker *lw;
     struct lw_counts counts;
+    struct lw_board *board;  /* NULL: nothing is a suspect */
     bool connecting, frozen; /* frozen: the worker gets no turns and no answers */
     bool x_lingers, k_lingers, all_linger, cut_next, cut;
     redisReply *reply[REPLIES];
@@ -306,6 +307,7 @@ static void begin_worker(const char *id) {
     s.frozen = s.cut = s.looking = false;
     s.lw = lw_worker_open(&(struct lw_worker_setup){.config = config_of(),
                                                     .counts = &s.counts,
+                                                    .board = s.board,
                                                     .id = id,
                                                     .host = "h",
                                                     .cluster_id = "",
@@ -1082,6 +1084,57 @@ static bool a_settle_that_failed_in_the_middle(void) {
     return good;
 }
 
+static bool runs_key(const char *key) {
+    for (int i = 0; i < s.n_job; i++)
+        if (lw_bytes_eq(s.job[i]->key, lw_bytes_of(key))) return true;
+    return false;
+}
+
+/* Twelve messages of as many keys are suspects, more than the window of eight grants. Messages of
+ * other keys that come behind them must run first, for a while. Then the suspects run one by one,
+ * with nothing beside them. */
+static bool others_pass_before_suspects(void) {
+    enum { SUSPECTS = 12 };
+    struct lw_err err = {0};
+    s.board = lw_board_open(1, &err);
+    s.all_linger = true;
+    char text[32], key[8];
+    for (int i = 0; i < SUSPECTS; i++) {
+        snprintf(text, sizeof text, "t/0/%d", i);
+        lw_seat_take(&s.board->workers[0].seats[i], text, lw_bytes_of("k"), false, 1);
+    }
+    lw_board_blame(s.board, 0, true, "died");
+    begin_worker("a-1");
+    assign(1);
+    rounds(QUARANTINE);
+    for (int i = 0; i < SUSPECTS; i++) {
+        snprintf(key, sizeof key, "s%d", i);
+        arrive_one(1, i, key);
+    }
+    rounds(100);
+    arrive_one(1, SUSPECTS, "A"), arrive_one(1, SUSPECTS + 1, "B");
+    rounds(100);
+    bool passed = s.n_job == 2 && runs_key("A") && runs_key("B");
+    rounds(1000);
+    bool beside = s.n_job != 2; /* a suspect runs beside A and B */
+    finish(s.job[0]), finish(s.job[1]);
+    s.n_job = 0;
+    int alone = 0;
+    for (; alone < SUSPECTS; alone++) {
+        rounds(20);
+        if (s.n_job != 1 || !s.job[0]->alone) break;
+        struct lw_job *job = s.job[0];
+        s.n_job = 0;
+        finish(job);
+    }
+    if (!passed || beside || alone != SUSPECTS)
+        printf("others ran first: %d; a suspect ran beside others: %d; suspects that ran: %d\n",
+               passed, beside, alone);
+    end_worker();
+    lw_board_close(s.board);
+    return passed && !beside && alone == SUSPECTS;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
@@ -1110,7 +1163,8 @@ static const struct {
     {"a_long_chain_leaves_the_window_as_it_is", a_long_chain_leaves_the_window_as_it_is},
     {"a_batch_of_many_keys_widens_the_window", a_batch_of_many_keys_widens_the_window},
     {"a_record_without_a_key_waits_in_redis", a_record_without_a_key_waits_in_redis},
-    {"a_settle_that_failed_in_the_middle", a_settle_that_failed_in_the_middle}};
+    {"a_settle_that_failed_in_the_middle", a_settle_that_failed_in_the_middle},
+    {"others_pass_before_suspects", others_pass_before_suspects}};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static bool run_case(int i) {
