@@ -318,6 +318,42 @@ def plugin_crashes(t):
 
 
 @scenario
+def plugin_poison_comes_first(t):
+    """A plugin dies of 20 messages, each of a key of its own, while messages of other keys come one
+    after the other. These must go on, although each suspect ends the worker once more."""
+    t.start_redis()
+    t.make_topics()
+    topic, made = t.topics[0], 0
+    t.dead = {identity(topic, i % 4, i // 4) for i in range(20)}
+    t.kafka.produce(topic, [(i % 4, b"bad-%d" % i, b"abort") for i in range(20)])
+    run = t.start(
+        handler=crash_plugin(t),
+        workers=1,
+        retry={"max_attempts": 1, "backoff_ms": 20, "backoff_max_ms": 1000},
+        lock={"ttl_ms": 1500},
+    )
+    wait_until(lambda: "started again in" in run.log(), 60, "a first death")
+
+    def are_dead(n):
+        nonlocal made
+        t.kafka.produce(topic, [(p, b"good-%d" % (made + p), b"{}") for p in range(4)])
+        made += 4
+        return len(t.dead_letters()) >= n
+
+    wait_until(lambda: are_dead(10), 240, "10 dead letters", every_s=0.5)
+    done = len({r.identity for r in t.runs() if r.outcome == "done"})
+    t.check(2 * done > made, "only %d of %d others were done" % (done, made))
+    t.figure(others=made, others_done=done)
+    wait_until(lambda: are_dead(20), 240, "20 dead letters", every_s=0.5)
+    t.wait_finished(60)
+    run.stop()
+    t.judge()
+    for letter in t.dead_letters():
+        t.check(b"signal 6" in letter[b"reason"], "reason: %r" % letter[b"reason"])
+        t.same(letter[b"attempts"], b"1", "attempts")
+
+
+@scenario
 def plugin_hangs(t):
     """Fault 28: a handler of a plugin hangs. The handler must be cancelled, and if it never
     returns, its worker must be replaced. The message must become a dead letter after its attempts.
