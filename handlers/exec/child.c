@@ -73,6 +73,11 @@ static _Noreturn void become(const struct pipes *p, char *const *argv, char *con
     const int from[] = {p->in[0], p->out[1], p->err[1], p->in[0], p->side[1]};
     int fd = 0;
     while (fd < FIRST_FREE && dup2(from[fd], fd) >= 0) fd++;
+    /* Closes what this process inherited from whoever started it, without O_CLOEXEC. `failed` is
+     * open until exec succeeds. */
+    int failed = p->failed[1];
+    if (failed > FIRST_FREE) close_range(FIRST_FREE, (unsigned)failed - 1, 0);
+    close_range((unsigned)failed + 1, ~0U, 0);
     if (fd == FIRST_FREE) execvpe(argv[0], argv, envp);
     int e = errno;
     if (write(p->failed[1], &e, sizeof e) < 0) _exit(126);

@@ -7,6 +7,7 @@
 #include "handlers/json_text.h"
 #include "handlers/reason.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -52,6 +53,10 @@ static const char script[] =
     "'reason': 'r'}))\n"
     "    elif what == 'blank': say('\\n \\n' + done)\n"
     "    elif what == 'twice': say(done); say(done); time.sleep(0.05)\n"
+    "    elif what == 'descriptors':\n"
+    "        fds = '/proc/self/fd/'\n"
+    "        extra = [f for f in os.listdir(fds) if int(f) > 4 and os.path.exists(fds + f)]\n"
+    "        open(here + '/extra', 'w').write(' '.join(extra)); say(done)\n"
     "    elif what == 'loud':\n"
     "        for k in range(3000): sys.stderr.write('x' * 300 + '\\n')\n"
     "        sys.stderr.write('no newline'); sys.stderr.flush(); say(done)\n"
@@ -537,6 +542,21 @@ static void test_deaf_child_cannot_block_us(void **state) {
     fx_config_free(c);
 }
 
+static void test_inherited_descriptors_are_closed(void **state) {
+    (void)state;
+    int low = open("/dev/null", O_RDONLY), high = fcntl(low, F_DUPFD, 200);
+    assert_true(low >= 0 && high >= 200);
+    struct fx x;
+    open_fx(&x, 10000);
+    assert_int_equal(play(&x, "descriptors"), LW_DONE);
+    char *extra = slurp(&x, "extra");
+    assert_string_equal(extra, "");
+    free(extra);
+    close_fx(&x);
+    close(high);
+    close(low);
+}
+
 static void test_closed_stdin_is_no_sigpipe(void **state) {
     (void)state;
     signal(SIGPIPE, SIG_DFL);
@@ -685,6 +705,7 @@ int main(void) {
         cmocka_unit_test(test_renewed_lease_goes_on),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_deaf_child_cannot_block_us),
+        cmocka_unit_test(test_inherited_descriptors_are_closed),
         cmocka_unit_test(test_closed_stdin_is_no_sigpipe),
         cmocka_unit_test(test_end_of_input_lets_it_finish),
         cmocka_unit_test(test_worker_killed_takes_all_with_it),
