@@ -229,6 +229,8 @@ static enum MHD_Result send_answer(struct lw_http *h, struct pending *p) {
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(r, "Content-Security-Policy", LW_PAGE_CSP);
     MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    MHD_add_response_header(r, "Cross-Origin-Opener-Policy", "same-origin");
+    MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
     if (p->a.status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, p->a.allow ? p->a.allow : "GET, HEAD");
     if (p->a.status == MHD_HTTP_UNAUTHORIZED)
@@ -319,6 +321,8 @@ static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *
     else if (!lw_http_origin_ok(header(p, MHD_HTTP_HEADER_ORIGIN), header(p, MHD_HTTP_HEADER_HOST)))
         refuse(p, MHD_HTTP_FORBIDDEN,
                "pages of another site may not call this server: Origin differs from Host");
+    else if (is_api(p) && !lw_http_fetch_site_ok(header(p, "Sec-Fetch-Site")))
+        refuse(p, MHD_HTTP_FORBIDDEN, "pages of another site may not call the API");
     else if (p->large)
         refuse(p, 413, "the body is too large");
     else if (p->bad)

@@ -119,6 +119,10 @@ bool lw_http_host_named(const char *host, char *const *names, size_t n);
  * its Host header, or from no page. A browser sends Origin with each request that a page makes to
  * another site, and sends "null" if it hides the page. */
 bool lw_http_origin_ok(const char *origin, const char *host);
+/* Returns true if a request to the API with this Sec-Fetch-Site header (NULL: none) comes from a
+ * page of this server, from the address bar or from no browser. A browser sends this header also
+ * with requests that have no Origin, such as those for images and scripts. */
+bool lw_http_fetch_site_ok(const char *site);
 /* Returns true if a client with this Accept-Encoding header (NULL: none) accepts gzip. */
 bool lw_http_takes_gzip(const char *accept_encoding);
 /* Decodes every %XX and appends the text to `out`. Returns false if a %XX is incomplete or encodes

@@ -53,6 +53,10 @@ bool lw_http_origin_ok(const char *origin, const char *host) {
     return host && behind && !strcasecmp(behind + 3, host);
 }
 
+bool lw_http_fetch_site_ok(const char *site) {
+    return !site || !strcasecmp(site, "same-origin") || !strcasecmp(site, "none");
+}
+
 /* --- Accept-Encoding -------------------------------------------------------------------------- */
 
 /* Returns true if the parameters of a coding, such as ";q=0.0", say that the client does not accept

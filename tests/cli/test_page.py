@@ -133,6 +133,8 @@ class Page(unittest.TestCase):
             self.assertNotIn("unsafe", policy)
             self.assertEqual(self.headers["Referrer-Policy"], "no-referrer")
             self.assertEqual(self.headers["X-Content-Type-Options"], "nosniff")
+            for policy in ("Opener", "Resource"):
+                self.assertEqual(self.headers["Cross-Origin-%s-Policy" % policy], "same-origin")
             self.assertIsNone(self.headers["Set-Cookie"])
         self.ask("/app.js", 405, "POST")
         self.ask("/nothing.js", 404)
@@ -245,6 +247,14 @@ class Page(unittest.TestCase):
         for origin in ("http://evil.example", "null", "http://127.0.0.1"):
             self.ask("/version", 403, Origin=origin)
             self.ask("/api/v1/lanes/t-1/pause", 403, "POST", BEN, Origin=origin)
+
+    def test_other_sites_do_not_call_the_api(self):
+        for site in ("cross-site", "same-site"):
+            self.ask("/api/v1/session", 403, Sec_Fetch_Site=site)
+            self.ask("/api/v1/lanes/t-1/pause", 403, "POST", BEN, Sec_Fetch_Site=site)
+            self.ask("/", Sec_Fetch_Site=site)  # a link to the page
+        for site in ("same-origin", "none"):
+            self.ask("/api/v1/session", Sec_Fetch_Site=site)
 
     def test_the_percentiles_of_the_page(self):
         self.addCleanup(self.forget_totals)

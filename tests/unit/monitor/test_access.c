@@ -120,6 +120,16 @@ static void test_origins(void **state) {
     assert_false(lw_http_origin_ok("http://localhost", NULL));
 }
 
+static void test_fetch_sites(void **state) {
+    (void)state;
+    assert_true(lw_http_fetch_site_ok(NULL));
+    assert_true(lw_http_fetch_site_ok("same-origin"));
+    assert_true(lw_http_fetch_site_ok("none"));
+    const char *const wrong[] = {"cross-site", "same-site", "", "same-origin, none", "other"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(lw_http_fetch_site_ok(wrong[i]));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_tokens_anybody_reads),
@@ -128,6 +138,7 @@ int main(void) {
         cmocka_unit_test(test_statuses),
         cmocka_unit_test(test_named_hosts),
         cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_fetch_sites),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
