@@ -1770,13 +1770,18 @@ function search(event) {
   if (key) location.hash = `#/key/${segment(key)}`;
 }
 
-/** A link that ends with "?token=…" gives its token to this tab; the address forgets it at once.
+/** A link that ends with "?token=…" gives its token to this tab, unless the tab has one: a link of
+ * somebody else must not change as whom the user acts. The address forgets the token at once.
  * The part behind # never leaves the browser. */
 function takeToken() {
   const { parts, values } = parseHash();
   if (!values.has("token")) return;
-  token = values.get("token");
-  sessionStorage.setItem("latchwork.token", token);
+  if (token && token !== values.get("token"))
+    toast("This tab keeps its token. To use the one of the link, open it in a new tab.", true);
+  else {
+    token = values.get("token");
+    sessionStorage.setItem("latchwork.token", token);
+  }
   values.delete("token");
   history.replaceState(null, "", `#/${parts.join("/")}${values.toString() ? `?${values}` : ""}`);
 }

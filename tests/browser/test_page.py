@@ -448,6 +448,15 @@ class Page(unittest.TestCase):
         b.until("no dialog", lambda: not b.all("dialog"))
         self.assertNotIn(b"customer-9", self.w.redis("SMEMBERS", P + "paused"))
 
+    def test_a_link_does_not_replace_the_token(self):
+        b = self.b
+        self.b.go("about:blank")
+        b.go(self.w.base + "#/overview?token=of-somebody-else")
+        b.one("h1")
+        self.assertEqual(b.run("return sessionStorage.getItem('latchwork.token')"), self.w.token)
+        self.assertNotIn("somebody", b.url)
+        b.until_text("body", "keeps its token")
+
     def test_tokens_for_reading_and_writing_and_masked_payloads(self):
         b = self.b
         self.letters("dr-mask")
