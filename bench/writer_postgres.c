@@ -20,7 +20,7 @@ static struct lw_pg pg = {.in = &in};
 static struct lw_pg_table table;
 static struct lw_buf arrays[PARAMS];
 static int64_t fence;
-static uint64_t keys[4096]; /* hashes of the keys in the current transaction */
+static struct lw_fence_key keys[4096]; /* hashes of the keys in the current transaction */
 static size_t n_keys;
 
 static void open_postgres(const char *url) {
@@ -36,12 +36,15 @@ static void begin_postgres(void) {
 
 /* Returns the hash of the message's key. If an earlier message of the transaction has the same
  * hash, returns a larger number, because a statement must not contain a hash twice. */
-static uint64_t new_key(const rd_kafka_message_t *m) {
-    uint64_t key = lw_fence_key("writer", lw_bytes(m->key, m->key_len));
+static struct lw_fence_key new_key(const rd_kafka_message_t *m) {
+    static const uint8_t secret[LW_HASH_SECRET];
+    static struct lw_keyed_hash *hash;
+    if (!hash && !(hash = lw_keyed_hash_open(secret))) die("OpenSSL does not offer BLAKE2b");
+    struct lw_fence_key key = lw_fence_key(hash, "writer", lw_bytes(m->key, m->key_len));
     size_t i = 0;
     while (i < n_keys)
-        if (keys[i] == key)
-            key++, i = 0;
+        if (lw_fence_key_same(keys[i], key))
+            key.a++, i = 0;
         else
             i++;
     return keys[n_keys++] = key;
@@ -57,7 +60,8 @@ static void add_postgres(const rd_kafka_message_t *m) {
     json_error_t why;
     json_t *row = json_loadb(m->payload, m->len, 0, &why);
     if (!row) die("a payload is no JSON: %s", why.text);
-    lw_array_integer(&arrays[LW_PG_P_KEYS], (int64_t)new_key(m));
+    struct lw_fence_key key = new_key(m);
+    lw_array_bytes(&arrays[LW_PG_P_KEYS], &key, sizeof key);
     lw_array_integer(&arrays[LW_PG_P_FENCES], fence++);
     lw_array_text(&arrays[LW_PG_P_TOPICS], lw_bytes_of(rd_kafka_topic_name(m->rkt)));
     lw_array_integer(&arrays[LW_PG_P_PARTITIONS], m->partition);

@@ -23,6 +23,7 @@
 #define LW_HANDLERS_INSERT_INSERT_H
 
 #include "base/json_scan.h"
+#include "base/keyed_hash.h"
 #include "handlers/handler.h"
 #include "handlers/trial.h"
 
@@ -161,11 +162,18 @@ int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit,
 
 /* --- keys, identities, leases, counts --------------------------------------------------------- */
 
-/* Returns a 64-bit hash of application and key, by which stores identify a key. The hash is never
- * 0. Two keys with the same hash share one fence. Then a message with the smaller fence counts as
- * stale, is given back, and is granted again with a larger fence. The second grant costs time, but
- * nothing wrong is written. */
-uint64_t lw_fence_key(const char *app, struct lw_bytes key);
+/* By what stores identify a key: a hash of application and key (base/keyed_hash.h). Its secret is
+ * made at the first run, and kept in the store's table latchwork_meta under the name
+ * LW_FENCE_SECRET. Keys are chosen by strangers: without a secret, one of them could find a key
+ * that shares the fence of another one and so holds its messages back. The hash is never 0. */
+#define LW_FENCE_SECRET "fence_secret"
+struct lw_fence_key {
+    uint64_t a, b; /* the bytes of the hash, as they are in memory */
+};
+struct lw_fence_key lw_fence_key(struct lw_keyed_hash *h, const char *app, struct lw_bytes key);
+static inline bool lw_fence_key_same(struct lw_fence_key x, struct lw_fence_key y) {
+    return x.a == y.a && x.b == y.b;
+}
 /* Returns the replay number in an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
 int64_t lw_insert_replay(const char *identity);
 /* Returns true if the job's lease or timeout has ended. Then no row may be written for the job. */

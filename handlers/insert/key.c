@@ -6,21 +6,13 @@
 
 #include <stdlib.h>
 
-/* Adds bytes to a hash by the algorithm FNV-1a. At the end, lw_fence_key() applies the finalizer of
- * MurmurHash3 to the hash. Both algorithms are in the public domain. */
-static uint64_t mix_in(uint64_t h, const void *bytes, size_t n) {
-    for (const unsigned char *p = bytes, *end = p + n; p < end; p++) h = (h ^ *p) * 0x100000001b3;
-    return h;
-}
-
-uint64_t lw_fence_key(const char *app, struct lw_bytes key) {
-    /* hash the NUL at the end of `app`, so that "a" + "bc" differs from "ab" + "c" */
-    uint64_t h = mix_in(0xcbf29ce484222325, app, strlen(app) + 1);
-    if (key.n) h = mix_in(h, key.p, key.n);
-    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
-    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
-    h ^= h >> 33;
-    return h ? h : 1;
+struct lw_fence_key lw_fence_key(struct lw_keyed_hash *h, const char *app, struct lw_bytes key) {
+    uint8_t bytes[LW_HASH_BYTES];
+    struct lw_fence_key out;
+    lw_keyed_hash(h, lw_bytes_of(app), key, bytes);
+    memcpy(&out, bytes, sizeof out);
+    if (!out.a && !out.b) out.a = 1; /* 0 marks an empty slot in memory */
+    return out;
 }
 
 int64_t lw_insert_replay(const char *identity) {

@@ -16,6 +16,9 @@ static const struct words words = {
     .strict = "DROP TABLE orders; CREATE TABLE orders(id bigint PRIMARY KEY, amount integer NOT "
               "NULL CHECK(amount > 0), extra jsonb)",
     .many = 12000,
+    .hash_of_i = "decode(lpad(i::text, 32, '0'), 'hex')",
+    .old_fences = "DROP TABLE latchwork_fences; CREATE TABLE latchwork_fences(key bigint PRIMARY "
+                  "KEY, fence bigint NOT NULL)",
     .replays = "SELECT group_concat(replay) FROM latchwork_seen WHERE replay > 0",
 };
 
@@ -667,7 +670,7 @@ static void test_rights(void **state) {
     open_at(&x, "");
     close_handler(&x);
     run_sql(&x, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchwork_seen, latchwork_fences, "
-                "latchwork_count TO clerk");
+                "latchwork_count, latchwork_meta TO clerk");
     expect_open_fails(section, "cannot write to the tables: permission denied for table orders");
     run_sql(&x, "GRANT INSERT ON orders TO clerk");
     expect_opens(section);

@@ -37,6 +37,10 @@ struct words {
     /* number of offsets that add_seen() adds, which must be more than the cleaner deletes in one
      * transaction */
     int64_t many;
+    /* SQL expression for a hash of 16 bytes, which differs for each number i from 1 to 1500 */
+    const char *hash_of_i;
+    /* SQL that gives latchwork_fences the form that it had without a secret */
+    const char *old_fences;
     /* SQL query that returns the numbers of all recorded replays as one text, separated by
      * commas */
     const char *replays;
@@ -232,6 +236,36 @@ static void test_stale_fence_writes_nothing(void **state) {
     assert_string_equal(ask(&x, "SELECT group_concat(id || '=' || amount) FROM orders"),
                         "1=5,2=4,3=4");
     close_fx(&x);
+}
+
+/* The two keys have the same FNV-1a hash with "app", which identified keys before: whoever wrote
+ * one of them held the other one back. */
+static void test_keys_cannot_be_made_to_collide(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "");
+    assert_int_equal(put(&x, &j, 5, "evil-joB72cQ9rNvtdIoAERkvbkUK", "{\"id\":1}"), LW_DONE);
+    assert_int_equal(put(&x, &j, 4, "victim", "{\"id\":2}"), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_meta"), "1");
+    close_handler(&x);
+    /* without the secret, no fence could be found again */
+    run_sql(&x, "CREATE TABLE kept AS SELECT * FROM latchwork_meta; DELETE FROM latchwork_meta");
+    struct lw_config *c = fx_config("{\"store\":\"%s\",\"table\":\"orders\",%s}", x.store, columns);
+    struct lw_err err = {0};
+    assert_null(lw_handler_insert.open(c, 0, &err));
+    assert_contains(err.text, "latchwork_meta has no valid fence_secret");
+    run_sql(&x, "INSERT INTO latchwork_meta SELECT * FROM kept");
+    open_at(&x, "");
+    assert_int_equal(put(&x, &j, 3, "victim", "{\"id\":3}"), LW_BACK);
+    close_handler(&x);
+    run_sql(&x, words.old_fences);
+    err = (struct lw_err){0};
+    assert_null(lw_handler_insert.open(c, 0, &err));
+    assert_contains(err.text, "older version");
+    assert_contains(err.text, "then drop latchwork_fences");
+    fx_config_free(c);
+    drop_database(&x);
 }
 
 static void test_ended_leases_are_left_out(void **state) {
@@ -443,9 +477,8 @@ static void test_old_fences_are_cleaned(void **state) {
     long long now = (long long)lw_wall_ms() * 1000, hour = 3600LL * 1000000;
     snprintf(sql, sizeof sql,
              "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)"
-             "INSERT INTO latchwork_fences SELECT (i - 750) * 12345678901, %lld - (i %% 2) * %lld "
-             "FROM n",
-             now - 23 * hour, 2 * hour);
+             "INSERT INTO latchwork_fences SELECT %s, %lld - (i %% 2) * %lld FROM n",
+             words.hash_of_i, now - 23 * hour, 2 * hour);
     run_sql(&x, sql);
     wait_for(strcmp(ask(&x, "SELECT count(*) FROM latchwork_fences"), "750") == 0);
     close_fx(&x);
@@ -473,6 +506,7 @@ static void expect_open_fails(const char *section, const char *why) {
         cmocka_unit_test(test_user_constraint_is_dead_alone), cmocka_unit_test(test_conflicts), \
         cmocka_unit_test(test_known_identity_comes_first),                                      \
         cmocka_unit_test(test_stale_fence_writes_nothing),                                      \
+        cmocka_unit_test(test_keys_cannot_be_made_to_collide),                                  \
         cmocka_unit_test(test_ended_leases_are_left_out),                                       \
         cmocka_unit_test(test_fences_of_others_are_seen),                                       \
         cmocka_unit_test(test_two_processes_one_database),                                      \

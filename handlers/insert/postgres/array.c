@@ -50,6 +50,14 @@ void lw_array_text(struct lw_buf *a, struct lw_bytes text) {
     lw_buf_add(a, "\"", 1);
 }
 
+void lw_array_bytes(struct lw_buf *a, const void *bytes, size_t n) {
+    const uint8_t *p = bytes;
+    next(a);
+    lw_buf_add(a, "\"\\\\x", 4);
+    for (size_t i = 0; i < n; i++) lw_buf_addf(a, "%02x", p[i]);
+    lw_buf_add(a, "\"", 1);
+}
+
 /* Appends a string as JSON, in quotes and with the escapes of the payload. */
 static void add_json_string(struct lw_buf *a, struct lw_bytes raw) {
     next(a);

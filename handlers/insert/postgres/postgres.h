@@ -5,6 +5,7 @@
  *                       delivery writes nothing
  *     latchwork_fences  (hash of app and key): the largest fence with which the key was written; a
  *                       message with a smaller fence is stale
+ *     latchwork_meta    (name): the secret of these hashes
  *     latchwork_count   (app, name, part): numbers of rows inserted and updated and of duplicates
  *                       ignored; the sum over the parts is exact, because each transaction adds to
  *                       one part; the parts keep transactions from waiting for each other
@@ -139,8 +140,9 @@ struct lw_pg_column {
 struct lw_pg_table {
     /* `name` is the quoted name of the table, with its schema if configured; owned */
     char *name;
-    struct lw_pg_column *columns; /* one element per configured column; owned */
-    char *sql;                    /* the text of the statement; owned */
+    struct lw_pg_column *columns;   /* one element per configured column; owned */
+    char *sql;                      /* the text of the statement; owned */
+    uint8_t secret[LW_HASH_SECRET]; /* of lw_fence_key() */
 };
 
 /* Creates Latchwork's tables if any is missing, and the user's table if it is missing and
@@ -193,6 +195,8 @@ void lw_array_integer(struct lw_buf *a, int64_t v);
 void lw_array_bool(struct lw_buf *a, bool v);
 void lw_array_null(struct lw_buf *a);
 void lw_array_text(struct lw_buf *a, struct lw_bytes text);
+/* Appends bytes for an array of bytea. */
+void lw_array_bytes(struct lw_buf *a, const void *bytes, size_t n);
 /* Appends a value of a row to the array. */
 void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json_value *v,
                     struct lw_buf *scratch);

@@ -47,7 +47,7 @@ static void add_values(struct lw_buf *sql, const struct lw_insert *in, const str
 
 static void add_messages(struct lw_buf *sql, const struct lw_insert *in,
                          const struct lw_pg_table *t) {
-    static const char *const types[] = {"bigint", "bigint", "text",   "integer",
+    static const char *const types[] = {"bytea",  "bigint", "text",   "integer",
                                         "bigint", "bigint", "boolean"};
     lw_buf_addf(sql, " FROM t, ROWS FROM (");
     for (int i = LW_PG_P_KEYS; i < LW_PG_P_COLUMNS; i++)
@@ -82,7 +82,7 @@ static void add_questions(struct lw_buf *sql, const struct lw_insert *in,
                 ", coalesce((SELECT true FROM latchwork_seen AS o WHERE o.app = $1 AND o.topic = "
                 "u.topic AND o.partition = u.partition"
                 " AND o.\"offset\" = u.\"offset\" AND o.replay = u.replay), false) AS known"
-                ", coalesce((SELECT o.fence > u.fence FROM latchwork_fences AS o WHERE o.key = "
+                ", coalesce((SELECT o.fence > u.fence FROM latchwork_fences AS o WHERE o.hash = "
                 "u.key), false) AS stale",
                 LW_PG_P_LOCK_MS + 1);
     if (in->on_conflict == LW_CONFLICT_DEAD) add_there(sql, in, t);
@@ -104,10 +104,10 @@ static void add_questions(struct lw_buf *sql, const struct lw_insert *in,
  * whose rows are to be written. */
 static void add_marks(struct lw_buf *sql) {
     lw_buf_addf(
-        sql, ", f AS (INSERT INTO latchwork_fences AS o (key, fence) SELECT key, fence FROM w "
+        sql, ", f AS (INSERT INTO latchwork_fences AS o (hash, fence) SELECT key, fence FROM w "
              "WHERE open ORDER BY key"
-             " ON CONFLICT (key) DO UPDATE SET fence = excluded.fence WHERE o.fence <= "
-             "excluded.fence RETURNING o.key)"
+             " ON CONFLICT (hash) DO UPDATE SET fence = excluded.fence WHERE o.fence <= "
+             "excluded.fence RETURNING o.hash AS key)"
              ", s AS (INSERT INTO latchwork_seen (app, topic, partition, \"offset\", replay, fence)"
              " SELECT $1, topic, partition, \"offset\", replay, fence FROM w JOIN f USING (key) "
              "ORDER BY 2, 3, 4, 5"

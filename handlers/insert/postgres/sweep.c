@@ -28,13 +28,14 @@ struct lw_sweeper {
     char topic[256];
     int32_t partition;
     int64_t from;
-    int64_t fence_at; /* first key of the next slice of fences */
+    /* `fence_at`: the next slice of fences is behind this hash, as text of a bytea */
+    char fence_at[2 * LW_HASH_BYTES + 3];
 };
 
 struct lw_sweeper *lw_pg_sweeper_open(struct lw_store *store, struct lw_err *err) {
     (void)err;
     struct lw_sweeper *w = lw_alloc(sizeof *w);
-    *w = (struct lw_sweeper){.store = store, .pg.in = store->in, .from = -1, .fence_at = INT64_MIN};
+    *w = (struct lw_sweeper){.store = store, .pg.in = store->in, .from = -1, .fence_at = "\\x"};
     return w;
 }
 
@@ -94,25 +95,25 @@ enum lw_swept lw_pg_sweep_seen(struct lw_sweeper *w, const struct lw_sweep *what
 /* Deletes the old fences in the next slice of the table. After the last slice, the first slice is
  * next. */
 static void sweep_fences(struct lw_sweeper *w) {
-    static const char sql[] = "WITH slice AS MATERIALIZED (SELECT key, fence FROM latchwork_fences "
-                              "WHERE key >= $1 ORDER BY key LIMIT $3),"
-                              " old AS MATERIALIZED (SELECT o.key FROM latchwork_fences AS o JOIN "
-                              "slice USING (key) WHERE o.fence < $2 ORDER BY o.key"
-                              " FOR UPDATE OF o SKIP LOCKED),"
-                              " gone AS (DELETE FROM latchwork_fences WHERE key = ANY(ARRAY(SELECT "
-                              "key FROM old)) AND fence < $2)"
-                              " SELECT count(*), max(key) FROM slice";
-    char at[32], before[32], slice[16];
-    snprintf(at, sizeof at, "%" PRId64, w->fence_at);
+    static const char sql[] =
+        "WITH slice AS MATERIALIZED (SELECT hash, fence FROM latchwork_fences "
+        "WHERE hash > $1::bytea ORDER BY hash LIMIT $3),"
+        " old AS MATERIALIZED (SELECT o.hash FROM latchwork_fences AS o JOIN "
+        "slice USING (hash) WHERE o.fence < $2 ORDER BY o.hash"
+        " FOR UPDATE OF o SKIP LOCKED),"
+        " gone AS (DELETE FROM latchwork_fences WHERE hash = ANY(ARRAY(SELECT "
+        "hash FROM old)) AND fence < $2)"
+        " SELECT count(*), encode((SELECT hash FROM slice ORDER BY hash DESC "
+        "LIMIT 1), 'hex') FROM slice";
+    char before[32], slice[16];
     snprintf(before, sizeof before, "%" PRId64, lw_insert_fence_before(LW_FENCE_AGE_S));
     snprintf(slice, sizeof slice, "%d", FENCE_SLICE);
-    const char *values[] = {at, before, slice};
+    const char *values[] = {w->fence_at, before, slice};
     PGresult *result = ask(w, sql, 3, values, WAIT_MS);
     if (!result) return;
-    int64_t last = number_at(result, 1);
-    w->fence_at = number_at(result, 0) < FENCE_SLICE || last == INT64_MAX
-                      ? INT64_MIN
-                      : last + 1; /* after the last key, start again at the first */
+    /* after the last key, start again at the first */
+    snprintf(w->fence_at, sizeof w->fence_at, "\\x%s",
+             number_at(result, 0) < FENCE_SLICE ? "" : PQgetvalue(result, 0, 1));
     PQclear(result);
 }
 

@@ -35,7 +35,7 @@ struct item {
     const struct item *twin;
     const struct lw_json_value *row; /* the row: an array of n_columns values */
     char *bad; /* why the payload makes no valid row; owned; NULL: it makes one */
-    uint64_t key;
+    struct lw_fence_key key;
     int64_t replay;
     bool settled, chosen;
     bool probed; /* its statement runs without its row, to find out whether the row is at fault */
@@ -45,8 +45,9 @@ struct lw_writer {
     struct lw_store *store;
     struct lw_pg pg;
     struct lw_reader reader;
-    struct item *items; /* jobs of the current batch, with room for LW_INSERT_BATCH */
-    struct item **set;  /* jobs of one statement */
+    struct lw_keyed_hash *hash; /* for lw_fence_key() */
+    struct item *items;         /* jobs of the current batch, with room for LW_INSERT_BATCH */
+    struct item **set;          /* jobs of one statement */
     struct lw_json_value *values;
     struct lw_buf *arrays; /* texts of the arrays, one per parameter from LW_PG_P_KEYS on */
     const char **params;
@@ -55,11 +56,17 @@ struct lw_writer {
 };
 
 struct lw_writer *lw_pg_writer_open(struct lw_store *store, struct lw_err *err) {
-    (void)err; /* the first transaction makes the connection */
+    /* the first transaction makes the connection */
     const struct lw_insert *in = store->in;
+    struct lw_keyed_hash *hash = lw_keyed_hash_open(store->table.secret);
+    if (!hash) {
+        lw_fail(err, "insert: OpenSSL does not offer BLAKE2b");
+        return NULL;
+    }
     struct lw_writer *w = lw_alloc(sizeof *w);
     w->store = store;
     w->pg.in = in;
+    w->hash = hash;
     lw_reader_init(&w->reader, in);
     w->items = lw_alloc(LW_INSERT_BATCH * sizeof *w->items);
     w->set = lw_alloc(LW_INSERT_BATCH * sizeof(struct item *));
@@ -74,6 +81,7 @@ struct lw_writer *lw_pg_writer_open(struct lw_store *store, struct lw_err *err) 
 void lw_pg_writer_close(struct lw_writer *w) {
     lw_pg_close(&w->pg);
     lw_reader_free(&w->reader);
+    lw_keyed_hash_close(w->hash);
     for (size_t i = 0; i < LW_PG_P_COLUMNS + w->store->in->n_columns; i++)
         lw_buf_free(&w->arrays[i]);
     free(w->arrays);
@@ -128,21 +136,22 @@ static void read_item(struct lw_writer *w, struct item *it, struct lw_job *job,
     *it = (struct item){.job = job,
                         .row = row,
                         .replay = lw_insert_replay(job->identity),
-                        .key = lw_fence_key(w->store->in->app, job->key)};
+                        .key = lw_fence_key(w->hash, w->store->in->app, job->key)};
     if (lw_row_read(w->store->in, &w->reader, false, job, row, &bad))
         set_bad(it, bad.text);
     else
         check_texts(w, it);
     for (const struct item *o = w->items; o < it && !it->twin; o++)
-        if (o->key == it->key && !o->twin && strcmp(o->job->identity, job->identity) == 0)
+        if (lw_fence_key_same(o->key, it->key) && !o->twin &&
+            strcmp(o->job->identity, job->identity) == 0)
             it->twin = o;
 }
 
 /* --- the set of one statement ----------------------------------------------------------------- */
 
-static bool has_key(struct item **set, size_t n, uint64_t key) {
+static bool has_key(struct item **set, size_t n, struct lw_fence_key key) {
     for (size_t i = 0; i < n; i++)
-        if (set[i]->key == key) return true;
+        if (lw_fence_key_same(set[i]->key, key)) return true;
     return false;
 }
 
@@ -178,7 +187,7 @@ static void add_row(struct lw_writer *w, const struct item *it) {
 
 static void add_item(struct lw_writer *w, const struct item *it) {
     struct lw_buf *a = w->arrays;
-    lw_array_integer(&a[LW_PG_P_KEYS], (int64_t)it->key);
+    lw_array_bytes(&a[LW_PG_P_KEYS], &it->key, sizeof it->key);
     lw_array_integer(&a[LW_PG_P_FENCES], (int64_t)it->job->fence);
     lw_array_text(&a[LW_PG_P_TOPICS], lw_bytes_of(it->job->topic));
     lw_array_integer(&a[LW_PG_P_PARTITIONS], it->job->partition);

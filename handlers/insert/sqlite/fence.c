@@ -12,7 +12,7 @@
  * remembers, and the tree is right for all other keys. If rows were merged before the connection
  * saw them, it forgets all fences in its memory and reads all rows again.
  *
- * Keys are identified by the 64-bit hash of lw_fence_key(). */
+ * Keys are identified by the hash of lw_fence_key(). */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include <stdlib.h>
@@ -20,17 +20,20 @@
 enum {
     MERGE_EVERY = 64,    /* number of transactions between two merges */
     FENCES_FIRST = 1024, /* initial number of slots of the table in memory */
-    /* FENCES_MOST is the maximum number of slots (8 MiB). The table is emptied before half of
+    /* FENCES_MOST is the maximum number of slots (12 MiB). The table is emptied before half of
      * this number is used. */
     FENCES_MOST = 1 << 19,
-    FENCE_BYTES = 16,
+    FENCE_BYTES = 24,
 };
 
 /* --- in memory -------------------------------------------------------------------------------- */
 
-static struct lw_fence *slot(const struct lw_fences *f, uint64_t key) {
-    size_t i = key & (f->size - 1);
-    while (f->slots[i].key && f->slots[i].key != key) i = (i + 1) & (f->size - 1);
+static bool used(const struct lw_fence *s) { return s->key.a || s->key.b; }
+
+static struct lw_fence *slot(const struct lw_fences *f, struct lw_fence_key key) {
+    size_t i = key.a & (f->size - 1);
+    while (used(&f->slots[i]) && !lw_fence_key_same(f->slots[i].key, key))
+        i = (i + 1) & (f->size - 1);
     return &f->slots[i];
 }
 
@@ -39,15 +42,15 @@ static void grow(struct lw_fences *f) {
     f->size = old.size ? 2 * old.size : FENCES_FIRST;
     f->slots = lw_alloc(f->size * sizeof *f->slots);
     for (size_t i = 0; i < old.size; i++)
-        if (old.slots[i].key) *slot(f, old.slots[i].key) = old.slots[i];
+        if (used(&old.slots[i])) *slot(f, old.slots[i].key) = old.slots[i];
     free(old.slots);
 }
 
 /* Remembers a fence, unless a larger fence of the key is known. */
-static void remember(struct lw_fences *f, uint64_t key, uint64_t fence) {
+static void remember(struct lw_fences *f, struct lw_fence_key key, uint64_t fence) {
     if (2 * (f->n + 1) > f->size) grow(f);
     struct lw_fence *s = slot(f, key);
-    if (!s->key) f->n++;
+    if (!used(s)) f->n++;
     s->key = key;
     if (fence > s->fence) s->fence = fence;
 }
@@ -63,7 +66,7 @@ void lw_fences_free(struct lw_fences *f) {
     lw_fences_forget(f);
 }
 
-/* --- rows of latchwork_recent: pairs of key and fence, little-endian -------------------------- */
+/* --- rows of latchwork_recent: pairs of key and fence (little-endian) ------------------------- */
 
 static void put64(char *p, uint64_t v) {
     for (int i = 0; i < 8; i++) p[i] = (char)(v >> 8 * i);
@@ -75,7 +78,12 @@ static uint64_t get64(const char *p) {
     return v;
 }
 
-static struct lw_fence fence_at(const char *p) { return (struct lw_fence){get64(p), get64(p + 8)}; }
+static struct lw_fence fence_at(const char *p) {
+    struct lw_fence f;
+    memcpy(&f.key, p, sizeof f.key);
+    f.fence = get64(p + sizeof f.key);
+    return f;
+}
 
 /* Reads the rows of latchwork_recent after the last row seen. Returns false if the row that follows
  * the last row seen is missing, because its fences have been moved to latchwork_fences. *r becomes
@@ -113,16 +121,21 @@ int lw_fences_catch_up(struct lw_sqlite *s) {
 
 /* --- questions and writes --------------------------------------------------------------------- */
 
-int lw_fences_get(struct lw_sqlite *s, uint64_t key, uint64_t *fence) {
+static int bind_key(sqlite3_stmt *st, const struct lw_fence_key *key) {
+    return sqlite3_bind_blob(st, 1, key, sizeof *key, SQLITE_TRANSIENT);
+}
+
+int lw_fences_get(struct lw_sqlite *s, struct lw_fence_key key, uint64_t *fence) {
     struct lw_fences *f = &s->fences;
     *fence = 0;
     if (f->size) {
         const struct lw_fence *known = slot(f, key);
-        if (known->key) return *fence = known->fence, SQLITE_DONE;
+        if (used(known)) return *fence = known->fence, SQLITE_DONE;
     }
     sqlite3_stmt *st = s->st[LW_ST_FENCE];
-    sqlite3_bind_int64(st, 1, (int64_t)key);
-    int r = sqlite3_step(st);
+    int r = bind_key(st, &key);
+    if (r != SQLITE_OK) return r;
+    r = sqlite3_step(st);
     if (r == SQLITE_ROW) *fence = (uint64_t)sqlite3_column_int64(st, 0);
     int e = sqlite3_reset(st);
     if (e != SQLITE_OK) return e;
@@ -130,19 +143,18 @@ int lw_fences_get(struct lw_sqlite *s, uint64_t key, uint64_t *fence) {
     return SQLITE_DONE;
 }
 
-void lw_fences_set(struct lw_sqlite *s, uint64_t key, uint64_t fence) {
+void lw_fences_set(struct lw_sqlite *s, struct lw_fence_key key, uint64_t fence) {
     char pair[FENCE_BYTES];
-    put64(pair, key);
-    put64(pair + 8, fence);
+    memcpy(pair, &key, sizeof key);
+    put64(pair + sizeof key, fence);
     lw_buf_add(&s->fences.written, pair, sizeof pair);
     remember(&s->fences, key, fence);
 }
 
 static int by_key(const void *a, const void *b) {
     const struct lw_fence *x = a, *y = b;
-    return x->key != y->key      ? (x->key < y->key ? -1 : 1)
-           : x->fence < y->fence ? -1
-                                 : x->fence > y->fence;
+    int order = memcmp(&x->key, &y->key, sizeof x->key);
+    return order ? order : x->fence < y->fence ? -1 : x->fence > y->fence;
 }
 
 /* Collects all fences of `latchwork_recent`, sorted by key (as in `latchwork_fences`), and by fence
@@ -170,8 +182,8 @@ static int merge(struct lw_sqlite *s) {
     const struct lw_fence *f = (const struct lw_fence *)(const void *)all.p;
     size_t n = all.n / sizeof *f;
     for (size_t i = 0; i < n && r == SQLITE_DONE; i++) {
-        if (i + 1 < n && f[i + 1].key == f[i].key) continue;
-        sqlite3_bind_int64(s->st[LW_ST_SET_FENCE], 1, (int64_t)f[i].key);
+        if (i + 1 < n && lw_fence_key_same(f[i + 1].key, f[i].key)) continue;
+        if ((r = bind_key(s->st[LW_ST_SET_FENCE], &f[i].key)) != SQLITE_OK) break;
         sqlite3_bind_int64(s->st[LW_ST_SET_FENCE], 2, (int64_t)f[i].fence);
         r = lw_sqlite_step(s->st[LW_ST_SET_FENCE]);
     }

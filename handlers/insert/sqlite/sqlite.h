@@ -8,6 +8,7 @@
  *     latchwork_recent    (id): one row per recent transaction, with the fences that it wrote
  *     latchwork_fences    (hash of app and key): the largest fence of earlier transactions; a
  *                         message with a smaller fence is stale
+ *     latchwork_meta      (name): the secret of these hashes
  *     latchwork_count     (app, name): numbers of rows inserted and updated and of duplicates
  *                         ignored; exact, because each transaction updates them
  *
@@ -69,7 +70,8 @@ struct lw_seen {
 };
 
 struct lw_fence {
-    uint64_t key, fence;
+    struct lw_fence_key key;
+    uint64_t fence;
 };
 
 /* The fences known in memory, and the fences of the current transaction. */
@@ -90,6 +92,7 @@ struct lw_sqlite {
     sqlite3_stmt *st[LW_ST_N];
     struct lw_seen seen;
     struct lw_fences fences;
+    struct lw_keyed_hash *hash; /* for lw_fence_key() */
     struct lw_reader reader;
     /* `items` holds the jobs of the current transaction, with room for LW_INSERT_BATCH */
     struct lw_item *items;
@@ -143,8 +146,8 @@ void lw_seen_free(struct lw_seen *seen);
  * transaction. */
 int lw_fences_catch_up(struct lw_sqlite *s);
 /* Sets *fence to the largest known fence of the key, or to 0 if no fence is known. */
-int lw_fences_get(struct lw_sqlite *s, uint64_t key, uint64_t *fence);
-void lw_fences_set(struct lw_sqlite *s, uint64_t key, uint64_t fence);
+int lw_fences_get(struct lw_sqlite *s, struct lw_fence_key key, uint64_t *fence);
+void lw_fences_set(struct lw_sqlite *s, struct lw_fence_key key, uint64_t fence);
 /* Writes the fences of this transaction. Must be called at the end of the transaction. */
 int lw_fences_write(struct lw_sqlite *s);
 /* Empties the table of fences in memory. Must be called after a rollback, because the table then

@@ -23,7 +23,7 @@ struct lw_sweeper {
     pthread_mutex_t *writer; /* the store's mutex, which is held during each transaction */
     struct lw_sqlite db;
     sqlite3_stmt *bound, *remove, *partial, *trim, *old_fences, *remove_fences, *remove_replays;
-    int64_t fence_at; /* first key of the next slice of fences */
+    struct lw_fence_key fence_at; /* the next slice of fences is behind this key; 0: the first */
     int64_t busy_ms;
 };
 
@@ -52,11 +52,11 @@ static int open_db(struct lw_sweeper *c, struct lw_err *err) {
                 "UPDATE latchwork_seen SET bits = ?5 WHERE app = ?1 AND topic = ?2 AND partition = "
                 "?3 AND segment = ?4") ||
         prepare(c, &c->old_fences,
-                "SELECT count(*) FILTER (WHERE fence < ?2), max(key), count(*) FROM (SELECT key, "
+                "SELECT count(*) FILTER (WHERE fence < ?2), max(hash), count(*) FROM (SELECT hash, "
                 "fence FROM latchwork_fences"
-                " WHERE key >= ?1 ORDER BY key LIMIT ?3)") ||
+                " WHERE hash > ?1 ORDER BY hash LIMIT ?3)") ||
         prepare(c, &c->remove_fences,
-                "DELETE FROM latchwork_fences WHERE key BETWEEN ?1 AND ?2 AND fence < ?3") ||
+                "DELETE FROM latchwork_fences WHERE hash > ?1 AND hash <= ?2 AND fence < ?3") ||
         prepare(c, &c->remove_replays,
                 "DELETE FROM latchwork_replayed WHERE app = ?1 AND fence < ?2"))
         return lw_fail(err, "insert: %s: cannot prepare the clean-up: %s", c->in->address,
@@ -188,27 +188,30 @@ static bool trim(struct lw_sweeper *c, const char *topic, int32_t partition, int
 /* Deletes the old fences in the next slice of the table. Searches first, because usually no fence
  * is old and then no lock is needed. */
 static void sweep_fences(struct lw_sweeper *c) {
-    int64_t before = lw_insert_fence_before(LW_FENCE_AGE_S), last = 0;
+    int64_t before = lw_insert_fence_before(LW_FENCE_AGE_S);
+    struct lw_fence_key last = {0};
     sqlite3_stmt *st = c->old_fences;
-    sqlite3_bind_int64(st, 1, c->fence_at);
+    sqlite3_bind_blob(st, 1, &c->fence_at, sizeof c->fence_at, SQLITE_STATIC);
     sqlite3_bind_int64(st, 2, before);
     sqlite3_bind_int(st, 3, SLICE);
     int old = 0, n = 0;
     if (sqlite3_step(st) == SQLITE_ROW) {
         old = sqlite3_column_int(st, 0);
-        last = sqlite3_column_int64(st, 1);
+        if (sqlite3_column_bytes(st, 1) == sizeof last)
+            memcpy(&last, sqlite3_column_blob(st, 1), sizeof last);
         n = sqlite3_column_int(st, 2);
     }
     sqlite3_reset(st);
     if (old) {
         st = c->remove_fences;
-        sqlite3_bind_int64(st, 1, c->fence_at);
-        sqlite3_bind_int64(st, 2, last);
+        sqlite3_bind_blob(st, 1, &c->fence_at, sizeof c->fence_at, SQLITE_STATIC);
+        sqlite3_bind_blob(st, 2, &last, sizeof last, SQLITE_STATIC);
         sqlite3_bind_int64(st, 3, before);
         change(c, st);
+        sqlite3_clear_bindings(st);
     }
     /* after the last key, the next slice starts at the first key */
-    c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1;
+    c->fence_at = n < SLICE ? (struct lw_fence_key){0} : last;
 }
 
 static void sweep_replays(struct lw_sweeper *c) {
@@ -234,7 +237,7 @@ void lw_sqlite_sweep_old(struct lw_sweeper *c, unsigned round) {
 struct lw_sweeper *lw_sqlite_sweeper_open(const struct lw_insert *in, pthread_mutex_t *writer,
                                           struct lw_err *err) {
     struct lw_sweeper *c = lw_alloc(sizeof *c);
-    *c = (struct lw_sweeper){.in = in, .writer = writer, .busy_ms = BUSY_MS, .fence_at = INT64_MIN};
+    *c = (struct lw_sweeper){.in = in, .writer = writer, .busy_ms = BUSY_MS};
     if (open_db(c, err) == 0) return c;
     lw_sqlite_sweeper_close(c);
     return NULL;

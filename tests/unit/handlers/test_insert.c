@@ -15,6 +15,9 @@ static const struct words words = {
     .strict = "DROP TABLE orders; CREATE TABLE orders(id PRIMARY KEY, amount INTEGER NOT NULL "
               "CHECK(amount > 0), extra)",
     .many = 3000 * LW_SEEN_OFFSETS,
+    .hash_of_i = "CAST(printf('%016d', i) AS BLOB)",
+    .old_fences = "DROP TABLE latchwork_fences; CREATE TABLE latchwork_fences(key INTEGER PRIMARY "
+                  "KEY, fence INTEGER NOT NULL)",
     .replays = "SELECT group_concat(replay) FROM latchwork_replayed",
 };
 
