@@ -125,6 +125,11 @@ static const char *property_or(struct lw_config *c, const char *name, const char
 static void finish_reset(struct lw_loader *l) {
     const char *reset = property_or(l->c, "auto.offset.reset", "earliest");
     l->c->kafka.reset_latest = !strcmp(reset, "latest");
+    if (l->c->kafka.reset_latest)
+        lw_problem_warn(l->problems,
+                        "kafka.properties.auto.offset.reset: with latest, what is written before "
+                        "the group's first start, or to a partition that is added while no worker "
+                        "runs, is never read");
     if (l->c->kafka.reset_latest || !strcmp(reset, "earliest")) return;
     lw_problem(l->problems, "kafka.properties.auto.offset.reset: must be \"earliest\" or "
                             "\"latest\": where a group without commits begins");

@@ -74,11 +74,45 @@ static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t 
     }
 }
 
+/* Counts the partitions of all topics, once. If that fails, no partition counts as added later. */
+static void count_partitions(struct lw_source *s, int64_t until_ms) {
+    const struct rd_kafka_metadata *m = NULL;
+    if (s->counted || !s->config->kafka.reset_latest) return;
+    rd_kafka_resp_err_t code = rd_kafka_metadata(s->rk, 1, NULL, &m, time_left(until_ms, ASK_MS));
+    if (code) {
+        lw_warn("kafka: can't count the partitions of the topics: %s; one that is added later is "
+                "read from its end, as auto.offset.reset says",
+                rd_kafka_err2str(code));
+        return;
+    }
+    s->counts = lw_alloc((size_t)(m->topic_cnt + 1) * sizeof *s->counts);
+    for (int i = 0; i < m->topic_cnt; i++)
+        s->counts[s->n_counts++] =
+            (struct lw_topic_count){lw_strdup(m->topics[i].topic), m->topics[i].partition_cnt};
+    s->counted = true;
+    rd_kafka_metadata_destroy(m);
+}
+
+void lw_source_forget_counts(struct lw_source *s) {
+    for (size_t i = 0; i < s->n_counts; i++) free(s->counts[i].topic);
+    free(s->counts);
+}
+
+/* Returns true if the partition was added while this worker ran, or its topic was made then. */
+static bool added_later(const struct lw_source *s, const char *topic, int32_t partition) {
+    if (!s->counted) return false;
+    for (size_t i = 0; i < s->n_counts; i++)
+        if (!strcmp(s->counts[i].topic, topic)) return partition >= s->counts[i].partitions;
+    return true;
+}
+
 /* Finds the offset at which reading begins. The configured reset applies only to a partition
- * without a commit. A commit outside of the log ends the process with an error. */
+ * without a commit that was there when the worker began: what was written to a new one before it
+ * was noticed would be lost. A commit outside of the log ends the process with an error. */
 static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     if (a->committed < 0) {
-        a->begin = s->config->kafka.reset_latest ? a->log_end : a->log_begin;
+        bool from_end = s->config->kafka.reset_latest && !added_later(s, a->topic, a->partition);
+        a->begin = from_end ? a->log_end : a->log_begin;
         return 0;
     }
     a->begin = a->committed;
@@ -107,6 +141,7 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
 static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list,
                        struct lw_assigned *found, struct lw_anchor *anchors) {
     int64_t until_ms = lw_boot_ms() + ASSIGN_MS;
+    count_partitions(s, until_ms);
     if (ask_committed(s, list, until_ms)) return -1;
     for (int i = 0; i < list->cnt; i++) {
         rd_kafka_topic_partition_t *tp = &list->elems[i];

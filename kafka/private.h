@@ -75,6 +75,14 @@ struct lw_source {
     rd_kafka_resp_err_t trouble;
     int64_t trouble_ms;
     struct lw_kafka_look look;
+    /* With auto.offset.reset "latest": how many partitions each topic had at the first assignment,
+     * so that a partition that was added later is read from its first record. */
+    struct lw_topic_count {
+        char *topic;
+        int partitions;
+    } * counts;
+    size_t n_counts;
+    bool counted;
     /* thread that checks the anchors; NULL until it is first needed */
     struct lw_inspector *inspector;
     /* times on the boot clock of the last poll and of the last check; checked_ms is 0 if a check is
@@ -85,6 +93,8 @@ struct lw_source {
     bool no_anchors;
 };
 
+/* Frees what is known of the numbers of partitions (kafka/assign.c). */
+void lw_source_forget_counts(struct lw_source *s);
 /* The functions lw_source_saw() to lw_source_with_anchor() are in kafka/check.c, which detects
  * recreated and truncated topics. */
 /* Remembers a delivered record, which may become a candidate for the next anchor. */

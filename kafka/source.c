@@ -197,6 +197,7 @@ struct lw_source *lw_source_open(const struct lw_config *c, const char *member_i
     if (s->fd < 0) {
         lw_fail(err, "eventfd: %s", strerror(errno));
         free(s->look.missing);
+        lw_source_forget_counts(s);
         free(s->member_id);
         free(s);
         return NULL;
@@ -469,6 +470,7 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     if (!gone) return; /* librdkafka may still call back, so the source must stay in memory */
     lw_source_forget_commits(s);
     free(s->look.missing);
+    lw_source_forget_counts(s);
     free(s->member_id);
     free(s);
 }

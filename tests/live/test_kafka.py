@@ -113,6 +113,49 @@ def revoke_with_backlog(t):
 
 
 @scenario
+def partitions_added(t):
+    """With auto.offset.reset latest, partitions are added to a topic while workers run, and records
+    are written to them at once, before any worker has noticed them. These records must be handled,
+    while those that were there before the first start are not."""
+    t.start_redis()
+    t.make_topics(1)
+    topic = t.topics[0]
+    t.kafka.produce(topic, [(p, b"old-%d" % p, b"{}") for p in range(4)])
+    run = t.start(
+        kafka={
+            "properties": {
+                "auto.offset.reset": "latest",
+                "topic.metadata.refresh.interval.ms": "2000",
+            }
+        }
+    )
+    run.wait_workers(4)
+
+    def committed():
+        try:
+            return sum(at >= 0 for at, _ in t.kafka.committed(t.id, t.topics).values()) == 4
+        except Failure:  # the group has no coordinator yet
+            return False
+
+    # Each partition gets a commit where reading begins.
+    wait_until(committed, 60, "a commit for each partition")
+    t.kafka.tool("partitions", topic, "8")
+
+    def written():
+        try:
+            t.kafka.produce(topic, [(p, b"new-%d" % p, b"{}") for p in range(4, 8)])
+        except Failure:
+            return False
+        return True
+
+    wait_until(written, 30, "records in the new partitions")
+    wait_until(lambda: len({r.key for r in t.runs()}) >= 4, 60, "runs of the new partitions")
+    keys = {bytes.fromhex(r.key) for r in t.runs()}
+    t.same(keys, {b"new-%d" % p for p in range(4, 8)}, "keys that ran")
+    run.stop()
+
+
+@scenario
 def deploy(t):
     """Fault 36: all workers get SIGTERM under load, three times. They must finish their handlers
     within 20 s and end with status 0. No attempt may be counted, and no message may be lost or run

@@ -17,6 +17,7 @@
 static const char usage_text[] =
     "usage: kafkatool BROKERS COMMAND ...\n"
     "  create TOPIC PARTITIONS [NAME=VALUE…] make a topic, with configuration\n"
+    "  partitions TOPIC TOTAL     add partitions to a topic\n"
     "  delete TOPIC\n"
     "  allow PRINCIPAL read|write|describe group|topic NAME\n"
     "                                        adds an ACL\n"
@@ -207,6 +208,25 @@ static void create_topic(const char *topic, int partitions, char **settings, int
     check_topic(results, n, topic);
     rd_kafka_event_destroy(event);
     rd_kafka_NewTopic_destroy(new);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_destroy(rk);
+}
+
+static void add_partitions(const char *topic, int total) {
+    rd_kafka_t *rk = reader(NULL);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+    char why[512];
+    rd_kafka_NewPartitions_t *new =
+        rd_kafka_NewPartitions_new(topic, (size_t)total, why, sizeof why);
+    if (!new) die("%s: %s", topic, why);
+    rd_kafka_CreatePartitions(rk, &new, 1, NULL, queue);
+    rd_kafka_event_t *event = answer(queue, topic);
+    size_t n;
+    const rd_kafka_topic_result_t **results =
+        rd_kafka_CreatePartitions_result_topics(rd_kafka_event_CreatePartitions_result(event), &n);
+    check_topic(results, n, topic);
+    rd_kafka_event_destroy(event);
+    rd_kafka_NewPartitions_destroy(new);
     rd_kafka_queue_destroy(queue);
     rd_kafka_destroy(rk);
 }
@@ -648,6 +668,8 @@ int main(int argc, char **argv) {
     int n = argc - 2;
     if (!strcmp(command, "create") && n >= 2)
         create_topic(a[0], (int)number(a[1]), a + 2, n - 2);
+    else if (!strcmp(command, "partitions") && n == 2)
+        add_partitions(a[0], (int)number(a[1]));
     else if (!strcmp(command, "delete") && n == 1)
         delete_topic(a[0]);
     else if (!strcmp(command, "allow") && n == 4)

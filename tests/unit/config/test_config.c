@@ -206,7 +206,7 @@ static void test_struct_is_filled(void **state) {
     struct lw_config *c = lw_config_parse("t", text, sizeof text - 1, NULL, 0, &p);
     assert_non_null(c);
     assert_int_equal(p.n_errors, 0);
-    assert_int_equal(p.n_warnings, 0);
+    assert_int_equal(p.n_warnings, 1);
     assert_string_equal(c->kafka.group_id, "g");
     assert_true(c->kafka.reset_latest);
     assert_int_equal(c->kafka.n_topics, 2);
