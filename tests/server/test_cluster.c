@@ -182,6 +182,26 @@ static void a_dead_node_before_a_live_one(void **state) {
     lw_redis_servers_free(&s);
 }
 
+/* One search asks at most eight nodes. If more are down, later searches must get past them. */
+static void a_live_node_behind_many_dead_ones(void **state) {
+    (void)state;
+    enum { DEAD = 12 };
+    int ports[DEAD + 1];
+    struct lw_redis_url at;
+    for (int i = 0; i < DEAD; i++) ports[i] = lw_test_free_port();
+    ports[DEAD] = port[1];
+    struct lw_redis_servers s = cluster_of(ports, DEAD + 1, PASSWORD);
+    int searches = 0, failed = -1;
+    while (failed && searches++ <= DEAD) {
+        struct lw_err err = {0};
+        failed = lw_redis_servers_find(&s, 0, FIND_MS, &at, &err);
+    }
+    assert_int_equal(failed, 0);
+    assert_true(searches > 1);
+    lw_redis_url_free(&at);
+    lw_redis_servers_free(&s);
+}
+
 /* The only configured node, node 0, is down. Before it was killed, it named node 1, which can also
  * give the slot map. */
 static void a_node_that_was_learned(void **state) {
@@ -341,6 +361,7 @@ int main(void) {
         cmocka_unit_test(any_node_names_the_owner),
         cmocka_unit_test(what_is_no_node_is_named),
         cmocka_unit_test(a_dead_node_before_a_live_one),
+        cmocka_unit_test(a_live_node_behind_many_dead_ones),
         cmocka_unit_test(a_node_that_was_learned),
         cmocka_unit_test(a_slot_that_moved),
         cmocka_unit_test(a_slot_on_its_way),
