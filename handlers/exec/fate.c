@@ -84,6 +84,7 @@ static bool own_fault(struct proc *p) {
     if (!one || !proc_has_read(p)) return false;
     if (!lw_trial_failed(&p->h->trial, one->jobs[one->at]->identity)) return false;
     p->blamed = one;
+    p->own_fault = true;
     return true;
 }
 

@@ -25,7 +25,7 @@ static void reset(struct proc *p) {
     p->sent = 0;
     p->n_ended = 0;
     p->blamed = NULL;
-    p->innocent = false;
+    p->innocent = p->own_fault = false;
     p->reason[0] = p->how[0] = p->last_words[0] = '\0';
 }
 
@@ -108,10 +108,11 @@ void proc_end(struct proc *p, int64_t until_ms) {
  * ended without an answer. */
 static void rest(struct proc *p) {
     p->useless = p->answered ? 0 : p->useless + 1;
-    /* Besides an answer, two other cases reset the count of useless processes. A process that was
-     * ended because of a time limit might still have answered. And if the command itself is at
-     * fault, the whole handler pauses, so no further delay is needed. */
-    if (p->why == END_TIME || p->innocent) p->useless = 0;
+    /* Besides an answer, three other cases reset the count of useless processes. A process that was
+     * ended because of a time limit might still have answered. If the command itself is at fault,
+     * the whole handler pauses, so no further delay is needed. If a message is known to be at
+     * fault, it has a backoff of its own, and others must not wait for it. */
+    if (p->why == END_TIME || p->innocent || p->own_fault) p->useless = 0;
     p->start_ms = 0;
     if (p->useless < 2) return;
     int shift = p->useless - 2;

@@ -111,6 +111,7 @@ struct proc {
     enum proc_end why;
     struct request *blamed; /* the request that is at fault; NULL: unknown */
     bool innocent;          /* the command is at fault, not a message */
+    bool own_fault;         /* a message is known to be at fault, not the command */
     /* `has_read` is the number of bytes of requests that the process had read when it was ended */
     uint64_t has_read;
     /* `itself` is used only if `why` is END_DIED. It is true if the process has exited, and false
