@@ -72,6 +72,7 @@ static bool has_word(struct lw_bytes body, const char *word) {
 /* Returns the body behind a byte order mark and white space. */
 static struct lw_bytes content(struct lw_bytes body) {
     static const char mark[] = "\xef\xbb\xbf";
+    if (!body.n) return body;
     size_t at = body.n >= 3 && memcmp(body.p, mark, 3) == 0 ? 3 : 0;
     while (at < body.n && strchr(" \t\r\n", body.p[at])) at++;
     return lw_bytes(body.p + at, body.n - at);

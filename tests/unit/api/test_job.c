@@ -90,6 +90,8 @@ static void jobs_are_shown_while_they_work(void **state) {
             pthread_mutex_unlock(&all->lock);
         }
     }
+    while (all->n) free_job(all->job[--all->n]);
+    free(all);
 }
 
 int main(void) {
