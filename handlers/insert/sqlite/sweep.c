@@ -211,7 +211,8 @@ static void sweep_fences(struct lw_sweeper *c) {
         sqlite3_clear_bindings(st);
     }
     /* after the last key, the next slice starts at the first key */
-    c->fence_at = n < SLICE ? (struct lw_fence_key){0} : last;
+    if (n < SLICE) memset(&last, 0, sizeof last);
+    c->fence_at = last;
 }
 
 static void sweep_replays(struct lw_sweeper *c) {
