@@ -154,6 +154,7 @@ void http_send(struct call *c) {
     c->trial = breaker_state(&h->breaker, h->now_ms) != LW_HTTP_CLOSED;
     lw_feed_started(h->feed, job, h->now_ms);
     call_prepare(c, &h->set, h->now_ms, h->wall_ms);
+    http_sockets_look(&h->sockets);
     limit_sharing(c);
     enter(c);
     /* adding a handle fails only if memory runs out */

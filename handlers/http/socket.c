@@ -88,6 +88,14 @@ struct http_socket *http_socket_at(struct http_sockets *s, int local_port) {
     return NULL;
 }
 
+void http_sockets_look(struct http_sockets *s) {
+    for (size_t i = 0; i < s->n; i++)
+        if (!s->list[i].more_came && bytes_wait(s, &s->list[i])) {
+            s->suspect(s->ctx, "bytes that no request asked for");
+            return;
+        }
+}
+
 void http_socket_watch(struct http_socket *socket, bool *more_came) {
     socket->received = bytes_of(socket->fd);
     socket->more_came = more_came;

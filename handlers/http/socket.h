@@ -43,6 +43,9 @@ void http_sockets_use(struct http_sockets *s, CURL *easy);
 void http_sockets_free(struct http_sockets *s);
 /* Returns the socket with this local port, or NULL. */
 struct http_socket *http_socket_at(struct http_sockets *s, int local_port);
+/* Looks for bytes that wait on connections which carry no request, and reports them. Later versions
+ * of libcurl throw such bytes away together with the connection. */
+void http_sockets_look(struct http_sockets *s);
 /* Takes note that a request begins on this connection. If the connection is closed after bytes of
  * an answer came, *more_came becomes true: libcurl itself counts whole lines only. */
 void http_socket_watch(struct http_socket *socket, bool *more_came);
