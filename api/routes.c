@@ -49,7 +49,7 @@ const struct api_shape api_shapes[] = {
      "original_payload_hidden?:b}"},
     {"Holder", "{worker?:s,worker_base64?:s,host:s?,pid:i?,since_ms:i,lease_left_ms:i,fence:i}"},
     {"Counters", "{done:i,dead:i,dropped:i,skipped:i,received:i,redelivered:i,parked:i,drained:i,"
-                 "retried:i,reruns:i,stale:i,commits:i,epochs_lost:i,leases_lost:i,"
+                 "retried:i,stale:i,commits:i,epochs_lost:i,leases_lost:i,"
                  "locks_granted:i,locks_busy:i,redis_commands:i,redis_round_trips:i}"},
     {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,"
                "in_handler:i,counts:Counters}"},
@@ -71,7 +71,7 @@ const struct api_shape api_shapes[] = {
                         "replays:i}"},
     {"LedgerDifference",
      "{difference:s,text:s,shard?:i,topic?:s,partition?:i,offset?:i,replay?:i,lane?:s}"},
-    {"Ledger", "{ok:b,differences:i,waiting:i,lanes:i,locks:i,dead_letters:i,"
+    {"Ledger", "{ok:b,differences:i,waiting:i,replays:i,lanes:i,locks:i,dead_letters:i,"
                "partitions:[LedgerPartition],wrong:[LedgerDifference],at_ms:i}"},
     {"Sample", "{name:s,result:s}"},
     {"DryRun", "{count:i,left_out:i,failed:i,scanned:i,complete:b,sample:[Sample]}"},

@@ -47,10 +47,13 @@ struct lw_seat {
 };
 
 /* Holds the counts of a worker, for the summary, the live line and the metrics. The counts never go
- * down: the process that replaces the worker continues them. */
+ * down: the process that replaces the worker continues them. `parked` counts the messages that went
+ * into a waiting list, and `drained` those that came from one and ended as done or dead. So,
+ * without a crash, `parked` is `drained` plus what waits, dropped and skipped; but a message that
+ * Kafka delivers again while it waits is counted as parked again. */
 struct lw_counts {
-    _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale,
-        received, redelivered, commits, epochs_lost, leases_lost, letters_kept, unparked;
+    _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, stale, received,
+        redelivered, commits, epochs_lost, leases_lost, letters_kept, unparked;
     _Atomic uint64_t redis_commands, redis_round_trips;
     /* `locks_granted` and `locks_busy` count the lanes that gate or claim tried to lock.
      * `locks_granted` counts those that this worker got. `locks_busy` counts those that were locked

@@ -17,12 +17,23 @@ static const struct {
 } counters[] = {
 #define ROW(field) \
     { #field, offsetof(struct lw_counts, field) }
-    ROW(done),        ROW(dead),           ROW(dropped),
-    ROW(skipped),     ROW(received),       ROW(redelivered),
-    ROW(parked),      ROW(drained),        ROW(retried),
-    ROW(reruns),      ROW(stale),          ROW(commits),
-    ROW(epochs_lost), ROW(leases_lost),    ROW(locks_granted),
-    ROW(locks_busy),  ROW(redis_commands), ROW(redis_round_trips),
+    ROW(done),
+    ROW(dead),
+    ROW(dropped),
+    ROW(skipped),
+    ROW(received),
+    ROW(redelivered),
+    ROW(parked),
+    ROW(drained),
+    ROW(retried),
+    ROW(stale),
+    ROW(commits),
+    ROW(epochs_lost),
+    ROW(leases_lost),
+    ROW(locks_granted),
+    ROW(locks_busy),
+    ROW(redis_commands),
+    ROW(redis_round_trips),
 #undef ROW
 };
 enum { COUNTERS = sizeof counters / sizeof *counters };

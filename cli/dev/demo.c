@@ -137,7 +137,7 @@ static int print_table(const struct facts *f, const struct dev_demo *d, const st
         {"parked", (int64_t)atomic_load(&v->shared->parked), ANY,
          "came while another worker had their key, and waited in Redis"},
         {"drained", (int64_t)atomic_load(&v->shared->drained), ANY,
-         "taken from a waiting list and run"},
+         "came from a waiting list, and ended"},
         {"re-runs", a->reruns, ANY, ""},
         {"overlaps", a->overlaps, 0, "two handlers at work on one key at the same time"},
         {"lost", f->missing + a->unfinished + not_committed(v->shared), 0,

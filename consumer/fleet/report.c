@@ -21,7 +21,7 @@ struct lw_sup_totals lw_sup_totals(const struct lw_board *b) {
         t.waiting += atomic_load(&b->workers[i].waiting);
         t.parked += atomic_load(&c->parked);
         t.drained += atomic_load(&c->drained);
-        t.reruns += atomic_load(&c->reruns);
+        t.retried += atomic_load(&c->retried);
     }
     t.finished = t.done + t.dead + t.dropped + t.skipped;
     return t;
@@ -91,16 +91,16 @@ static void print_text(const struct lw_sup_totals *t, double s, uint64_t per_s, 
                        size_t size) {
     snprintf(out, size,
              "done %" PRIu64 " dead %" PRIu64 " dropped %" PRIu64 " skipped %" PRIu64
-             " parked %" PRIu64 " drained %" PRIu64 " re-runs %" PRIu64 "  in %.1f s  (%" PRIu64
+             " parked %" PRIu64 " drained %" PRIu64 " retried %" PRIu64 "  in %.1f s  (%" PRIu64
              " msg/s)",
-             t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
+             t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->retried, s, per_s);
 }
 
 static void print_json(const struct lw_sup_totals *t, double s, uint64_t per_s) {
     printf("{\"done\":%" PRIu64 ",\"dead\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"skipped\":%" PRIu64
-           ",\"parked\":%" PRIu64 ",\"drained\":%" PRIu64 ",\"reruns\":%" PRIu64
+           ",\"parked\":%" PRIu64 ",\"drained\":%" PRIu64 ",\"retried\":%" PRIu64
            ",\"seconds\":%.3f,\"messages_per_second\":%" PRIu64 "}\n",
-           t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
+           t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->retried, s, per_s);
 }
 
 /* After `run --drain` the summary goes to stdout, so that programs can read it. Otherwise the

@@ -102,7 +102,7 @@ bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w);
 
 /* Holds the sums over all workers that consumer/fleet/report.c shows. */
 struct lw_sup_totals {
-    uint64_t done, dead, dropped, skipped, waiting, parked, drained, reruns, finished;
+    uint64_t done, dead, dropped, skipped, waiting, parked, drained, retried, finished;
 };
 struct lw_sup_report {
     int64_t started_ms, moved_ms; /* `moved_ms` is the time at which the totals last changed. */

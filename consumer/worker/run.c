@@ -153,14 +153,9 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.n_waiting++;
 }
 
-/* Sets a run to RUNNING, and counts it in `drained` and `reruns` (board.h) if it belongs there. A
- * run is not counted earlier, because nothing changes if its grant is withdrawn before it starts: a
- * head then stays in its waiting list. */
-static void to_running(struct lw_worker *w, struct run *r) {
+static void to_running(struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;
-    if (r->tries > 0) count(&w->counts->reruns);
-    if (r->hold->kind == LANE) count(&w->counts->drained);
 }
 
 /* Starts a run. All earlier runs of its hold must have ended. */
@@ -169,7 +164,7 @@ void run_start(struct lw_worker *w, struct run *r) {
     assert(!r->hold->stale);
     int64_t now = now_ms(w);
     assert(!r->hold->lost);
-    to_running(w, r);
+    to_running(r);
     w->runs.in_flight++;
     /* by the rule "no late start", a message whose lease is over is given back */
     if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) {
@@ -205,7 +200,7 @@ void run_start(struct lw_worker *w, struct run *r) {
 static void started_behind(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->linked && !r->submitted);
-    to_running(w, r);
+    to_running(r);
     r->submitted = true;
     w->runs.in_handler++;
 }

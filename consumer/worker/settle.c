@@ -390,6 +390,8 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
     else if (v == LW_DEAD || v == LW_DEAD_SENT)
         count(&w->counts->dead);
     if (recorded) note_end(w, r);
+    if (recorded && lw_outcome_ends(v) && r->hold->kind == LANE) count(&w->counts->drained);
+    if (recorded && !lw_outcome_ends(v) && r->hold->kind == FAST) count(&w->counts->parked);
     if (recorded && lw_outcome_ends(v) && w->set.board &&
         atomic_load(&w->set.board->n_suspects) > 0)
         lw_board_forget(w->set.board, r->job.identity);

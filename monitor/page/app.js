@@ -1509,7 +1509,7 @@ function ledgerFacts(l) {
       ["Result", l.ok ? state("Nothing is lost, and nothing is there twice", "good")
         : state(plural(l.differences, "difference"), "bad")],
       ["When", h("span", null, `${dateTime(l.at_ms)}, ${since(l.at_ms)}`)],
-      ["Looked at", `${plural(l.partitions.length, "partition")}, ${plural(l.lanes, "lane")} with ${plural(l.waiting, "waiting message")}, ${plural(l.locks, "lock")}, ${plural(l.dead_letters, "dead letter")}`],
+      ["Looked at", `${plural(l.partitions.length, "partition")}, ${plural(l.lanes, "lane")} with ${plural(l.waiting, "waiting message")} and ${plural(l.replays, "replay")}, ${plural(l.locks, "lock")}, ${plural(l.dead_letters, "dead letter")}`],
     ]),
     rows.length > 0 && h("ul", null, rows.map((d) => h("li", null, d.text))),
   ];

@@ -228,21 +228,27 @@ static int64_t waiting_in(const struct ledger *l) {
     return waiting;
 }
 
+static int64_t replays_in(const struct ledger *l) {
+    int64_t replays = 0;
+    for (size_t i = 0; i < l->n_parts; i++) replays += l->parts[i].replays;
+    return replays;
+}
+
 static json_t *summary_json(const struct ledger *l) {
-    return json_pack("{s:b,s:I,s:I,s:I,s:I,s:I}", "ok", !l->n_wrong, "differences",
-                     (json_int_t)l->n_wrong, "waiting", (json_int_t)waiting_in(l), "lanes",
-                     (json_int_t)l->lanes, "locks", (json_int_t)l->locks, "dead_letters",
-                     (json_int_t)l->dead_letters);
+    return json_pack("{s:b,s:I,s:I,s:I,s:I,s:I,s:I}", "ok", !l->n_wrong, "differences",
+                     (json_int_t)l->n_wrong, "waiting", (json_int_t)waiting_in(l), "replays",
+                     (json_int_t)replays_in(l), "lanes", (json_int_t)l->lanes, "locks",
+                     (json_int_t)l->locks, "dead_letters", (json_int_t)l->dead_letters);
 }
 
 static void print_summary(const struct ledger *l, bool json) {
     if (json)
         print_json(summary_json(l));
     else
-        printf("%s: %" PRId64 " waiting in %" PRId64 " lanes, %" PRId64 " lanes locked, %" PRId64
-               " dead letters in Redis\n",
-               l->n_wrong ? "it does not agree" : "it agrees", waiting_in(l), l->lanes, l->locks,
-               l->dead_letters);
+        printf("%s: %" PRId64 " messages and %" PRId64 " replays waiting in %" PRId64
+               " lanes, %" PRId64 " lanes locked, %" PRId64 " dead letters in Redis\n",
+               l->n_wrong ? "it does not agree" : "it agrees", waiting_in(l), replays_in(l),
+               l->lanes, l->locks, l->dead_letters);
 }
 
 static int compare_parts(const void *x, const void *y) {

@@ -16,6 +16,8 @@ from lib.tool import tool
 # the most outcomes that a worker of these tests has sent to Redis and not heard of when it dies
 UNSETTLED = 16
 
+WHAT = (b"retry", b"dead", b"nothing")  # what a message asks of its handler
+
 
 def counts(run):
     """Returns {outcome: count} of the last summary in the log."""
@@ -92,6 +94,42 @@ def plugin_crashes(t):
         len(bodies) - 2 * 3 * deaths <= n <= len(bodies),
         "done and dead in the summary: %d of %d after %d deaths" % (n, len(bodies), deaths),
     )
+
+
+@scenario
+def what_waits_adds_up(t):
+    """Messages of busy keys wait, and messages of all keys fail once or twice before they end. One
+    worker serves everything, so Kafka delivers nothing again: as many messages must leave the
+    waiting lists as went in, however often each was tried."""
+    t.start_redis()
+    t.make_topics(1)
+    n = 600
+    t.kafka.produce(
+        t.topics[0],
+        [
+            (i % 4, b"k%d" % (i % 40), b'{"do":"%s","times":%d}' % (WHAT[i % 3], 1 + i % 2))
+            for i in range(n)
+        ],
+    )
+    run = t.start(
+        workers=1,
+        handler=exec_handler(processes=8),
+        work_ms="1-3",
+        retry={"max_attempts": 5, "backoff_ms": 20},
+    )
+    t.wait_finished(120)
+    run.stop()
+    runs = t.runs()
+    failed = len([r for r in runs if r.outcome == "retry"])
+    line = re.findall(
+        r"supervisor: done (\d+) dead (\d+) dropped 0 skipped 0 parked (\d+) drained (\d+) retried (\d+)",
+        run.log(),
+    )[-1]
+    done, dead, parked, drained, retried = map(int, line)
+    t.figure(parked=parked, drained=drained, retried=retried)
+    t.same((done + dead, retried), (n, failed), "ended, and retried")
+    t.same(drained, parked, "drained and parked")
+    t.check(failed >= n // 3, "too few attempts failed: %d" % failed)
 
 
 if __name__ == "__main__":

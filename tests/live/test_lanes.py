@@ -10,7 +10,7 @@ from lib.process import wait_until
 from lib.scenario import SOAK, main, scenario
 
 SUMMARY = re.compile(
-    r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked (\d+) drained (\d+) re-runs (\d+)  in [0-9.]+ s  \((\d+) msg/s\)$"
+    r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked (\d+) drained (\d+) retried (\d+)  in [0-9.]+ s  \((\d+) msg/s\)$"
 )
 
 

@@ -397,9 +397,9 @@ int main(int argc, char **argv) {
         if (until_bad) return 1;
     }
     printf("runs of handlers %" PRIu64 ", again for a stored effect %" PRIu64 ", done %" PRIu64
-           ", dead %" PRIu64 ", parked %" PRIu64 ", heads handed over %" PRIu64
-           ", stale settles %" PRIu64 ", epochs lost %" PRIu64 ", connections cut %" PRIu64 "\n",
-           totals.received, totals.reruns, totals.done, totals.dead, totals.parked, totals.drained,
+           ", dead %" PRIu64 ", parked %" PRIu64 ", drained %" PRIu64 ", stale settles %" PRIu64
+           ", epochs lost %" PRIu64 ", connections cut %" PRIu64 "\n",
+           totals.received, totals.retried, totals.done, totals.dead, totals.parked, totals.drained,
            totals.stale, totals.epochs_lost, totals.redelivered);
     printf("%ld passed, %d failed\n", seeds - bad, bad);
     return bad ? 1 : 0;

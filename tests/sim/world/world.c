@@ -525,7 +525,7 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
         totals->done += w->counts.done;
         totals->parked += w->counts.parked;
         totals->drained += w->counts.drained;
-        totals->reruns += w->dups;
+        totals->retried += w->dups;
         totals->stale += w->counts.stale;
         totals->dead += w->counts.dead;
         totals->epochs_lost += w->counts.epochs_lost;

@@ -478,7 +478,7 @@ static void test_drain_ends_with_a_summary(void **state) {
         assert_true(
             says(child.out,
                  json ? "{\"done\":14,\"dead\":1,\"dropped\":0,"
-                      : "done 14 dead 1 dropped 0 skipped 0 parked 0 drained 0 re-runs 0  in "));
+                      : "done 14 dead 1 dropped 0 skipped 0 parked 0 drained 0 retried 0  in "));
     }
 }
 
