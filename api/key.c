@@ -153,7 +153,7 @@ static int collect(struct one_key *one, json_t *out) {
 int api_key(struct api_call *k) {
     char room[LW_LANE_ROOM];
     struct one_key one = {.k = k,
-                          .lane = lw_lane_id(lw_bytes_of(k->segment[1]), room, sizeof room)};
+                          .lane = lw_lane_named(lw_bytes_of(k->segment[1]), room, sizeof room)};
     json_t *out = json_object();
     if (collect(&one, out)) {
         json_decref(out);

@@ -110,7 +110,7 @@ int api_lane(struct api_call *k) {
     json_t *v = NULL, *messages = NULL;
     bool more = false;
     char room[LW_LANE_ROOM];
-    struct lw_bytes lane = lw_lane_id(lw_bytes_of(k->segment[1]), room, sizeof room);
+    struct lw_bytes lane = lw_lane_named(lw_bytes_of(k->segment[1]), room, sizeof room);
     struct ops_shard *sh = ops_shard_of(k->o, lane);
     int bad = ops_look(k->o, sh, &lane, 1, take_lane, &v);
     if (!bad) bad = api_waiting(k, sh->index, lane, &messages, &more);

@@ -23,7 +23,7 @@ static int change(struct api_call *k, bool resume) {
     const char *verb = resume ? "resume" : "pause";
     struct ops *o = k->o;
     char room[LW_LANE_ROOM], by[API_WHO], *key = (char *)(uintptr_t)k->segment[1];
-    struct lw_bytes lane = lw_lane_id(lw_bytes_of(key), room, sizeof room);
+    struct lw_bytes lane = lw_lane_named(lw_bytes_of(key), room, sizeof room);
     struct ops_shard *sh = ops_shard_of(o, lane);
     bool changed = false;
     o->args.words = &key, o->args.n_words = 1;
@@ -55,7 +55,7 @@ static int tell_holder(struct ops *o, const struct ops_lane *l, void *ctx) {
 
 int api_break(struct api_call *k) {
     char room[LW_LANE_ROOM], by[API_WHO];
-    struct lw_bytes key = lw_bytes_of(k->segment[1]), lane = lw_lane_id(key, room, sizeof room);
+    struct lw_bytes key = lw_bytes_of(k->segment[1]), lane = lw_lane_named(key, room, sizeof room);
     if (!k->execute) return ops_look(k->o, ops_shard_of(k->o, lane), &lane, 1, tell_holder, k);
     struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT};
     struct latchwork_error error = {0};

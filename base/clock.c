@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 
+#include "base/random.h"
+
 #include <errno.h>
 #include <sys/random.h>
 #include <time.h>
@@ -25,6 +27,6 @@ uint64_t lw_random(uint64_t below) {
     static _Thread_local uint64_t state;
     if (!state && getrandom(&state, sizeof state, 0) != sizeof state)
         state = (uint64_t)lw_boot_us();
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    return below ? (state >> 33) % below : 0;
+    uint64_t next = lw_random_next(&state);
+    return below ? next % below : 0;
 }

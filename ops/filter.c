@@ -213,7 +213,8 @@ bool ops_lane_matches(const struct ops *o, struct lw_bytes lane) {
     if (!a->n_keys) return true;
     char room[LW_LANE_ROOM];
     for (size_t i = 0; i < a->n_keys; i++)
-        if (lw_bytes_eq(lw_lane_id(lw_bytes_of(a->keys[i]), room, sizeof room), lane)) return true;
+        if (lw_bytes_eq(lw_lane_named(lw_bytes_of(a->keys[i]), room, sizeof room), lane))
+            return true;
     return false;
 }
 

@@ -155,7 +155,7 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx) {
     int stop = 0;
     for (size_t i = 0; !stop && i < o->args.n_keys; i++) {
         char room[LW_LANE_ROOM];
-        struct lw_bytes name = lw_lane_id(lw_bytes_of(o->args.keys[i]), room, sizeof room);
+        struct lw_bytes name = lw_lane_named(lw_bytes_of(o->args.keys[i]), room, sizeof room);
         stop = ops_look(o, ops_shard_of(o, name), &name, 1, fn, ctx);
     }
     for (int s = 0; !stop && !o->args.n_keys && s < o->c->redis.shards; s++) {

@@ -22,7 +22,7 @@ struct lw_lane_lock {
     struct latchwork_lock *lock;
     /* `ops` is the lock library's table of functions, in which only `acquire` is replaced. */
     struct lw_lock_ops ops;
-    char tag[LW_SHARD_PREFIX], room[64];
+    char tag[LW_SHARD_PREFIX], room[LW_LANE_ROOM];
     int shard;
     /* `asked_ttl_ms` is the TTL that was requested, and `schema_ttl_ms` the TTL of the schema. The
      * lock gets the smaller of the two. */

@@ -3,20 +3,39 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <openssl/evp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
+/* The names that begin with this byte are made here, so that no key is such a name. */
+#define OURS "\001"
+#define LONG OURS "long:"
+#define WITHOUT_KEY OURS "none:"
+
+enum { HASH_BYTES = 32 };
+
+static bool is_ours(struct lw_bytes name) { return name.n && name.p[0] == OURS[0]; }
+
 struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size) {
     assert(room && size >= LW_LANE_ROOM);
-    if (key.n <= LW_LANE_MAX) return key;
-    XXH128_hash_t h = XXH3_128bits(key.p, key.n);
-    int n = snprintf(room, size, "\001long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64,
-                     (uint64_t)h.low64);
-    return lw_bytes(room, (size_t)n);
+    if (key.n <= LW_LANE_MAX && !is_ours(key)) return key;
+    unsigned char hash[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    /* this fails only if there is no memory */
+    if (!EVP_Digest(key.p, key.n, hash, &n, EVP_sha256(), NULL) || n != HASH_BYTES) abort();
+    memcpy(room, LONG, sizeof LONG - 1);
+    char *to = room + sizeof LONG - 1;
+    for (unsigned i = 0; i < n; i++) to += snprintf(to, 3, "%02x", hash[i]);
+    return lw_bytes(room, (size_t)(to - room));
 }
 
-#define WITHOUT_KEY "\001none:"
+struct lw_bytes lw_lane_named(struct lw_bytes text, char *room, size_t size) {
+    const size_t n = sizeof LONG - 1;
+    bool is_long = text.n == n + (size_t)2 * HASH_BYTES && !memcmp(text.p, LONG, n);
+    return is_long || lw_lane_lacks_key(text) ? text : lw_lane_id(text, room, size);
+}
 
 struct lw_bytes lw_lane_without_key(const char *partition, int64_t offset, char *room,
                                     size_t size) {
@@ -26,7 +45,7 @@ struct lw_bytes lw_lane_without_key(const char *partition, int64_t offset, char 
     return lw_bytes(room, (size_t)n);
 }
 
-bool lw_lane_may_lack_key(struct lw_bytes lane) {
+bool lw_lane_lacks_key(struct lw_bytes lane) {
     assert(lane.p || !lane.n);
     return lane.n >= sizeof WITHOUT_KEY && !memcmp(lane.p, WITHOUT_KEY, sizeof WITHOUT_KEY - 1);
 }

@@ -11,13 +11,12 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <xxhash.h>
 
 /* HELD_MAX is the maximum number of records in memory that are neither in a call nor running. */
 enum { HELD_MAX = 20000 };
 
-/* Sets the text under which Redis stores the message's business id: the lane and the id, or a hash
- * of both if they are too long. */
+/* Sets the text under which Redis stores the message's business id: the lane and the id or, if they
+ * are too long, a hash of both, as for a lane's name. */
 static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r,
                       struct lw_bytes lane) {
     assert(!m->dedup_own && !m->dedup.n);
@@ -29,10 +28,11 @@ static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record
     lw_buf_addf(&b, "%zu:", lane.n);
     lw_buf_add(&b, lane.p, lane.n);
     lw_buf_add(&b, id.p, id.n);
-    if (b.n > LW_LANE_MAX) {
-        XXH128_hash_t h = XXH3_128bits(b.p, b.n);
+    char room[LW_LANE_ROOM];
+    struct lw_bytes name = lw_lane_id(lw_bytes(b.p, b.n), room, sizeof room);
+    if (name.p == room) {
         b.n = 0;
-        lw_buf_addf(&b, "long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+        lw_buf_add(&b, name.p, name.n);
     }
     m->dedup_own = b.p;
     m->dedup = lw_bytes(b.p, b.n);

@@ -61,7 +61,7 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
  * does not contain the reason, so the key is looked for again. */
 static void look_for_key(struct lw_worker *w, const struct lane *l, struct msg *m) {
     assert(!m->dead_reason);
-    if (!lw_lane_may_lack_key(l->id)) return;
+    if (!lw_lane_lacks_key(l->id)) return;
     const struct lw_record r = {
         .key = m->key, .payload = m->payload, .headers = m->headers, .n_headers = m->n_headers};
     const struct lw_record_at at = {lw_bytes_of(m->part->topic), m->part->partition, m->offset};

@@ -15,24 +15,28 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <xxhash.h>
 
 int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) {
     assert(w->n_shards > 0 && tag);
     return lw_lane_shard(lane, w->n_shards, tag);
 }
 
-static struct lane *find(struct shard *sh, struct lw_bytes id, uint32_t tag) {
+/* Returns a lane's place in the table. Strangers choose the names, so the hash has a seed. */
+static unsigned place_of(const struct lw_worker *w, struct lw_bytes id) {
+    return (unsigned)XXH3_64bits_withSeed(id.p, id.n, w->lanes_seed);
+}
+
+static struct lane *find(struct shard *sh, struct lw_bytes id, unsigned place) {
     assert(id.p || !id.n);
     struct lane *l = NULL;
-    HASH_FIND_BYHASHVALUE(hh, sh->lanes, id.p, id.n, tag, l);
+    HASH_FIND_BYHASHVALUE(hh, sh->lanes, id.p, id.n, place, l);
     return l;
 }
 
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id) {
     assert(id.n <= LW_LANE_MAX);
-    uint32_t tag;
-    shard_of(w, id, &tag);
-    return find(sh, id, tag);
+    return find(sh, id, place_of(w, id));
 }
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
@@ -41,7 +45,8 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
     uint32_t tag;
     int s = shard_of(w, id, &tag);
     struct shard *sh = &w->shards[s];
-    struct lane *l = find(sh, id, tag);
+    unsigned place = place_of(w, id);
+    struct lane *l = find(sh, id, place);
     if (l) return l;
     l = w->free_lanes;
     if (l)
@@ -53,7 +58,7 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
     if (id.n) memcpy(to, id.p, id.n);
     l->id = lw_bytes(to, id.n);
     l->tail = &l->head;
-    HASH_ADD_KEYPTR_BYHASHVALUE(hh, sh->lanes, l->id.p, l->id.n, tag, l);
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, sh->lanes, l->id.p, l->id.n, place, l);
     return l;
 }
 

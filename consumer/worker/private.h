@@ -62,6 +62,7 @@ struct lw_worker {
     int64_t unanswered_until_ms;
     struct hold *free_holds;
     struct lane *free_lanes;
+    uint64_t lanes_seed; /* of the hash that finds a lane in memory (lane.c) */
     /* `busy` is an array. All lanes whose tags are equal modulo BUSY_SLOTS share one element, which
      * is one more than the time at which one of them was last busy, in seconds on the boot clock;
      * 0: never (gate.c). */

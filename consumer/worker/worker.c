@@ -10,6 +10,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
 
 static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {
     assert(asked);
@@ -31,6 +33,7 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     w->ctx = setup->ctx;
     w->counts = setup->counts ? setup->counts : &w->own_counts;
     w->n_shards = w->c->redis.shards;
+    w->lanes_seed = XXH3_64bits(setup->id, strlen(setup->id)); /* the id has random digits */
     commits_open(w);
     w->bytes = bounds(&setup->bytes);
     msgs_open(w);

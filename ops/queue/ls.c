@@ -241,7 +241,7 @@ int queue_show(struct ops *o) {
         .left = o->args.limit > 0 ? o->args.limit : -1,
         .t = {.columns = show_columns, .n_columns = sizeof show_columns / sizeof *show_columns}};
     char room[LW_LANE_ROOM];
-    struct lw_bytes lane = lw_lane_id(lw_bytes_of(o->args.words[0]), room, sizeof room);
+    struct lw_bytes lane = lw_lane_named(lw_bytes_of(o->args.words[0]), room, sizeof room);
     struct ops_shard *sh = ops_shard_of(o, lane);
     int bad = ops_look(o, sh, &lane, 1, show_lane, &s);
     if (bad >= 0) bad = ops_each_waiting(o, sh->index, lane, show_message, &s);

@@ -68,7 +68,7 @@ static int change_named(struct ops *o, struct change *ch) {
     int stop = 0;
     for (int i = 0; i < o->args.n_words && !stop; i++) {
         char room[LW_LANE_ROOM];
-        struct lw_bytes lane = lw_lane_id(lw_bytes_of(o->args.words[i]), room, sizeof room);
+        struct lw_bytes lane = lw_lane_named(lw_bytes_of(o->args.words[i]), room, sizeof room);
         struct ops_lane l = {.name = lane, .shard = ops_shard_of(o, lane)->index, .paused = true};
         stop = change_lane(o, &l, ch);
     }

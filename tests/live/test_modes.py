@@ -4,6 +4,7 @@
 retry.order skip. Each setting is also tested while workers are killed.
 Usage: test_modes.py [BUILD [SCENARIO…]]"""
 
+import hashlib
 import json
 import random
 import re
@@ -283,6 +284,26 @@ def dedup_workers_killed(t):
     dropped += doubled
     judge_dropped_count(t, found, dropped)
     t.figure(kills=len(run.deaths), dropped_counted=found["dropped"])
+
+
+@scenario
+def dedup_forged_keys(t):
+    """A stranger sends the lane's name of another sender's long key as a key, with the business ids
+    that the other sender will use. All messages of both must take effect."""
+    t.start_redis()
+    t.make_topics(1)
+    topic, n = t.topics[0], 40
+    victims = [b"%0600d" % i for i in range(n)]
+    forged = [b"\x01long:" + hashlib.sha256(key).hexdigest().encode() for key in victims]
+    run = t.start(dedup=DEDUP)
+    run.wait_workers(4)
+    for keys in (forged, victims):
+        t.kafka.produce(topic, [(i % 4, k, b'{"order":"o%d"}' % i) for i, k in enumerate(keys)])
+        t.wait_finished()
+    run.stop()
+    done = {r.identity for r in t.runs() if r.outcome == "done"}
+    t.same(len(done), 2 * n, "messages that took effect")
+    t.same(counts(run), {"done": 2 * n, "dead": 0, "dropped": 0, "skipped": 0}, "the summary")
 
 
 @scenario
