@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/lane.h"
 
+#include "base/hex.h"
+#include "base/sha256.h"
+
 #include <assert.h>
 #include <inttypes.h>
-#include <openssl/evp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -14,26 +15,22 @@
 #define LONG OURS "long:"
 #define WITHOUT_KEY OURS "none:"
 
-enum { HASH_BYTES = 32 };
+enum { LONG_PREFIX = sizeof LONG - 1, LONG_NAME = LONG_PREFIX + 2 * LW_SHA256 };
 
 static bool is_ours(struct lw_bytes name) { return name.n && name.p[0] == OURS[0]; }
 
 struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size) {
     assert(room && size >= LW_LANE_ROOM);
     if (key.n <= LW_LANE_MAX && !is_ours(key)) return key;
-    unsigned char hash[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
-    /* this fails only if there is no memory */
-    if (!EVP_Digest(key.p, key.n, hash, &n, EVP_sha256(), NULL) || n != HASH_BYTES) abort();
-    memcpy(room, LONG, sizeof LONG - 1);
-    char *to = room + sizeof LONG - 1;
-    for (unsigned i = 0; i < n; i++) to += snprintf(to, 3, "%02x", hash[i]);
-    return lw_bytes(room, (size_t)(to - room));
+    uint8_t hash[LW_SHA256];
+    lw_sha256(key, lw_bytes(NULL, 0), hash);
+    memcpy(room, LONG, LONG_PREFIX);
+    lw_hex(hash, sizeof hash, room + LONG_PREFIX);
+    return lw_bytes(room, LONG_NAME);
 }
 
 struct lw_bytes lw_lane_named(struct lw_bytes text, char *room, size_t size) {
-    const size_t n = sizeof LONG - 1;
-    bool is_long = text.n == n + (size_t)2 * HASH_BYTES && !memcmp(text.p, LONG, n);
+    bool is_long = text.n == LONG_NAME && !memcmp(text.p, LONG, LONG_PREFIX);
     return is_long || lw_lane_lacks_key(text) ? text : lw_lane_id(text, room, size);
 }
 

@@ -23,7 +23,6 @@
 #define LW_HANDLERS_INSERT_INSERT_H
 
 #include "base/json_scan.h"
-#include "base/keyed_hash.h"
 #include "handlers/handler.h"
 #include "handlers/trial.h"
 
@@ -162,15 +161,13 @@ int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit,
 
 /* --- keys, identities, leases, counts --------------------------------------------------------- */
 
-/* By what stores identify a key: a hash of application and key (base/keyed_hash.h). Its secret is
- * made at the first run, and kept in the store's table latchwork_meta under the name
- * LW_FENCE_SECRET. Keys are chosen by strangers: without a secret, one of them could find a key
- * that shares the fence of another one and so holds its messages back. The hash is never 0. */
-#define LW_FENCE_SECRET "fence_secret"
+/* By what stores identify a key: the first 128 bits of the SHA-256 of application, NUL and key.
+ * Strangers choose keys, but none of them can find a key that shares the fence of a given other one
+ * and so holds its messages back. The hash is never 0. */
 struct lw_fence_key {
     uint64_t a, b; /* the bytes of the hash, as they are in memory */
 };
-struct lw_fence_key lw_fence_key(struct lw_keyed_hash *h, const char *app, struct lw_bytes key);
+struct lw_fence_key lw_fence_key(const char *app, struct lw_bytes key);
 static inline bool lw_fence_key_same(struct lw_fence_key x, struct lw_fence_key y) {
     return x.a == y.a && x.b == y.b;
 }

@@ -3,13 +3,14 @@
 #include "handlers/insert/insert.h"
 
 #include "base/clock.h"
+#include "base/sha256.h"
 
 #include <stdlib.h>
 
-struct lw_fence_key lw_fence_key(struct lw_keyed_hash *h, const char *app, struct lw_bytes key) {
-    uint8_t bytes[LW_HASH_BYTES];
+struct lw_fence_key lw_fence_key(const char *app, struct lw_bytes key) {
+    uint8_t bytes[LW_SHA256];
     struct lw_fence_key out;
-    lw_keyed_hash(h, lw_bytes_of(app), key, bytes);
+    lw_sha256(lw_bytes(app, strlen(app) + 1), key, bytes);
     memcpy(&out, bytes, sizeof out);
     if (!out.a && !out.b) out.a = 1; /* 0 marks an empty slot in memory */
     return out;

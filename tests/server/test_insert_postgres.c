@@ -670,7 +670,7 @@ static void test_rights(void **state) {
     open_at(&x, "");
     close_handler(&x);
     run_sql(&x, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchwork_seen, latchwork_fences, "
-                "latchwork_count, latchwork_meta TO clerk");
+                "latchwork_count TO clerk");
     expect_open_fails(section, "cannot write to the tables: permission denied for table orders");
     run_sql(&x, "GRANT INSERT ON orders TO clerk");
     expect_opens(section);

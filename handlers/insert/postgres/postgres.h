@@ -5,7 +5,6 @@
  *                       delivery writes nothing
  *     latchwork_fences  (hash of app and key): the largest fence with which the key was written; a
  *                       message with a smaller fence is stale
- *     latchwork_meta    (name): the secret of these hashes
  *     latchwork_count   (app, name, part): numbers of rows inserted and updated and of duplicates
  *                       ignored; the sum over the parts is exact, because each transaction adds to
  *                       one part; the parts keep transactions from waiting for each other
@@ -140,9 +139,8 @@ struct lw_pg_column {
 struct lw_pg_table {
     /* `name` is the quoted name of the table, with its schema if configured; owned */
     char *name;
-    struct lw_pg_column *columns;   /* one element per configured column; owned */
-    char *sql;                      /* the text of the statement; owned */
-    uint8_t secret[LW_HASH_SECRET]; /* of lw_fence_key() */
+    struct lw_pg_column *columns; /* one element per configured column; owned */
+    char *sql;                    /* the text of the statement; owned */
 };
 
 /* Creates Latchwork's tables if any is missing, and the user's table if it is missing and

@@ -29,7 +29,7 @@ struct lw_sweeper {
     int32_t partition;
     int64_t from;
     /* `fence_at`: the next slice of fences is behind this hash, as text of a bytea */
-    char fence_at[2 * LW_HASH_BYTES + 3];
+    char fence_at[2 * sizeof(struct lw_fence_key) + 3];
 };
 
 struct lw_sweeper *lw_pg_sweeper_open(struct lw_store *store, struct lw_err *err) {

@@ -3,7 +3,6 @@
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"
-#include "base/hex.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +20,6 @@ static const char own_tables[] =
     "> 0;"
     "CREATE TABLE IF NOT EXISTS latchwork_fences(hash bytea PRIMARY KEY, fence bigint NOT NULL) "
     "WITH (fillfactor = 70);"
-    "CREATE TABLE IF NOT EXISTS latchwork_meta(name text COLLATE \"C\" PRIMARY KEY, value bytea NOT "
-    "NULL);"
     "CREATE TABLE IF NOT EXISTS latchwork_count(app text COLLATE \"C\" NOT NULL, name text COLLATE "
     "\"C\" NOT NULL, part integer NOT NULL,"
     " n bigint NOT NULL, PRIMARY KEY (app, name, part)) WITH (fillfactor = 50);";
@@ -98,12 +95,12 @@ static int make_tables(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_
     struct lw_pg_error error;
     struct lw_pg_wait wait = setup_wait();
     const char *values[] = {t->name};
-    static const char missing[] = "SELECT to_regclass('latchwork_seen') IS NULL OR "
-                                  "to_regclass('latchwork_fences') IS NULL OR "
-                                  "to_regclass('latchwork_count') IS NULL OR "
-                                  "to_regclass('latchwork_meta') IS NULL, to_regclass($1) IS NULL, "
-                                  "EXISTS (SELECT FROM pg_attribute WHERE attrelid = "
-                                  "to_regclass('latchwork_fences') AND attname = 'key')";
+    static const char missing[] =
+        "SELECT to_regclass('latchwork_seen') IS NULL OR "
+        "to_regclass('latchwork_fences') IS NULL OR "
+        "to_regclass('latchwork_count') IS NULL, to_regclass($1) IS NULL, "
+        "EXISTS (SELECT FROM pg_attribute WHERE attrelid = "
+        "to_regclass('latchwork_fences') AND attname = 'key')";
     PGresult *result = lw_pg_query(pg, missing, 1, values, &wait, &error);
     if (!result) return fail(pg, "cannot look for the tables", &error, err);
     bool own = is_true(result, 0, 0), user = is_true(result, 0, 1), old = is_true(result, 0, 2);
@@ -122,35 +119,6 @@ static int make_tables(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_
     int r = lw_pg_script(pg, sql.p, &wait, &error);
     lw_buf_free(&sql);
     return r ? fail(pg, "cannot create the tables", &error, err) : 0;
-}
-
-/* Reads the secret of the fences' hashes, and makes it first if this is the first run. */
-static int read_secret(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
-    static const char *const sql[] = {
-        "INSERT INTO latchwork_meta(name, value) SELECT '" LW_FENCE_SECRET "', $1::bytea WHERE NOT "
-        "EXISTS (SELECT FROM latchwork_fences) ON CONFLICT DO NOTHING",
-        "SELECT encode(value, 'hex') FROM latchwork_meta WHERE name = '" LW_FENCE_SECRET "'"};
-    struct lw_pg_error error;
-    struct lw_pg_wait wait = setup_wait();
-    uint8_t fresh[LW_HASH_SECRET];
-    char text[2 * LW_HASH_SECRET + 3] = "\\x";
-    if (lw_hash_secret(fresh)) return lw_fail(err, "insert: the kernel has no random bytes");
-    lw_hex(fresh, sizeof fresh, text + 2);
-    const char *values[] = {text};
-    for (int i = 1; i < 4; i++) { /* read, make, read */
-        PGresult *result = lw_pg_query(pg, sql[i % 2], i % 2 ? 0 : 1, values, &wait, &error);
-        if (!result) return fail(pg, "cannot use latchwork_meta", &error, err);
-        bool found = PQntuples(result) && PQgetlength(result, 0, 0) == 2 * LW_HASH_SECRET;
-        for (size_t at = 0; found && at < LW_HASH_SECRET; at++) {
-            char byte[3] = {PQgetvalue(result, 0, 0)[2 * at], PQgetvalue(result, 0, 0)[2 * at + 1]};
-            t->secret[at] = (uint8_t)strtoul(byte, NULL, 16);
-        }
-        PQclear(result);
-        if (found) return 0;
-    }
-    return lw_refuse(err, "insert: latchwork_meta has no valid " LW_FENCE_SECRET
-                          ", which the fences need; restore it, or stop all workers and empty "
-                          "latchwork_meta and latchwork_fences");
 }
 
 /* --- looking at the table --------------------------------------------------------------------- */
@@ -252,9 +220,7 @@ int lw_pg_table_open(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err
         lw_pg_name(pg->in->address, name, sizeof name);
         return lw_fail(err, "insert: %s: %s", name, error.text);
     }
-    if (make_tables(t, pg, err) || read_secret(t, pg, err) || read_columns(t, pg, err) ||
-        check_key(t, pg, err))
-        return -1;
+    if (make_tables(t, pg, err) || read_columns(t, pg, err) || check_key(t, pg, err)) return -1;
     t->sql = lw_pg_statement(pg->in, t);
     return try_statement(t, pg, err);
 }

@@ -45,9 +45,8 @@ struct lw_writer {
     struct lw_store *store;
     struct lw_pg pg;
     struct lw_reader reader;
-    struct lw_keyed_hash *hash; /* for lw_fence_key() */
-    struct item *items;         /* jobs of the current batch, with room for LW_INSERT_BATCH */
-    struct item **set;          /* jobs of one statement */
+    struct item *items; /* jobs of the current batch, with room for LW_INSERT_BATCH */
+    struct item **set;  /* jobs of one statement */
     struct lw_json_value *values;
     struct lw_buf *arrays; /* texts of the arrays, one per parameter from LW_PG_P_KEYS on */
     const char **params;
@@ -56,17 +55,11 @@ struct lw_writer {
 };
 
 struct lw_writer *lw_pg_writer_open(struct lw_store *store, struct lw_err *err) {
-    /* the first transaction makes the connection */
+    (void)err; /* the first transaction makes the connection */
     const struct lw_insert *in = store->in;
-    struct lw_keyed_hash *hash = lw_keyed_hash_open(store->table.secret);
-    if (!hash) {
-        lw_fail(err, "insert: OpenSSL does not offer BLAKE2b");
-        return NULL;
-    }
     struct lw_writer *w = lw_alloc(sizeof *w);
     w->store = store;
     w->pg.in = in;
-    w->hash = hash;
     lw_reader_init(&w->reader, in);
     w->items = lw_alloc(LW_INSERT_BATCH * sizeof *w->items);
     w->set = lw_alloc(LW_INSERT_BATCH * sizeof(struct item *));
@@ -81,7 +74,6 @@ struct lw_writer *lw_pg_writer_open(struct lw_store *store, struct lw_err *err) 
 void lw_pg_writer_close(struct lw_writer *w) {
     lw_pg_close(&w->pg);
     lw_reader_free(&w->reader);
-    lw_keyed_hash_close(w->hash);
     for (size_t i = 0; i < LW_PG_P_COLUMNS + w->store->in->n_columns; i++)
         lw_buf_free(&w->arrays[i]);
     free(w->arrays);
@@ -136,7 +128,7 @@ static void read_item(struct lw_writer *w, struct item *it, struct lw_job *job,
     *it = (struct item){.job = job,
                         .row = row,
                         .replay = lw_insert_replay(job->identity),
-                        .key = lw_fence_key(w->hash, w->store->in->app, job->key)};
+                        .key = lw_fence_key(w->store->in->app, job->key)};
     if (lw_row_read(w->store->in, &w->reader, false, job, row, &bad))
         set_bad(it, bad.text);
     else

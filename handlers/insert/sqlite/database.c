@@ -29,8 +29,6 @@ static const char tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_recent(id INTEGER PRIMARY KEY, fences BLOB NOT NULL);"
     "CREATE TABLE IF NOT EXISTS latchwork_fences(hash BLOB PRIMARY KEY, fence INTEGER NOT NULL)"
     " WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS latchwork_meta(name TEXT PRIMARY KEY, value BLOB NOT NULL)"
-    " WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS latchwork_count(app TEXT NOT NULL, name TEXT NOT NULL, n INTEGER "
     "NOT NULL, PRIMARY KEY(app, name))"
     " WITHOUT ROWID;";
@@ -114,7 +112,6 @@ void lw_sqlite_close(struct lw_sqlite *s) {
     sqlite3_close(s->db);
     lw_seen_free(&s->seen);
     lw_fences_free(&s->fences);
-    lw_keyed_hash_close(s->hash);
     lw_reader_free(&s->reader);
     free(s->items);
     free(s->values);
@@ -240,7 +237,7 @@ static int prepare_all(struct lw_sqlite *s) {
     return 0;
 }
 
-/* Returns true if the table of fences is of the form that had a 64-bit hash without a secret. */
+/* Returns true if the table of fences is of the form that had a 64-bit hash. */
 static bool old_fences(struct lw_sqlite *s) {
     sqlite3_stmt *st;
     static const char sql[] =
@@ -249,45 +246,6 @@ static bool old_fences(struct lw_sqlite *s) {
     bool old = sqlite3_step(st) == SQLITE_ROW;
     sqlite3_finalize(st);
     return old;
-}
-
-/* Stores a new secret, unless there is one or fences need one that was lost. */
-static int add_secret(struct lw_sqlite *s) {
-    static const char sql[] =
-        "INSERT INTO latchwork_meta(name, value) SELECT '" LW_FENCE_SECRET "', ?1 WHERE NOT EXISTS "
-        "(SELECT 1 FROM latchwork_fences) AND NOT EXISTS (SELECT 1 FROM latchwork_recent) "
-        "ON CONFLICT DO NOTHING";
-    uint8_t secret[LW_HASH_SECRET];
-    sqlite3_stmt *st;
-    if (lw_hash_secret(secret) || sqlite3_prepare_v2(s->db, sql, -1, &st, NULL)) return -1;
-    sqlite3_bind_blob(st, 1, secret, sizeof secret, SQLITE_STATIC);
-    int r = sqlite3_step(st);
-    sqlite3_finalize(st);
-    return r == SQLITE_DONE ? 0 : -1;
-}
-
-/* Reads the secret, and makes it first if this is the first run. */
-static int open_hash(struct lw_sqlite *s, const struct lw_insert *in, struct lw_err *err) {
-    static const char sql[] = "SELECT value FROM latchwork_meta WHERE name = '" LW_FENCE_SECRET "'";
-    uint8_t secret[LW_HASH_SECRET];
-    bool found = false;
-    for (int i = 0; i < 2 && !found; i++) {
-        sqlite3_stmt *st;
-        if (i && add_secret(s)) return fail(s, in->address, "cannot store a secret", err);
-        if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL))
-            return fail(s, in->address, "cannot read latchwork_meta", err);
-        found = sqlite3_step(st) == SQLITE_ROW && sqlite3_column_bytes(st, 0) == LW_HASH_SECRET;
-        if (found) memcpy(secret, sqlite3_column_blob(st, 0), sizeof secret);
-        sqlite3_finalize(st);
-    }
-    if (!found)
-        return lw_refuse(err,
-                         "insert: %s: latchwork_meta has no valid " LW_FENCE_SECRET
-                         ", which its fences need; restore it, or stop all workers and empty "
-                         "latchwork_meta, latchwork_fences and latchwork_recent",
-                         in->address);
-    s->hash = lw_keyed_hash_open(secret);
-    return s->hash ? 0 : lw_fail(err, "insert: OpenSSL does not offer BLAKE2b");
 }
 
 static int prepare_row(struct lw_sqlite *s, const struct lw_insert *in, struct lw_err *err) {
@@ -322,7 +280,6 @@ int lw_sqlite_open(struct lw_sqlite *s, const struct lw_insert *in, struct lw_er
                       in->address);
     if (!r && make_tables(s, in)) r = fail(s, in->address, "cannot create the tables", err);
     if (!r && prepare_all(s)) r = fail(s, in->address, "cannot prepare", err);
-    if (!r) r = open_hash(s, in, err);
     if (!r) r = prepare_row(s, in, err);
     for (int i = 0; i < LW_SQLITE_FILES && !r; i++) s->places[i] = look(s, i);
     if (!r && !s->places[0].ino)

@@ -8,7 +8,6 @@
  *     latchwork_recent    (id): one row per recent transaction, with the fences that it wrote
  *     latchwork_fences    (hash of app and key): the largest fence of earlier transactions; a
  *                         message with a smaller fence is stale
- *     latchwork_meta      (name): the secret of these hashes
  *     latchwork_count     (app, name): numbers of rows inserted and updated and of duplicates
  *                         ignored; exact, because each transaction updates them
  *
@@ -92,7 +91,6 @@ struct lw_sqlite {
     sqlite3_stmt *st[LW_ST_N];
     struct lw_seen seen;
     struct lw_fences fences;
-    struct lw_keyed_hash *hash; /* for lw_fence_key() */
     struct lw_reader reader;
     /* `items` holds the jobs of the current transaction, with room for LW_INSERT_BATCH */
     struct lw_item *items;

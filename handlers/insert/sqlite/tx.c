@@ -132,7 +132,7 @@ static int apply(struct tx *t, struct lw_item *it, int64_t now) {
     if (known == LW_KNOWN) return settle(it, LW_DONE, ""), t->n_of.known++, SQLITE_DONE;
     /* an earlier job of this transaction has the same message, so both get the same outcome */
     if (known == LW_KNOWN_HERE) return it->stand = WRITTEN, SQLITE_DONE;
-    struct lw_fence_key key = lw_fence_key(t->s->hash, t->in->app, it->job->key);
+    struct lw_fence_key key = lw_fence_key(t->in->app, it->job->key);
     uint64_t fence;
     if ((r = lw_fences_get(t->s, key, &fence)) != SQLITE_DONE) return r;
     if (fence > it->job->fence) return settle(it, LW_BACK, ""), t->n_of.stale++, SQLITE_DONE;
