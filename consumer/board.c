@@ -63,15 +63,13 @@ bool lw_note_get(const struct lw_note *n, char *out, size_t size) {
     return false;
 }
 
-void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone,
-                  int64_t now_ms) {
+void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, int64_t now_ms) {
     assert(key.p || !key.n);
     snprintf(s->identity, sizeof s->identity, "%s", identity);
     s->key_hash = XXH3_64bits(key.p ? key.p : "", key.n);
     s->n_key = key.n < LW_SEAT_KEY ? (uint32_t)key.n : LW_SEAT_KEY;
     if (s->n_key) memcpy(s->key, key.p, s->n_key);
     atomic_store_explicit(&s->since_ms, now_ms, memory_order_relaxed);
-    atomic_store_explicit(&s->alone, alone, memory_order_relaxed);
     atomic_store_explicit(&s->busy, true, memory_order_release);
 }
 
@@ -79,89 +77,67 @@ void lw_seat_leave(struct lw_seat *s) {
     atomic_store_explicit(&s->busy, false, memory_order_release);
 }
 
-static enum lw_suspicion suspicion_of(uint32_t word) { return (enum lw_suspicion)(word & 3); }
+static bool is_used(uint32_t word) { return word & 1; }
 
-/* Returns the slot of a message that is a suspect or blamed, or -1 if the message is neither. Sets
- * *word to the word of that slot, and copies the reason to `reason` unless `reason` is NULL. */
-static int find(const struct lw_board *b, const char *identity, uint32_t *word, char *reason) {
+/* Returns the slot of a suspect, or -1 if the message is none. Sets *word to the word of that
+ * slot. */
+static int find(const struct lw_board *b, const char *identity, uint32_t *word) {
     /* slots of the table of suspects are filled from the lowest index, so most searches end
      * early */
     int32_t left = atomic_load_explicit(&b->n_suspects, memory_order_acquire);
     for (size_t i = 0; i < LW_BOARD_SUSPECTS && left > 0; i++) {
         const struct lw_suspect *s = &b->suspects[i];
         *word = atomic_load_explicit(&s->word, memory_order_acquire);
-        if (suspicion_of(*word) == LW_INNOCENT) continue;
+        if (!is_used(*word)) continue;
         left--;
         if (strncmp(s->identity, identity, sizeof s->identity) != 0) continue;
-        if (reason) snprintf(reason, LW_REASON_MAX, "%.*s", LW_REASON_MAX - 1, s->reason);
         atomic_thread_fence(memory_order_acquire);
         if (atomic_load_explicit(&s->word, memory_order_relaxed) == *word) return (int)i;
     }
     return -1;
 }
 
-enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, char *reason) {
+bool lw_board_is_suspect(const struct lw_board *b, const char *identity) {
     uint32_t word;
-    return find(b, identity, &word, reason) >= 0 ? suspicion_of(word) : LW_INNOCENT;
+    return find(b, identity, &word) >= 0;
 }
 
-/* Changes the suspicion of the message in a slot. Returns false if the slot has changed since the
- * caller read `word` from it. */
-static bool move(struct lw_board *b, struct lw_suspect *s, uint32_t word, enum lw_suspicion to) {
-    if (!atomic_compare_exchange_strong(&s->word, &word, (word & ~3u) | (uint32_t)to)) return false;
-    bool was = suspicion_of(word) != LW_INNOCENT, is = to != LW_INNOCENT;
-    if (was != is) atomic_fetch_add(&b->n_suspects, is ? 1 : -1);
-    return true;
-}
-
-void lw_board_counted(struct lw_board *b, const char *identity) {
-    uint32_t word;
-    int i = find(b, identity, &word, NULL);
-    if (i >= 0 && suspicion_of(word) == LW_BLAMED) move(b, &b->suspects[i], word, LW_SUSPECT);
+/* Frees a slot, unless it has changed since the caller read `word` from it. */
+static void release(struct lw_board *b, struct lw_suspect *s, uint32_t word) {
+    if (atomic_compare_exchange_strong(&s->word, &word, word & ~1u))
+        atomic_fetch_sub(&b->n_suspects, 1);
 }
 
 void lw_board_forget(struct lw_board *b, const char *identity) {
     uint32_t word;
-    int i = find(b, identity, &word, NULL);
-    if (i >= 0) move(b, &b->suspects[i], word, LW_INNOCENT);
+    int i = find(b, identity, &word);
+    if (i >= 0) release(b, &b->suspects[i], word);
 }
 
-/* Returns the lowest free slot. If no slot is free, returns the slot of the oldest suspect or, if
- * there are no suspects, of the oldest blamed message. The caller overwrites that slot, so its old
- * message is forgotten. A forgotten suspect may run once more beside other handlers. If a blamed
- * message is forgotten, one of its attempts is not counted. */
+/* Returns the lowest free slot or, if no slot is free, the slot of the oldest suspect. The caller
+ * overwrites that slot, so its old message is forgotten, and may crash its worker once more. */
 static struct lw_suspect *slot_for_new(struct lw_board *b) {
-    struct lw_suspect *best = NULL;
-    enum lw_suspicion best_is = LW_BLAMED;
+    struct lw_suspect *best = &b->suspects[0];
     for (size_t i = 0; i < LW_BOARD_SUSPECTS; i++) {
         struct lw_suspect *s = &b->suspects[i];
-        enum lw_suspicion is = suspicion_of(atomic_load(&s->word));
-        if (is == LW_INNOCENT) return s;
-        if (!best || is < best_is || (is == best_is && s->age < best->age)) best = s, best_is = is;
+        if (!is_used(atomic_load(&s->word))) return s;
+        if (s->age < best->age) best = s;
     }
     return best;
 }
 
-static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity, const char *reason,
-                 enum lw_suspicion is) {
+static void accuse(struct lw_board *b, const char *identity) {
     static uint64_t age;
-    uint32_t old = atomic_exchange(&s->word, ((atomic_load(&s->word) >> 2) + 1) << 2 | LW_INNOCENT);
-    if (suspicion_of(old) != LW_INNOCENT) atomic_fetch_sub(&b->n_suspects, 1);
+    uint32_t word;
+    int i = find(b, identity, &word);
+    struct lw_suspect *s = i >= 0 ? &b->suspects[i] : slot_for_new(b);
+    word = ((atomic_load(&s->word) >> 1) + 1) << 1;
+    if (is_used(atomic_exchange(&s->word, word))) atomic_fetch_sub(&b->n_suspects, 1);
     s->age = ++age;
     s->since_ms = lw_boot_ms();
     snprintf(s->identity, sizeof s->identity, "%s", identity);
-    snprintf(s->reason, sizeof s->reason, "%s", reason);
-    move(b, s, atomic_load(&s->word), is);
-}
-
-/* Makes a message a suspect or, if `blamed` is true, a blamed message, because its worker died. A
- * message that is blamed already stays blamed until its attempt is counted. */
-static void accuse(struct lw_board *b, const char *identity, bool blamed, const char *reason) {
-    uint32_t word;
-    int i = find(b, identity, &word, NULL);
-    if (i >= 0 && (suspicion_of(word) == LW_BLAMED || !blamed)) return;
-    fill(b, i >= 0 ? &b->suspects[i] : slot_for_new(b), identity, reason,
-         blamed ? LW_BLAMED : LW_SUSPECT);
+    atomic_store(&s->word, word | 1);
+    atomic_fetch_add(&b->n_suspects, 1);
 }
 
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms) {
@@ -169,12 +145,11 @@ void lw_board_forget_old(struct lw_board *b, int64_t now_ms) {
     for (size_t i = 0; i < LW_BOARD_SUSPECTS; i++) {
         struct lw_suspect *s = &b->suspects[i];
         uint32_t word = atomic_load(&s->word);
-        if (suspicion_of(word) != LW_INNOCENT && now_ms - s->since_ms >= LW_SUSPECT_MS)
-            move(b, s, word, LW_INNOCENT);
+        if (is_used(word) && now_ms - s->since_ms >= LW_SUSPECT_MS) release(b, s, word);
     }
 }
 
-void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason) {
+void lw_board_suspect(struct lw_board *b, int worker) {
     struct lw_board_worker *w = &b->workers[worker];
     for (size_t i = 0; i < LW_BOARD_SEATS; i++) {
         struct lw_seat *s = &w->seats[i];
@@ -182,7 +157,7 @@ void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *re
         /* the worker that crashed may have overwritten the NUL at the end of the identity, so this
          * function adds one */
         s->identity[sizeof s->identity - 1] = 0;
-        accuse(b, s->identity, crashed && atomic_load(&s->alone), reason);
+        accuse(b, s->identity);
         lw_seat_leave(s);
     }
 }

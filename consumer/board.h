@@ -36,9 +36,6 @@ enum { LW_SEAT_KEY = 128 };
 /* Describes the message that one handler thread is working on. */
 struct lw_seat {
     atomic_bool busy;
-    /* `alone` is true if the message is a suspect, and runs while no other handler of the worker
-     * does */
-    atomic_bool alone;
     _Atomic int64_t since_ms; /* time at which the run of the message began, ms on the boot clock */
     char identity[LW_IDENTITY_MAX];
     uint64_t key_hash;
@@ -135,31 +132,19 @@ struct lw_board_worker {
     struct lw_outcome_rings outcomes;
 };
 
-enum lw_suspicion {
-    LW_INNOCENT,
-    LW_SUSPECT, /* the message was in a handler when its worker died, so it runs alone */
-    /* LW_BLAMED: the worker died while the message ran alone, so an attempt is counted before the
-     * message runs again */
-    LW_BLAMED,
-};
-
-/* Describes a message under suspicion. A slot is free while its suspicion is LW_INNOCENT. Only the
- * supervisor fills a slot: first it stores a new generation with LW_INNOCENT, then the texts, then
- * the suspicion. So if a reader finds the same value of `word` before and after it reads a text,
- * the text is whole. */
+/* Describes a message that was in a plugin when its worker died. Only the supervisor fills a slot:
+ * first it frees the slot under a new generation, then it stores the identity, then it marks the
+ * slot as used. So if a reader finds the same value of `word` before and after it reads the
+ * identity, the identity is whole. */
 struct lw_suspect {
-    /* `word` is the generation of the slot, shifted left by 2 bits, plus the enum lw_suspicion */
-    _Atomic uint32_t word;
-    /* `since_ms` is the time at which the supervisor last made the message a suspect or a blamed
-     * message, in ms on the boot clock; only the supervisor uses this time */
+    _Atomic uint32_t word; /* generation of the slot, times 2, plus 1 if the slot is used */
+    /* `since_ms` is the time at which the supervisor last made the message a suspect, in ms on the
+     * boot clock; only the supervisor uses this time */
     int64_t since_ms;
     /* `age` gives the order of the entries, because a full table replaces its oldest entry; only
      * the supervisor uses this number */
     uint64_t age;
     char identity[LW_IDENTITY_MAX];
-    /* `reason` is the reason for the suspicion, such as "worker died of signal 11 (Segmentation
-     * fault)" */
-    char reason[LW_REASON_MAX];
 };
 
 /* Describes a partition during `run --drain`: its end offset when the supervisor started, and the
@@ -251,28 +236,21 @@ bool lw_note_get(const struct lw_note *n, char *out, size_t size);
 
 /* A handler thread calls lw_seat_take() before each run of a handler, and lw_seat_leave() after
  * the run. When a worker has died, the supervisor calls lw_seat_leave() for all its seats. */
-void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone,
-                  int64_t now_ms);
+void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, int64_t now_ms);
 void lw_seat_leave(struct lw_seat *s);
 
-/* Returns the suspicion of a message. Unless the result is LW_INNOCENT, copies the reason for the
- * suspicion to `reason` (LW_REASON_MAX bytes). Workers call this function. */
-enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, char *reason);
-/* Workers call these functions. lw_board_counted() reports that the attempt of a blamed message was
- * counted, and makes the message LW_SUSPECT again. lw_board_forget() reports that a message is
- * finished, and ends the suspicion. */
-void lw_board_counted(struct lw_board *b, const char *identity);
+/* Returns true if the message is a suspect. Workers call this function. */
+bool lw_board_is_suspect(const struct lw_board *b, const char *identity);
+/* Ends the suspicion of a message. Workers call this function when the message is finished. */
 void lw_board_forget(struct lw_board *b, const char *identity);
 /* Makes the messages in a worker's seats suspects. The supervisor calls this function when the
- * worker has died. If `crashed` is true (the worker died of a crash signal, or exited unasked), a
- * message that ran alone is blamed. */
-void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
+ * worker has died. */
+void lw_board_suspect(struct lw_board *b, int worker);
 enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
 /* Ends each suspicion that is older than LW_SUSPECT_MS, counted from the time when the message
- * became a suspect or was blamed. The supervisor calls this function periodically. Without
- * it, a suspicion might never end, because a worker of another supervisor may have finished the
- * message without ending the suspicion on this board. And while there is a suspect, no message runs
- * ahead. If the message later crashes its worker again, it becomes a suspect again. */
+ * became a suspect. The supervisor calls this function periodically. Without it, a suspicion might
+ * never end, because a worker of another supervisor may have finished the message without ending
+ * the suspicion on this board. And while there is a suspect, no message runs ahead. */
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
 /* Raises the committed offset of a partition for `run --drain`. After an assignment, the worker
  * also reports the offset from which it reads, because no record below that offset will come. */

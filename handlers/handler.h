@@ -49,7 +49,9 @@ struct lw_job {
     const struct lw_header *headers;
     size_t n_headers;
     int attempt; /* number of this attempt; the first is 1 */
-    bool alone;  /* the message is a suspect: no other job of this worker may run beside it */
+    /* `suspect` is true if the message was in a plugin when its worker died. The plugin gets it in
+     * a process of its own (handlers/plugin_host.h), and the job is in no batch with others. */
+    bool suspect;
     /* `fence` is the fencing token, which grows with every message of a key, even under the same
      * lease */
     uint64_t fence;
@@ -71,8 +73,7 @@ struct lw_job {
      *                                 is not touched
      *     any other outcome           it is not run, reported or written to, and belongs again
      *                                 to the thread that reaps the job
-     * A job is always reported before its follower. A suspect (`alone`) has no follower and is no
-     * follower. */
+     * A job is always reported before its follower. A suspect has no follower and is none. */
     _Atomic(struct lw_job *) then;
     /* `took_us` is the time that the job spent in the handler, in µs. The pool or the feed sets
      * it. The time of a batch is divided among its jobs. 0: the job was not run. */
@@ -93,7 +94,7 @@ struct lw_job {
  * list, has no follower, span, time limit or reason, and is no suspect. */
 static inline void lw_job_begin(struct lw_job *job, struct lw_job_lease *lease) {
     job->lease = lease;
-    job->alone = false;
+    job->suspect = false;
     job->give_up_ms = INT64_MAX;
     job->next = NULL;
     job->span = NULL;
@@ -164,9 +165,9 @@ struct lw_slot;
 
 struct lw_handler_type {
     const char *name;
-    /* `blames_worker` is true if the handler runs inside the worker's process. Then a message may
+    /* `runs_in_worker` is true if the handler runs inside the worker's process. Then a message may
      * crash the worker. */
-    bool blames_worker;
+    bool runs_in_worker;
     /* Appends problems of the handler section to `problems`, also for each key that this type of
      * handler does not have. Contacts no server and has no side effect. */
     void (*check)(const struct lw_config *c, struct lw_problems *problems);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plugin: a handler in a shared object, behind the public interface include/latchwork/handler.h. */
 #include "handlers/handler.h"
+#include "handlers/plugin_host.h"
 #include "handlers/section.h"
 
 #include "base/clock.h"
@@ -35,6 +36,7 @@ struct lw_handler {
     const struct latchwork_handler *api;
     void *self;
     bool inited;
+    const struct lw_config *c;
     const json_t *config; /* borrowed from the configuration; may be NULL */
     /* `settings` lists the numbers and booleans that host_setting() has returned as text; `lock`
      * guards the list */
@@ -255,6 +257,7 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
     struct lw_handler *h = lw_alloc(sizeof *h);
     h->host =
         (struct latchwork_host){LATCHWORK_ABI, sizeof h->host, host_log, lw_boot_ms, host_setting};
+    h->c = c;
     h->config = json_object_get(c->handler.json, "config");
     pthread_mutex_init(&h->lock, NULL);
     const char *path = json_string_value(json_object_get(c->handler.json, "path"));
@@ -360,6 +363,11 @@ static void answered(struct lw_job *job, int outcome) {
 }
 
 static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) {
+    if (jobs[0]->suspect) {
+        assert(n == 1);
+        lw_plugin_host_run(h->c, jobs[0]);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         view(&s->views[i], jobs[i]);
         jobs[i]->reason[0] = '\0';
@@ -382,7 +390,7 @@ _Static_assert(sizeof(struct latchwork_header) == 4 * sizeof(void *),
 
 const struct lw_handler_type lw_handler_plugin = {
     .name = "plugin",
-    .blames_worker = true,
+    .runs_in_worker = true,
     .check = check,
     .open = open_handler,
     .slot_open = open_slot,

@@ -576,7 +576,8 @@ static const struct metric metrics[] = {
     {.name = "suspects",
      .type = "gauge",
      .write = write_suspects,
-     .help = "Messages that were in a handler when a worker died: each is run alone."},
+     .help =
+         "Messages that were in a handler when a worker died: each is run in a process of its own."},
     {.name = "spans_sent_total",
      .type = "counter",
      .write = write_spans_sent,

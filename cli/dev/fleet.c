@@ -58,7 +58,7 @@ static int fleet_main(void *ctx, int ready_fd) {
         .tracer_main = lw_tracing_main,
         .member_claim = lw_member_claim,
         .ctx = f,
-        .blames_worker = false,
+        .runs_in_worker = false,
         .times.tick_ms = TICK_MS,
     };
     int status = lw_supervise(c, &o);

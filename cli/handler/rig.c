@@ -104,7 +104,6 @@ static void prepare(const struct rig *r, struct run *run) {
     job->attempt = m->attempt;
     job->fence = d->fence;
     lw_job_begin(job, &run->lease);
-    job->alone = d->alone;
     atomic_store(&job->then, chained(r) && run->next ? &run->next->job : NULL);
 }
 

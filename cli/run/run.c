@@ -103,15 +103,15 @@ static struct lw_config *load(const struct run_args *a, bool running) {
     return c;
 }
 
-static bool blames_worker(const struct lw_config *c) {
+static bool runs_in_worker(const struct lw_config *c) {
     const struct lw_handler_type *type = lw_handler_find(c->handler.type, NULL);
-    return type && type->blames_worker;
+    return type && type->runs_in_worker;
 }
 
 static struct lw_config *load_again(void *ctx) {
     struct run *r = ctx;
     struct lw_config *c = load(&r->args, true);
-    if (c) r->options.blames_worker = blames_worker(c);
+    if (c) r->options.runs_in_worker = runs_in_worker(c);
     return c;
 }
 
@@ -143,7 +143,7 @@ static int run(struct run *r) {
         .tracer_main = lw_tracing_main,
         .member_claim = lw_member_claim,
         .ctx = r,
-        .blames_worker = blames_worker(c),
+        .runs_in_worker = runs_in_worker(c),
     };
     int status = lw_supervise(c, &r->options);
     lw_config_free(c);

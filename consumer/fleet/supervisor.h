@@ -66,7 +66,7 @@ struct lw_supervise_options {
     /* `worker_main` runs a worker process, and returns the exit status of the process. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
     /* `reload` is called on SIGHUP. It returns a new configuration, or NULL if the configuration
-     * has errors, which this function has logged. The function may change `blames_worker` of these
+     * has errors, which this function has logged. The function may change `runs_in_worker` of these
      * options to match the new configuration. If `reload` is NULL, SIGHUP only causes a warning. */
     struct lw_config *(*reload)(void *ctx);
     void (*config_free)(struct lw_config *c);
@@ -102,9 +102,9 @@ struct lw_supervise_options {
      * workers are dynamic members. */
     int (*member_claim)(const struct lw_config *c, int *fd);
     void *ctx;
-    /* `blames_worker` is true if the handler runs inside the worker. A message in a seat of the
+    /* `runs_in_worker` is true if the handler runs inside the worker. A message in a seat of the
      * board then becomes a suspect when the worker crashes. */
-    bool blames_worker;
+    bool runs_in_worker;
     struct lw_supervise_times times;
 };
 

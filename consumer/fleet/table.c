@@ -76,8 +76,8 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     w->pid = 0;
 }
 
-static void accuse(struct lw_sup *s, struct lw_sup_worker *w, bool crashed) {
-    if (s->o->blames_worker) lw_board_blame(s->board, w->index, crashed, w->why);
+static void accuse(struct lw_sup *s, struct lw_sup_worker *w) {
+    if (s->o->runs_in_worker) lw_board_suspect(s->board, w->index);
     for (int i = 0; i < LW_BOARD_SEATS; i++) lw_seat_leave(&s->board->workers[w->index].seats[i]);
 }
 
@@ -137,13 +137,13 @@ static void start(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void ended(struct lw_sup *s, struct lw_sup_worker *w) {
     bury(s, w);
-    accuse(s, w, false);
+    accuse(s, w);
     wait_for_restart(s, w);
 }
 
 static void crashed(struct lw_sup *s, struct lw_sup_worker *w) {
     bury(s, w);
-    accuse(s, w, true);
+    accuse(s, w);
     wait_for_restart(s, w);
 }
 
@@ -154,7 +154,7 @@ static void rolled(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void kill_rolled(struct lw_sup *s, struct lw_sup_worker *w) {
     bury(s, w);
-    accuse(s, w, false);
+    accuse(s, w);
     if (w->killed)
         start(s, w); /* the supervisor itself killed the worker, so the restart needs no backoff */
     else
@@ -167,7 +167,7 @@ static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
 }
 
 static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
-    accuse(s, w, false);
+    accuse(s, w);
     /* If another member has taken the worker's group.instance.id, the worker ends unasked, and its
      * end does not count as a failure. */
     bool fenced = atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW;
@@ -180,7 +180,7 @@ static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
 }
 
 static void gone_crashed(struct lw_sup *s, struct lw_sup_worker *w) {
-    accuse(s, w, true);
+    accuse(s, w);
     lw_warn("worker %d %s while it was stopping", w->index, w->why);
     s->failed = true;
     gone(s, w);
@@ -321,7 +321,7 @@ bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w) {
                  s->times.heartbeat_ms);
         return true;
     }
-    if (!s->o->blames_worker || !s->c->handler.timeout_ms) return false;
+    if (!s->o->runs_in_worker || !s->c->handler.timeout_ms) return false;
     for (int i = 0; i < LW_BOARD_SEATS; i++)
         if (seat_stands_still(s, w, i)) return true;
     return false;

@@ -259,7 +259,15 @@ static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, i
         pthread_cond_wait(&p->work, &p->lock);
         p->idle--;
     }
-    while (n < p->heads_max && p->queued) t->heads[n++] = pop(p);
+    while (n < p->heads_max && p->queued && !(n && t->heads[n - 1]->suspect)) {
+        struct lw_job *job = pop(p);
+        if (job->suspect && n) { /* a suspect is a batch of its own */
+            lw_jobs_push_front(&p->queue, job);
+            p->queued++;
+            break;
+        }
+        t->heads[n++] = job;
+    }
     if (p->queued && p->idle) pthread_cond_signal(&p->work);
     if (p->stop) n = 0;
     pthread_mutex_unlock(&p->lock);
@@ -322,7 +330,7 @@ static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_jo
     for (size_t i = 0; i < n; i++) {
         jobs[i]->give_up_ms = p->timeout_ms > 0 ? now_ms + p->timeout_ms : INT64_MAX;
         struct lw_seat *s = seat(p, t, i);
-        if (s) lw_seat_take(s, jobs[i]->identity, jobs[i]->key, jobs[i]->alone, now_ms);
+        if (s) lw_seat_take(s, jobs[i]->identity, jobs[i]->key, now_ms);
         lw_journal_start(p->journal, jobs[i]);
     }
     p->type->run(p->handler, t->slot, jobs, n);
@@ -565,7 +573,7 @@ static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
     if (!seats || p->n > LW_BOARD_SEATS) return;
     p->seats = seats->seats;
     p->seats_a_thread = LW_BOARD_SEATS / p->n;
-    if (p->type->blames_worker && p->batch_max > (size_t)p->seats_a_thread)
+    if (p->type->runs_in_worker && p->batch_max > (size_t)p->seats_a_thread)
         p->batch_max = (size_t)p->seats_a_thread;
 }
 
@@ -593,7 +601,7 @@ bool lw_pool_close(struct lw_pool *p, int64_t grace_ms) {
 struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads,
                              int64_t timeout_ms, struct lw_board_worker *seats, int notify_fd,
                              struct lw_err *err) {
-    int most = seats && t->blames_worker ? LW_BOARD_SEATS : LW_POOL_THREADS_MAX;
+    int most = seats && t->runs_in_worker ? LW_BOARD_SEATS : LW_POOL_THREADS_MAX;
     if (threads < 1 || threads > most) {
         lw_fail(err, "handler threads: %d is not between 1 and %d", threads, most);
         return NULL;

@@ -76,10 +76,9 @@ void lw_worker_dump(struct lw_worker *w) {
     int64_t now = now_ms(w);
     int holds = HOLDS_SHOWN;
     lw_info("dump: %zu records in memory (%zu bytes), %zu granted, %zu in handlers, window %zu, "
-            "%zu partitions%s%s%s",
+            "%zu partitions%s%s",
             w->held, w->memory.held, w->runs.in_flight, w->runs.in_handler, w->window,
-            w->n_assigned, w->runs.waiting ? ", some wait for a suspect" : "",
-            w->commit.confirm ? ", Kafka has to confirm the assignment" : "",
+            w->n_assigned, w->commit.confirm ? ", Kafka has to confirm the assignment" : "",
             w->stopping ? ", stopping" : "");
     for (size_t i = 0; i < w->n_assigned && i < PARTS_SHOWN; i++)
         dump_part(w->assigned[i], now, w->n_shards);

@@ -82,7 +82,7 @@ void holds_free(struct lw_worker *w, struct lane *l) {
 
 static bool may_link(const struct lw_worker *w, const struct run *before, const struct msg *m) {
     assert(before && before->hold);
-    if (before->state == RUNNING ? !before->submitted || before->job.alone
+    if (before->state == RUNNING ? !before->submitted || before->job.suspect
                                  : before->state != AHEAD || !before->linked)
         return false;
     return !m->dead_reason && (!w->set.board || atomic_load(&w->set.board->n_suspects) == 0);

@@ -18,9 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* LET_PASS_MS is the time for which suspects let other messages pass. Otherwise a worker whose
- * plugin dies of many messages would run nothing but these suspects between its restarts. */
-enum { RESEND_MS = 1000, LET_PASS_MS = 1000 };
+enum { RESEND_MS = 1000 };
 
 /* If a handler repeatedly gives messages back under a live lease, their lane rests. Otherwise the
  * handler would get the same messages again at once, without end. */
@@ -39,16 +37,6 @@ static void run_to(struct run *r, enum run_state to) {
     r->state = to;
 }
 
-void runs_open(struct lw_worker *w) {
-    assert(!w->runs.waiting && !w->runs.in_flight);
-    w->runs.waiting_tail = &w->runs.waiting;
-}
-
-void runs_forget(struct lw_worker *w) {
-    check_runs(&w->runs);
-    while (w->runs.waiting) run_leave_line(w, w->runs.waiting);
-}
-
 size_t runs_finished(struct lw_worker *w) {
     check_runs(&w->runs);
     size_t n = w->runs.finished_since;
@@ -58,8 +46,7 @@ size_t runs_finished(struct lw_worker *w) {
 }
 
 void run_free(struct lw_worker *w, struct run *r) {
-    assert(r->state <= FINISHED && !r->next_alone);
-    assert(!r->in_repair);
+    assert(r->state <= FINISHED && !r->in_repair);
     if (r->msg) msg_free(w, r->msg);
     if (r->job.span) free(r->job.span);
     r->msg = NULL;
@@ -110,7 +97,7 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     r->tries = tries;
     r->linked = r->submitted = r->accounted = r->late = r->in_repair = false;
     r->resend_ms = r->rest_ms = 0;
-    r->next = r->next_alone = NULL;
+    r->next = NULL;
     struct lw_job *j = &r->job;
     identify(r);
     j->topic = m->part->topic;
@@ -143,16 +130,6 @@ static void submit(struct lw_worker *w, struct run *r) {
     hold_link(w, r);
 }
 
-static void wait_in_line(struct lw_worker *w, struct run *r) {
-    check_run(r);
-    assert(!r->submitted && r->state == RUNNING);
-    r->next_alone = NULL;
-    if (!w->runs.waiting && !w->runs.running_alone) w->runs.pass_until_ms = now_ms(w) + LET_PASS_MS;
-    *w->runs.waiting_tail = r;
-    w->runs.waiting_tail = &r->next_alone;
-    w->runs.n_waiting++;
-}
-
 static void to_running(struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;
@@ -177,23 +154,9 @@ void run_start(struct lw_worker *w, struct run *r) {
         lw_worker_finished(w, &r->job);
         return;
     }
-    if (w->set.board && atomic_load(&w->set.board->n_suspects) > 0) {
-        enum lw_suspicion s = lw_board_ask(w->set.board, r->job.identity, r->job.reason);
-        if (s == LW_BLAMED) {
-            lw_board_counted(w->set.board, r->job.identity);
-            lw_warn("%s: %s; counted as attempt %d", r->job.identity, r->job.reason,
-                    r->job.attempt);
-            r->job.outcome = LW_RETRY;
-            lw_worker_finished(w, &r->job);
-            return;
-        }
-        r->job.alone = s == LW_SUSPECT;
-    }
-    bool held_up = w->runs.waiting && now >= w->runs.pass_until_ms;
-    if (r->job.alone || held_up || w->runs.running_alone)
-        wait_in_line(w, r);
-    else
-        submit(w, r);
+    r->job.suspect = w->set.board && atomic_load(&w->set.board->n_suspects) > 0 &&
+                     lw_board_is_suspect(w->set.board, r->job.identity);
+    submit(w, r);
 }
 
 /* Notes that the thread that ran the previous message has started this one. */
@@ -298,7 +261,6 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     assert(w->runs.in_handler > 0);
     r->submitted = false;
     w->runs.in_handler--;
-    if (r->job.alone) w->runs.running_alone = false;
 }
 
 /* Gives started runs to the handlers. Applies the rule "no late start" again, because time may have
@@ -456,64 +418,18 @@ static void resend_letters(struct lw_worker *w) {
         }
 }
 
-size_t runs_taking(const struct lw_worker *w) {
-    check_runs(&w->runs);
-    if (!w->runs.waiting || w->io->boot_ms(w->ctx) >= w->runs.pass_until_ms)
-        return w->runs.in_flight;
-    assert(w->runs.n_waiting <= w->runs.in_flight);
-    return w->runs.in_flight - w->runs.n_waiting;
-}
-
-/* Starts runs that were held up because of a suspect. The suspect starts if it has let others pass
- * for LET_PASS_MS and no handler of this worker has a message. The runs behind the suspect start
- * when it has ended. */
-static void start_line(struct lw_worker *w) {
-    if (w->runs.waiting && !w->stopping && now_ms(w) < w->runs.pass_until_ms) return;
-    while (w->runs.waiting && !w->runs.running_alone) {
-        struct run *r = w->runs.waiting;
-        if (r->job.alone && w->runs.in_handler) break;
-        w->runs.waiting = r->next_alone;
-        if (!w->runs.waiting) w->runs.waiting_tail = &w->runs.waiting;
-        r->next_alone = NULL;
-        w->runs.n_waiting--;
-        if (w->stopping || atomic_load(&r->job.lease->cancelled)) {
-            run_finish(w, r, LW_BACK);
-            continue;
-        }
-        w->runs.running_alone = r->job.alone;
-        submit(w, r);
-    }
-}
-
 void run_step(struct lw_worker *w) {
     check_runs(&w->runs);
-    start_line(w);
     if (w->runs.n_resend) resend_letters(w);
     run_flush(w);
 }
 
-bool run_leave_line(struct lw_worker *w, struct run *r) {
-    check_run(r);
-    check_runs(&w->runs);
-    for (struct run **at = &w->runs.waiting; *at; at = &(*at)->next_alone)
-        if (*at == r) {
-            *at = r->next_alone;
-            if (!*at) w->runs.waiting_tail = at;
-            r->next_alone = NULL;
-            w->runs.n_waiting--;
-            return true;
-        }
-    return false;
-}
-
 /* Removes a run whose epoch is lost from the count of grants. Returns true if nothing will report
- * the end of the run, because it is held up by a suspect, or because its dead letter is not in
- * flight. */
+ * the end of the run, because its dead letter is not in flight. */
 bool run_lost(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(w->runs.in_flight > 0);
     w->runs.in_flight--;
-    if (r->state == RUNNING) return run_leave_line(w, r);
     if (r->state != SENDING || !r->resend_ms) return false;
     w->runs.n_resend--;
     r->resend_ms = 0;
@@ -540,10 +456,6 @@ void run_leave(struct lw_worker *w, const struct part *p) {
         } else {
             w->runs.start[w->runs.n_start++] = w->runs.start[i];
         }
-    }
-    for (struct run *r = w->runs.waiting, *next; r; r = next) {
-        next = r->next_alone;
-        if (leaves(r, p) && run_leave_line(w, r)) run_finish(w, r, LW_BACK);
     }
 }
 

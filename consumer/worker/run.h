@@ -45,7 +45,6 @@ struct run {
     int64_t resend_ms;
     /* `next` is the next run of the same hold, in order, or the next run on the free list */
     struct run *next;
-    struct run *next_alone; /* next run that is held up behind a suspect */
 };
 
 struct runs {         /* only run.c changes this struct */
@@ -60,13 +59,6 @@ struct runs {         /* only run.c changes this struct */
     struct lw_job **start; /* jobs that the next call of run_flush() gives to the handlers */
     size_t n_start, cap_start;
     size_t in_handler; /* number of runs that were given to the handlers and have not come back */
-    /* `waiting` lists the runs that are held up because a suspect must run alone: the suspect, and
-     * the runs granted after it */
-    struct run *waiting, **waiting_tail;
-    size_t n_waiting; /* number of runs in `waiting` */
-    /* Until `pass_until_ms`, the list `waiting` has only suspects, and all other runs start. */
-    int64_t pass_until_ms;
-    bool running_alone;
     /* `n_resend` is the number of dead letters that their topic has refused and that will be sent
      * again */
     size_t n_resend;
@@ -80,15 +72,9 @@ struct runs {         /* only run.c changes this struct */
     struct run *free;
 };
 
-void runs_open(struct lw_worker *w);
-/* Forgets the runs that are held up behind a suspect, so that they never start. */
-void runs_forget(struct lw_worker *w);
 /* Returns the number of runs that finished since the last call of this function, and sets the
  * number to 0. Runs of one hold that ended as done in direct succession count as one. */
 size_t runs_finished(struct lw_worker *w);
-/* Returns the number of runs that count against the window of grants. These are all runs that have
- * started and are not finished, without suspects while these let others pass. */
-size_t runs_taking(const struct lw_worker *w);
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 /* Takes the message out of a run, so that run_free() does not free it. */
 struct msg *run_take_msg(struct run *r);
@@ -100,16 +86,12 @@ void run_start(struct lw_worker *w, struct run *r);
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */
-/* Starts the runs that a suspect has held up, if they may start now. Then sends refused dead
- * letters again, and passes started runs to the handlers. */
+/* Sends refused dead letters again, and passes started runs to the handlers. */
 void run_step(struct lw_worker *w);
 /* Gives back the runs of a revoked partition that were not given to a handler. */
 void run_leave(struct lw_worker *w, const struct part *p);
-/* Takes a run out of the list of runs that are held up behind a suspect. Returns false if it is not
- * in the list. */
-bool run_leave_line(struct lw_worker *w, struct run *r);
 /* Handles the loss of the epoch of a run. Returns true if nothing will report the end of the run,
- * because it is held up by a suspect, or because its dead letter is not in flight. */
+ * because its dead letter is not in flight. */
 bool run_lost(struct lw_worker *w, struct run *r);
 void late_remove(struct lw_worker *w, struct run *r);
 
@@ -123,10 +105,6 @@ static inline void check_run(const struct run *r) {
     assert(!r->in_repair || r->late);
 }
 
-static inline void check_runs(const struct runs *all) {
-    assert(all->n_start <= all->cap_start);
-    assert(all->waiting_tail && (all->waiting || all->waiting_tail == &all->waiting));
-    assert(!all->running_alone || all->in_handler > 0);
-}
+static inline void check_runs(const struct runs *all) { assert(all->n_start <= all->cap_start); }
 
 #endif

@@ -105,7 +105,7 @@ static size_t may_grant_now(struct lw_worker *w) {
         w->window -= (w->window - want) / 8;
     if (w->window < least) w->window = least;
     if (w->window > window_most(w)) w->window = window_most(w);
-    size_t held = runs_taking(w) + backlog(w, w->window < 2 * BATCH ? w->window : 2 * BATCH);
+    size_t held = w->runs.in_flight + backlog(w, w->window < 2 * BATCH ? w->window : 2 * BATCH);
     if (w->limit == LW_GRANT_NONE) return 0;
     if (w->limit == LW_GRANT_FEW) return held < few(w) ? few(w) - held : 0;
     size_t most = held < w->window ? w->window - held : 0;
@@ -121,7 +121,7 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
         settle_urgent(sh) || now - pipe_sent_ms(sh) >= PACE_MS)
         return true;
     bool hints = hints_known(sh) && heads_fit(w);
-    return (gate_has_lanes(sh) || hints) && runs_taking(w) < (size_t)lw_config_at_once(w->c);
+    return (gate_has_lanes(sh) || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
 /* Returns how many lanes gate asks for, if `most` messages may run. This is `ask` lanes per message
@@ -234,7 +234,7 @@ static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t 
 static bool may_grant(const struct lw_worker *w) {
     check_worker(w);
     size_t most = w->limit == LW_GRANT_ALL ? w->window : w->limit == LW_GRANT_FEW ? few(w) : 0;
-    return runs_taking(w) < most;
+    return w->runs.in_flight < most;
 }
 
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) {
@@ -246,7 +246,6 @@ void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) {
 int64_t lw_worker_wait_ms(struct lw_worker *w) {
     check_worker(w);
     int64_t wait = 20, now = now_ms(w);
-    if (w->runs.waiting) wait = 5;
     /* The worker can do nothing before Kafka has confirmed the assignment, and asks Kafka again at
      * confirm_ms. */
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait;

@@ -37,7 +37,6 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     commits_open(w);
     w->bytes = bounds(&setup->bytes);
     msgs_open(w);
-    runs_open(w);
     pthread_mutex_init(&w->epoch_mutex, NULL);
     w->leases = lw_leases_open(w->n_shards, w->c->lock.ttl_ms);
     w->shards = lw_alloc((size_t)w->n_shards * sizeof *w->shards);
@@ -63,7 +62,6 @@ void lw_worker_free(struct lw_worker *w) {
     lane_drop_pending(w, NULL);
     while (w->n_assigned) part_drop(w, w->assigned[0]);
     assert(!w->held);
-    runs_forget(w);
     for (int s = 0; s < w->n_shards; s++) {
         lanes_free(w, &w->shards[s]);
         shard_free(w, &w->shards[s]);

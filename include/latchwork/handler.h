@@ -37,8 +37,9 @@
  * even from a process that was frozen past its lease.
  *
  * Life: init (once per worker process) -> handle or handle_batch (on many threads) -> close. A
- * crash of the plugin ends its worker. Each message that the plugin was running then runs alone,
- * and becomes a dead letter after `retry.max_attempts` crashes.
+ * crash of the plugin ends its worker. Each message that the plugin was running then runs in a
+ * process of its own (init -> handle -> close), and becomes a dead letter after
+ * `retry.max_attempts` crashes there.
  *
  * C++ needs C++17 or later. LATCHWORK_HANDLER_INIT and designated initializers are for C only. In
  * C++, let a function make the table, beginning with latchwork_handler_init();

@@ -101,7 +101,7 @@ def two_jobs_at_once(t):
     tool(t, "queue", "pause", "k3")  # From now on, new replays of key k3 must wait.
     time.sleep(0.5)
     one = tool(t, "queue", "replay", t.topics[0] + "/3/0", "--again", "--execute")
-    t.same(sum(r.get("replays", 0) for r in tool(t, "ledger")), 1, "replays in the ledger")
+    t.same(tool(t, "ledger")[-1]["replays"], 1, "replays in the ledger")
     lane = t.prefix() + b"wait:k3"
     kept = t.redis.call("LRANGE", lane, 0, -1)
     t.redis.call("DEL", lane)

@@ -573,28 +573,15 @@ M = {
             "job->attempt > w->c->retry.max_attempts",
         )
     ],
-    'suspects run in company': [
-        ('consumer/worker/run.c', "if (r->job.alone && w->runs.in_handler) break;", "")
+    'a suspect runs inside its worker': [
+        ('consumer/worker/run.c', "r->job.suspect = w->set.board &&", "r->job.suspect = 0 &&")
     ],
-    'others start beside a suspect': [
+    'all messages are suspects while one is': [
         (
             'consumer/worker/run.c',
-            "if (r->job.alone || held_up || w->runs.running_alone)",
-            "if (r->job.alone)",
+            "lw_board_is_suspect(w->set.board, r->job.identity);",
+            "r->job.identity[0];",
         )
-    ],
-    'suspects let nobody pass': [
-        ('consumer/worker/run.c', "LET_PASS_MS = 1000", "LET_PASS_MS = 0")
-    ],
-    'suspects take the whole window': [
-        (
-            'consumer/worker/run.c',
-            "return w->runs.in_flight - w->runs.n_waiting;",
-            "return w->runs.in_flight;",
-        )
-    ],
-    'a crash alone counts no attempt': [
-        ('consumer/worker/run.c', "if (s == LW_BLAMED) {", "if (0) {")
     ],
     'what is given back comes at once': [
         (
@@ -869,9 +856,7 @@ MODE = {
     'a letter that its topic will never take is sent for ever': 'ttls',
     'business ids are not looked at': 'dedup',
     'business ids are not recorded': 'dedup',
-    'suspects run in company': 'poison',
-    'others start beside a suspect': 'poison',
-    'a crash alone counts no attempt': 'poison',
+    'a suspect runs inside its worker': 'poison',
     'what is given back comes at once': 'stubborn',
     'partitions of replays are never forgotten': 'operator',
     'no quarantine': 'wipe',
@@ -950,8 +935,7 @@ MODE = {
 # the program do more work.
 TEST = {
     'a stop forgets the heads that a settle hands over': 'tests/sim/sim_meta a_stop_while_the_next_head_comes',
-    'suspects let nobody pass': 'tests/sim/sim_meta others_pass_before_suspects',
-    'suspects take the whole window': 'tests/sim/sim_meta others_pass_before_suspects',
+    'all messages are suspects while one is': 'tests/sim/sim_meta suspects_run_beside_others',
     'a settle that failed in the middle is sent again as it was': 'tests/sim/sim_meta a_settle_that_failed_in_the_middle',
     'segments below a floor are named when they are deleted': 'tests/lua/test_denied',
     'a key that has another message does not widen the window': 'tests/sim/sim_meta a_batch_of_many_keys_widens_the_window',

@@ -19,7 +19,7 @@ struct lw_handler {
     atomic_int slots_open, runs, in_run, most_in_run, biggest;
     atomic_bool gate; /* jobs with the payload "wait" end when `gate` is true */
     atomic_int waiting;
-    bool seen_alone[64], seen_busy[64];
+    bool seen_suspect[64], seen_busy[64];
     struct lw_board_worker *board;
     /* saw() is called at the start of each run, unless it is NULL. */
     void (*saw)(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n);
@@ -63,7 +63,7 @@ static UNUSED void note_seats(struct lw_handler *h, const struct lw_job *job) {
         const struct lw_seat *s = &h->board->seats[i];
         if (!atomic_load(&s->busy) || !names(s, job->identity)) continue;
         h->seen_busy[job->offset] = true;
-        h->seen_alone[job->offset] = s->alone;
+        h->seen_suspect[job->offset] = job->suspect;
     }
 }
 
@@ -91,7 +91,7 @@ static UNUSED void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **
 }
 
 static UNUSED const struct lw_handler_type type = {.name = "test",
-                                                   .blames_worker = true,
+                                                   .runs_in_worker = true,
                                                    .slot_open = slot_open,
                                                    .batch_max = batch_max,
                                                    .batch_of = batch_of,

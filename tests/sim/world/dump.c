@@ -26,10 +26,8 @@ void world_dump(const struct world *w) {
     for (int i = 0; i < WORKERS; i++) {
         const struct lw_worker *x = w->w[i].lw;
         if (!x) continue;
-        fprintf(stderr,
-                "worker %d: held %zu in flight %zu in handler %zu waiting %d alone %d confirm %d\n",
-                i, x->held, x->runs.in_flight, x->runs.in_handler, x->runs.waiting != NULL,
-                x->runs.running_alone, x->commit.confirm);
+        fprintf(stderr, "worker %d: held %zu in flight %zu in handler %zu confirm %d\n", i, x->held,
+                x->runs.in_flight, x->runs.in_handler, x->commit.confirm);
         for (size_t k = 0; k < x->n_assigned; k++) {
             const struct part *p = x->assigned[k];
             fprintf(stderr,

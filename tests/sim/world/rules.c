@@ -12,7 +12,7 @@ enum { IDS = 40, STUBBORN_MS = 40000, ITEMS = 256 };
 
 struct of_record {
     bool started, said_dead;
-    /* failed: number of attempts that failed, or that crashed while the message ran alone.
+    /* failed: number of attempts that failed, or of which the plugin's process died.
      * recorded: number of attempts that Redis has recorded. */
     int failed, recorded;
     int dedup;
@@ -104,12 +104,9 @@ void rules_death(struct world *w, const struct sim_worker *me) {
     for (int i = 0, n = 0; i < w->n_exec; i++) {
         const struct exec *x = &w->exec[i];
         if (x->worker != me->index || x->queued) continue;
-        lw_seat_take(&b->workers[0].seats[n++], x->job->identity, x->job->key, x->job->alone,
-                     w->now_ms);
-        int part = x->job->partition;
-        if (x->job->alone) record(w, part, record_at(&w->part[part], x->job->offset))->failed++;
+        lw_seat_take(&b->workers[0].seats[n++], x->job->identity, x->job->key, w->now_ms);
     }
-    lw_board_blame(b, 0, true, "worker died of signal 11");
+    lw_board_suspect(b, 0);
 }
 
 /* --- Redis ------------------------------------------------------------------------------------ */
@@ -223,13 +220,11 @@ static void check_fair(struct world *w, const struct exec *x) {
                   x->job->identity, *n, x->key, w->config.lock.max_run);
 }
 
-static void check_alone(struct world *w, const struct exec *x) {
-    for (int i = 0; i < w->n_exec; i++) {
-        const struct exec *y = &w->exec[i];
-        if (y->worker == x->worker && !y->queued && (x->job->alone || y->job->alone))
-            world_bad(w, "%s and %s run side by side on worker %d; one is a suspect",
-                      x->job->identity, y->job->identity, x->worker);
-    }
+/* A message that was in a handler when the worker died must not run inside the worker again. */
+static void check_suspect(struct world *w, const struct exec *x) {
+    const struct lw_board *b = rules_board(w, x->worker);
+    if (b && !x->job->suspect && lw_board_is_suspect(b, x->job->identity))
+        world_bad(w, "%s runs inside worker %d, which it may kill", x->job->identity, x->worker);
 }
 
 static bool same_id(const struct world *w, int part, int index, int p, int i) {
@@ -276,7 +271,7 @@ void rules_start(struct world *w, const struct exec *x, int index) {
     int part = x->job->partition;
     struct of_record *r = record(w, part, index);
     check_fair(w, x);
-    check_alone(w, x);
+    check_suspect(w, x);
     if (operator_replay(x->job)) return;
     r->started = true;
     check_attempt(w, x, r);
@@ -284,7 +279,7 @@ void rules_start(struct world *w, const struct exec *x, int index) {
         has_twin(w, part, index, inside_shard(x->job)))
         world_bad(w, "%s runs, though another with its business id is done", x->job->identity);
     if (w->f->stubborn) check_rest(w, x, r);
-    if (w->f->poison && is_poison(part, index)) w->rules->poisoned = x->worker;
+    if (w->f->poison && is_poison(part, index) && !x->job->suspect) w->rules->poisoned = x->worker;
 }
 
 enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
@@ -297,6 +292,8 @@ enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
         rest(w, x, r);
         return LW_BACK;
     }
+    /* the process of the plugin dies, in which the message runs */
+    if (w->f->poison && is_poison(part, index) && x->job->suspect && live(w, x)) wish = LW_RETRY;
     if (wish != LW_BACK) w->rules->backs[x->key][x->worker] = 0;
     r->failed += wish == LW_RETRY;
     r->said_dead |= wish == LW_DEAD;

@@ -71,7 +71,7 @@ struct faults {
     bool dedup;
     bool skip; /* retry.order is skip */
     /* Some messages crash their worker. The supervisor then makes suspects of the messages that
-     * were in the handlers of this worker. */
+     * were in the handlers of this worker. A suspect's crash is a failed attempt instead. */
     bool poison;
     bool stubborn; /* for a while, some messages are given back under a live lease */
     /* Rate of an operator's actions: to pause or break a lane, to drop or replay messages, or to

@@ -28,9 +28,9 @@ static int close_board(void **state) {
     return 0;
 }
 
-static void die(int worker, const char *identity, bool alone, bool crashed) {
-    lw_seat_take(&board->workers[worker].seats[0], identity, lw_bytes_of("k"), alone, 1);
-    lw_board_blame(board, worker, crashed, "worker died of signal 11 (Segmentation fault)");
+static void die(int worker, const char *identity) {
+    lw_seat_take(&board->workers[worker].seats[0], identity, lw_bytes_of("k"), 1);
+    lw_board_suspect(board, worker);
 }
 
 static void test_bounds_of_open(void **state) {
@@ -42,7 +42,7 @@ static void test_bounds_of_open(void **state) {
     struct lw_board *b = lw_board_open(LW_BOARD_WORKERS, &err);
     assert_non_null(b);
     lw_seat_take(&b->workers[LW_BOARD_WORKERS - 1].seats[LW_BOARD_SEATS - 1], "t/0/1",
-                 lw_bytes_of("k"), false, 1);
+                 lw_bytes_of("k"), 1);
     lw_board_close(b);
 }
 
@@ -50,8 +50,8 @@ static void test_seat_outlives_a_crash(void **state) {
     (void)state;
     pid_t pid = fork();
     if (pid == 0) {
-        lw_seat_take(&board->workers[1].seats[7], "orders/3/1042", lw_bytes_of("k"), true, 5);
-        lw_seat_take(&board->workers[1].seats[8], "orders/3/1043", lw_bytes_of("k"), true, 5);
+        lw_seat_take(&board->workers[1].seats[7], "orders/3/1042", lw_bytes_of("k"), 5);
+        lw_seat_take(&board->workers[1].seats[8], "orders/3/1043", lw_bytes_of("k"), 5);
         lw_seat_leave(&board->workers[1].seats[8]);
         atomic_fetch_add(&board->workers[1].counts.done, 41);
         _exit(3);
@@ -60,68 +60,48 @@ static void test_seat_outlives_a_crash(void **state) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(WEXITSTATUS(status), 3);
     assert_true(atomic_load(&board->workers[1].seats[7].busy));
-    lw_board_blame(board, 1, true, "worker died");
-    char reason[LW_REASON_MAX] = "";
-    assert_int_equal(lw_board_ask(board, "orders/3/1042", reason), LW_BLAMED);
-    assert_string_equal(reason, "worker died");
+    lw_board_suspect(board, 1);
+    assert_true(lw_board_is_suspect(board, "orders/3/1042"));
     /* message 1043 is not a suspect, because it left its seat before the worker died */
-    assert_int_equal(lw_board_ask(board, "orders/3/1043", reason), LW_INNOCENT);
+    assert_false(lw_board_is_suspect(board, "orders/3/1043"));
     /* the next process of the worker starts with empty seats */
     assert_false(atomic_load(&board->workers[1].seats[7].busy));
     /* the worker's counts survive its death */
     assert_int_equal(atomic_load(&board->workers[1].counts.done), 41);
 }
 
-static void test_only_alone_and_crashed_is_blamed(void **state) {
-    (void)state;
-    die(0, "t/0/1", false, true);
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
-    die(0, "t/0/2", true, false);
-    assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
-    die(0, "t/0/1", true, true);
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
-    assert_int_equal(board->n_suspects, 2);
-    /* the message must stay blamed after a later death that would make it only a suspect */
-    die(1, "t/0/1", false, false);
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
-    assert_int_equal(board->n_suspects, 2);
-}
-
 static void test_life_of_a_suspicion(void **state) {
     (void)state;
-    die(0, "t/0/1", true, true);
-    lw_board_counted(board, "t/0/1");
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
-    /* a second call of lw_board_counted() must change nothing, because the attempt is counted
-     * already */
-    lw_board_counted(board, "t/0/1");
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
-    lw_board_counted(board, "t/9/9");
-    die(2, "t/0/1", true, true);
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
+    die(0, "t/0/1");
+    die(0, "t/0/2");
+    die(2, "t/0/1"); /* changes nothing */
+    assert_true(lw_board_is_suspect(board, "t/0/1"));
+    assert_true(lw_board_is_suspect(board, "t/0/2"));
+    assert_false(lw_board_is_suspect(board, "t/0/11"));
+    assert_int_equal(board->n_suspects, 2);
     lw_board_forget(board, "t/0/1");
     lw_board_forget(board, "t/0/1");
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT);
-    assert_int_equal(board->n_suspects, 0);
-    die(2, "t/0/1", true, false);
-    lw_board_forget(board, "t/0/1");
-    assert_int_equal(board->n_suspects, 0);
+    lw_board_forget(board, "t/9/9");
+    assert_false(lw_board_is_suspect(board, "t/0/1"));
+    assert_int_equal(board->n_suspects, 1);
+    die(2, "t/0/1");
+    assert_true(lw_board_is_suspect(board, "t/0/1"));
 }
 
 /* A suspicion also ends after some time, because a worker of another supervisor may finish the
  * message, and this board does not show the outcomes of such a worker. */
 static void test_suspicions_end(void **state) {
     (void)state;
-    die(0, "a/0/1", false, true);
-    die(0, "a/0/2", true, true);
+    die(0, "a/0/1");
+    die(0, "a/0/2");
     int64_t now = lw_boot_ms();
     lw_board_forget_old(board, now + LW_SUSPECT_MS / 2);
     assert_int_equal(board->n_suspects, 2);
     lw_board_forget_old(board, now + LW_SUSPECT_MS + 1);
     assert_int_equal(board->n_suspects, 0);
-    assert_int_equal(lw_board_ask(board, "a/0/2", NULL), LW_INNOCENT);
-    die(0, "a/0/2", false, true);
-    assert_int_equal(lw_board_ask(board, "a/0/2", NULL), LW_SUSPECT);
+    assert_false(lw_board_is_suspect(board, "a/0/2"));
+    die(0, "a/0/2");
+    assert_true(lw_board_is_suspect(board, "a/0/2"));
 }
 
 static void test_full_table_replaces_the_oldest_suspect(void **state) {
@@ -129,27 +109,27 @@ static void test_full_table_replaces_the_oldest_suspect(void **state) {
     char id[LW_IDENTITY_MAX];
     for (int i = 0; i < LW_BOARD_SUSPECTS; i++) {
         snprintf(id, sizeof id, "t/0/%d", i);
-        die(0, id, i == 0, true); /* only message t/0/0 is blamed */
+        die(0, id);
     }
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
-    die(0, "new/0/1", false, true);
-    assert_int_equal(lw_board_ask(board, "t/0/0", NULL), LW_BLAMED);
-    /* the oldest suspect that is not blamed has been replaced */
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT);
-    assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
-    assert_int_equal(lw_board_ask(board, "new/0/1", NULL), LW_SUSPECT);
+    die(0, "t/0/0"); /* is the youngest from now on */
+    die(0, "new/0/1");
+    assert_true(lw_board_is_suspect(board, "t/0/0"));
+    assert_false(lw_board_is_suspect(board, "t/0/1"));
+    assert_true(lw_board_is_suspect(board, "t/0/2"));
+    assert_true(lw_board_is_suspect(board, "new/0/1"));
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
     /* frees one entry, which must be used before another suspect is replaced */
     lw_board_forget(board, "t/0/700");
-    die(0, "new/0/2", false, true);
-    assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
-    assert_int_equal(lw_board_ask(board, "new/0/2", NULL), LW_SUSPECT);
+    die(0, "new/0/2");
+    assert_true(lw_board_is_suspect(board, "t/0/2"));
+    assert_true(lw_board_is_suspect(board, "new/0/2"));
     for (int i = 0; i < 3 * LW_BOARD_SUSPECTS; i++) {
         snprintf(id, sizeof id, "b/0/%d", i);
-        die(0, id, true, true);
+        die(0, id);
     }
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
-    assert_int_equal(lw_board_ask(board, id, NULL), LW_BLAMED);
+    assert_true(lw_board_is_suspect(board, id));
 }
 
 static void test_all_seats_busy(void **state) {
@@ -158,47 +138,44 @@ static void test_all_seats_busy(void **state) {
     for (int w = 0; w < 3; w++)
         for (int s = 0; s < LW_BOARD_SEATS; s++) {
             snprintf(id, sizeof id, "t/%d/%d", w, s);
-            lw_seat_take(&board->workers[w].seats[s], id, lw_bytes_of("k"), false, 1);
+            lw_seat_take(&board->workers[w].seats[s], id, lw_bytes_of("k"), 1);
         }
-    lw_board_blame(board, 1, true, "x");
+    lw_board_suspect(board, 1);
     assert_int_equal(board->n_suspects, LW_BOARD_SEATS);
-    assert_int_equal(lw_board_ask(board, "t/1/255", NULL), LW_SUSPECT);
+    assert_true(lw_board_is_suspect(board, "t/1/255"));
     /* this message is in a seat of another worker, which did not die */
-    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT);
+    assert_false(lw_board_is_suspect(board, "t/0/255"));
 }
 
 static void test_long_texts_are_cut(void **state) {
     (void)state;
-    char id[2 * LW_IDENTITY_MAX], why[2 * LW_REASON_MAX], reason[LW_REASON_MAX];
+    char id[2 * LW_IDENTITY_MAX];
     memset(id, 'i', sizeof id), id[sizeof id - 1] = 0;
-    memset(why, 'w', sizeof why), why[sizeof why - 1] = 0;
-    lw_seat_take(&board->workers[0].seats[0], id, lw_bytes_of("k"), true, 1);
+    lw_seat_take(&board->workers[0].seats[0], id, lw_bytes_of("k"), 1);
     /* simulates a crash that has overwritten the NUL at the end of the identity */
     memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX);
-    lw_board_blame(board, 0, true, why);
+    lw_board_suspect(board, 0);
     id[LW_IDENTITY_MAX - 1] = 0;
-    assert_int_equal(lw_board_ask(board, id, reason), LW_BLAMED);
-    assert_int_equal(strlen(reason), LW_REASON_MAX - 1);
+    assert_true(lw_board_is_suspect(board, id));
 }
 
 /* Repeatedly asks about the oldest suspects, which are the next to be replaced. If forget_every is
- * not 0, removes the suspects whose offset is a multiple of it. Returns 1 if a suspect has the
- * reason of another one, or 0 when board->quick is set. */
+ * not 0, removes the suspects whose offset is a multiple of it. Returns 1 if a message that never
+ * was in a handler is a suspect, or 0 when board->quick is set. */
 static int ask_the_oldest(int forget_every) {
-    char id[LW_IDENTITY_MAX], want[LW_REASON_MAX], reason[LW_REASON_MAX];
+    char id[LW_IDENTITY_MAX];
     for (uint64_t n = 0; !atomic_load(&board->quick); n++) {
         uint64_t i = atomic_load(&board->workers[0].counts.received) + n % 3 - LW_BOARD_SUSPECTS;
-        snprintf(id, sizeof id, "t/0/%llu", (unsigned long long)i);
-        snprintf(want, sizeof want, "died of t/0/%llu", (unsigned long long)i);
-        if (lw_board_ask(board, id, reason) != LW_INNOCENT && strcmp(reason, want) != 0) return 1;
+        snprintf(id, sizeof id, "t/0/%lluX", (unsigned long long)i);
+        if (lw_board_is_suspect(board, id)) return 1;
+        id[strlen(id) - 1] = '\0';
         if (forget_every && i % (uint64_t)forget_every == 0) lw_board_forget(board, id);
     }
     return 0;
 }
 
-/* Workers ask about suspects and remove them while the supervisor replaces suspects. The reason
- * that a worker reads must belong to the identity for which it asked, and the number of suspects
- * must be correct. */
+/* Workers ask about suspects and remove them while the supervisor replaces suspects. The number of
+ * suspects must be correct. */
 static void test_readers_against_the_writer(void **state) {
     (void)state;
     pid_t pid[2];
@@ -206,13 +183,11 @@ static void test_readers_against_the_writer(void **state) {
         pid[k] = fork();
         if (pid[k] == 0) _exit(ask_the_oldest(k * 5));
     }
-    char id[LW_IDENTITY_MAX], why[LW_REASON_MAX];
+    char id[LW_IDENTITY_MAX];
     for (int i = 0; i < 30000; i++) {
         atomic_store(&board->workers[0].counts.received, (uint64_t)i);
         snprintf(id, sizeof id, "t/0/%d", i);
-        snprintf(why, sizeof why, "died of t/0/%d", i);
-        lw_seat_take(&board->workers[0].seats[0], id, lw_bytes_of("k"), i % 2, 1);
-        lw_board_blame(board, 0, true, why);
+        die(0, id);
     }
     atomic_store(&board->quick, true);
     for (int k = 0; k < 2; k++) {
@@ -221,8 +196,7 @@ static void test_readers_against_the_writer(void **state) {
         assert_int_equal(status, 0);
     }
     int used = 0;
-    for (int i = 0; i < LW_BOARD_SUSPECTS; i++)
-        used += (atomic_load(&board->suspects[i].word) & 3) != LW_INNOCENT;
+    for (int i = 0; i < LW_BOARD_SUSPECTS; i++) used += atomic_load(&board->suspects[i].word) & 1;
     assert_int_equal(board->n_suspects, used);
 }
 
@@ -258,7 +232,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_bounds_of_open),
         T(test_seat_outlives_a_crash),
-        T(test_only_alone_and_crashed_is_blamed),
         T(test_life_of_a_suspicion),
         T(test_suspicions_end),
         T(test_full_table_replaces_the_oldest_suspect),

@@ -146,12 +146,12 @@ static void test_seats(void **state) {
         struct fx x;
         open_fx(&x, &type, 60 / (int)batch, batch, board);
         struct many m = make_many(40, "seat");
-        m.jobs[7]->alone = true;
+        m.jobs[7]->suspect = true;
         lw_pool_submit(x.p, m.jobs, 40);
         reap(&x, m.out, 40);
         for (int i = 0; i < 40; i++) {
             assert_true(x.h.seen_busy[i]); /* each job of a batch has its own seat */
-            assert_int_equal(x.h.seen_alone[i], i == 7);
+            assert_int_equal(x.h.seen_suspect[i], i == 7);
         }
         for (int i = 0; i < LW_BOARD_SEATS; i++) assert_false(board->seats[i].busy);
         free_many(&m);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests plugins that are built as their authors build them: the header is installed in a separate
  * folder, and pkg-config finds this folder. The test must be started in the source folder. */
+#include "handlers/plugin_host.h"
 #include "tests/support/handler_fixture.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -310,6 +312,129 @@ static void test_outcomes(void **state) {
     close_fx(&x);
 }
 
+/* --- suspects --------------------------------------------------------------------------------- */
+
+static enum lw_outcome suspect(struct fx *x, struct fx_job *j, const char *payload, int64_t ms) {
+    struct lw_job *job = fx_job(j, 1, "k", payload);
+    job->suspect = true;
+    job->give_up_ms = lw_boot_ms() + ms;
+    return fx_run(&lw_handler_plugin, x->h, x->s, job);
+}
+
+/* A suspect runs in a process of its own. Whatever it does there, this process lives on. */
+static void test_suspects(void **state) {
+    (void)state;
+    static const struct {
+        const char *payload;
+        enum lw_outcome outcome;
+        const char *reason;
+    } cases[] = {
+        {"fine", LW_DONE, ""},
+        {"retry", LW_RETRY, "the payload says retry"},
+        {"dead", LW_DEAD, "the payload says dead"},
+        {"back", LW_BACK, ""},
+        {"odd", LW_RETRY, "plugin returned the unknown outcome 77"},
+        {"segv", LW_RETRY, "the plugin died of signal 11 (Segmentation fault)"},
+        {"abort", LW_RETRY, "the plugin died of signal 6 (Aborted)"},
+        {"exit", LW_RETRY, "the plugin ended its process with status 3"},
+        {"exit0", LW_RETRY, "the plugin ended its process with status 0"},
+    };
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "crash", "null");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(suspect(&x, &j, cases[i].payload, 60000), cases[i].outcome);
+        assert_string_equal(j.job.reason, cases[i].reason);
+    }
+    /* returns when it is cancelled, or never */
+    assert_int_equal(suspect(&x, &j, "hang", 50), LW_RETRY);
+    assert_string_equal(j.job.reason, "timed out");
+    assert_int_equal(suspect(&x, &j, "stuck", 50), LW_RETRY);
+    assert_string_equal(j.job.reason, "timed out");
+    struct lw_job *job = fx_job(&j, 1, "k", "stuck");
+    job->suspect = job->lease->cancelled = true;
+    assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_BACK);
+    close_fx(&x);
+}
+
+static void *let_the_lease_end(void *lease) {
+    lw_sleep_ms(100);
+    ((struct lw_job_lease *)lease)->cancelled = true;
+    return NULL;
+}
+
+static void test_a_suspect_sees_its_lease(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "crash", "null");
+    struct lw_job *job = fx_job(&j, 1, "k", "hang");
+    job->suspect = true;
+    pthread_t t;
+    pthread_create(&t, NULL, let_the_lease_end, job->lease);
+    assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_BACK);
+    pthread_join(t, NULL);
+    close_fx(&x);
+}
+
+static void test_what_a_suspect_sees(void **state) {
+    (void)state;
+    build("witness", witness);
+    char config[512], path[256];
+    snprintf(path, sizeof path, "%s/witness.log", prefix);
+    snprintf(config, sizeof config, "{\"file\":\"%s\",\"n\":42}", path);
+    struct fx x;
+    open_fx(&x, "witness", config);
+    struct fx_job j;
+    struct lw_job *job = fx_job(&j, 0, "key", "pay");
+    const struct lw_header headers[] = {{lw_bytes_of("h1"), lw_bytes_of("v1")},
+                                        {lw_bytes_of("h2"), {NULL, 0}}};
+    job->headers = headers;
+    job->n_headers = 2;
+    job->attempt = 4;
+    job->suspect = true;
+    lw_handler_plugin.run(x.h, x.s, &job, 1);
+    char *text = fx_read(path); /* before this process, which opened the file too, closes it */
+    assert_int_equal(job->outcome, LW_DONE);
+    assert_contains(text, "/n=42\n");
+    assert_contains(text, "batch 1 self 1\n"
+                          "t/0/0 t 0 0 1763671234567 key key payload pay attempt 4 fence 1000 "
+                          "headers 2 cancelled 0 ends 1\n"
+                          "header h1=v1\nheader h2=\nclosed 1\n");
+    free(text);
+    close_fx(&x);
+}
+
+/* The plugin cannot start once the file exists that this process made after its own start: the
+ * message has not been seen, so it is given back, and no attempt is counted. */
+static void test_a_suspect_without_a_plugin(void **state) {
+    (void)state;
+    build("fussy", "#include <latchwork/handler.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
+                   "static int init(const struct latchwork_host *h, const char *c, void **self, "
+                   "char *e, size_t n) {\n"
+                   "    const char *file = h->setting(h, \"/file\");\n"
+                   "    if (access(file, F_OK)) return 0;\n"
+                   "    if (h->setting(h, \"/abort\")) abort();\n"
+                   "    return 1; }\n"
+                   "static int handle(void *self, const struct latchwork_message *m, char *reason, "
+                   "size_t reason_size) { return LATCHWORK_DONE; }\n"
+                   "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = "
+                   "{LATCHWORK_HANDLER_INIT, .init = init, .handle = handle};\n");
+    for (int aborts = 0; aborts < 2; aborts++) {
+        char config[512], path[256];
+        snprintf(path, sizeof path, "%s/fussy-%d", prefix, aborts);
+        snprintf(config, sizeof config, "{\"file\":\"%s\"%s}", path, aborts ? ",\"abort\":1" : "");
+        struct fx x;
+        struct fx_job j;
+        open_fx(&x, "fussy", config);
+        assert_int_equal(suspect(&x, &j, "p", 60000), LW_DONE);
+        fx_write(path, "");
+        assert_int_equal(suspect(&x, &j, "p", 60000), LW_BACK);
+        assert_true(j.job.wait_ms > 0);
+        close_fx(&x);
+    }
+}
+
 /* --- plugins that cannot be used -------------------------------------------------------------- */
 
 static void test_refusals(void **state) {
@@ -397,7 +522,8 @@ static void test_check(void **state) {
     free(text);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], LW_PLUGIN_HOST)) return lw_plugin_host_main();
     lw_log_setup(LW_LOG_INFO, false, "test");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_count),
@@ -406,6 +532,10 @@ int main(void) {
         cmocka_unit_test(test_seven_lines),
         cmocka_unit_test(test_what_a_plugin_sees),
         cmocka_unit_test(test_outcomes),
+        cmocka_unit_test(test_suspects),
+        cmocka_unit_test(test_a_suspect_sees_its_lease),
+        cmocka_unit_test(test_what_a_suspect_sees),
+        cmocka_unit_test(test_a_suspect_without_a_plugin),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_which_batches),
         cmocka_unit_test(test_check),
