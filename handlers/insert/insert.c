@@ -50,6 +50,23 @@ static void check_store(const json_t *section, struct lw_problems *problems) {
                              "postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE");
 }
 
+/* The words of enum lw_as, lw_on_conflict and lw_missing, in their order */
+static const char *const kinds_of_time[] = {"", "epoch_s", "epoch_ms", "epoch_us", NULL};
+static const char *const conflicts[] = {"ignore", "update", "dead", NULL};
+static const char *const missings[] = {"keep", "null", "default", NULL};
+
+/* Returns the place of a word in a list, or -1. */
+static int word_of(const char *const *words, const json_t *word) {
+    for (int i = 0; json_is_string(word) && words[i]; i++)
+        if (strcmp(words[i], json_string_value(word)) == 0) return i;
+    return -1;
+}
+
+/* Returns the pointer of a column, or NULL if there is none. */
+static const char *pointer_of(const json_t *column) {
+    return json_string_value(json_is_object(column) ? json_object_get(column, "from") : column);
+}
+
 static void check_columns(const json_t *section, struct lw_problems *problems) {
     json_t *columns = json_object_get(section, "columns");
     if (!json_is_object(columns) || !json_object_size(columns)) {
@@ -62,12 +79,18 @@ static void check_columns(const json_t *section, struct lw_problems *problems) {
     const char *name;
     json_t *v;
     json_object_foreach(columns, name, v) {
-        const char *pointer = json_string_value(v);
+        const char *pointer = pointer_of(v);
         if (!name[0]) lw_problem(problems, "handler.columns: a column without a name");
         if (!pointer || !lw_json_pointer_ok(pointer))
             lw_problem(problems,
                        "handler.columns.%s: must be a JSON pointer, as \"/id\" (\"\" for the whole "
-                       "payload)",
+                       "payload), or {\"from\": POINTER, \"as\": \"epoch_ms\"}",
+                       name);
+        else if (json_is_object(v) &&
+                 (word_of(kinds_of_time, json_object_get(v, "as")) < 0 || json_object_size(v) != 2))
+            lw_problem(problems,
+                       "handler.columns.%s: must have \"from\", and \"as\": epoch_s, epoch_ms or "
+                       "epoch_us",
                        name);
     }
 }
@@ -93,29 +116,26 @@ static void check_primary(const json_t *section, struct lw_problems *problems) {
     }
 }
 
-static const char *const conflicts[] = {"ignore", "update", "dead", NULL};
-
-static int conflict_of(const char *word) {
-    for (int i = 0; conflicts[i]; i++)
-        if (strcmp(conflicts[i], word) == 0) return i;
-    return -1;
+static void check_word(const json_t *section, const char *key, const char *const *words,
+                       struct lw_problems *problems) {
+    const char *word = lw_section_string(section, key, false, problems);
+    if (!word || word_of(words, json_object_get(section, key)) >= 0) return;
+    const char *near = lw_section_nearest(word, words);
+    lw_problem(problems, "handler.%s: must be %s, %s or %s%s%s%s", key, words[0], words[1],
+               words[2], near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 static void check(const struct lw_config *c, struct lw_problems *problems) {
-    static const char *const known[] = {"type",        "store",       "table",  "columns",
-                                        "primary_key", "on_conflict", "create", "threads",
-                                        "timeout_ms",  NULL};
+    static const char *const known[] = {"type",        "store",       "table",   "columns",
+                                        "primary_key", "on_conflict", "missing", "create",
+                                        "threads",     "timeout_ms",  NULL};
     json_t *section = c->handler.json;
     lw_section_known(section, known, problems);
     check_store(section, problems);
     check_columns(section, problems);
     check_primary(section, problems);
-    const char *word = lw_section_string(section, "on_conflict", false, problems);
-    if (word && conflict_of(word) < 0) {
-        const char *near = lw_section_nearest(word, conflicts);
-        lw_problem(problems, "handler.on_conflict: must be ignore, update or dead%s%s%s",
-                   near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
-    }
+    check_word(section, "on_conflict", conflicts, problems);
+    check_word(section, "missing", missings, problems);
     const json_t *create = json_object_get(section, "create");
     if (create && !json_is_boolean(create))
         lw_problem(problems, "handler.create: must be true or false");
@@ -138,16 +158,19 @@ static int read_section(struct lw_handler *h, const struct lw_config *c, struct 
         return lw_fail(err, "handler.store: unknown store; use sqlite:PATH or postgres://…");
     in->table = json_string_value(json_object_get(section, "table"));
     in->create = json_is_true(json_object_get(section, "create"));
-    const json_t *word = json_object_get(section, "on_conflict");
-    in->on_conflict =
-        word ? (enum lw_on_conflict)conflict_of(json_string_value(word)) : LW_CONFLICT_IGNORE;
+    int conflict = word_of(conflicts, json_object_get(section, "on_conflict")),
+        missing = word_of(missings, json_object_get(section, "missing"));
+    in->on_conflict = conflict >= 0 ? (enum lw_on_conflict)conflict : LW_CONFLICT_IGNORE;
+    in->missing = missing >= 0 ? (enum lw_missing)missing : LW_MISSING_KEEP;
     in->columns = lw_alloc(json_object_size(columns) * sizeof *in->columns);
     const char *name;
     json_t *v;
     json_object_foreach(columns, name, v) {
         struct lw_column *col = &in->columns[in->n_columns];
-        *col = (struct lw_column){.name = name, .pointer = json_string_value(v)};
-        if (!lw_json_pointer_ok(col->pointer))
+        int as = word_of(kinds_of_time, json_object_get(v, "as"));
+        *col = (struct lw_column){.name = name, .pointer = pointer_of(v)};
+        col->as = as > 0 ? (enum lw_as)as : LW_AS_IS;
+        if (!col->pointer || !lw_json_pointer_ok(col->pointer))
             return lw_fail(err, "handler.columns.%s: not a JSON pointer", name);
         col->primary = is_primary(json_object_get(section, "primary_key"), name);
         in->n_columns++;

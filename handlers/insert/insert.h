@@ -36,12 +36,36 @@ enum {
 
 enum lw_on_conflict { LW_CONFLICT_IGNORE, LW_CONFLICT_UPDATE, LW_CONFLICT_DEAD };
 
+/* What a column gets whose field the payload lacks. A field that is null always becomes NULL. */
+enum lw_missing {
+    LW_MISSING_KEEP, /* a new row gets the column's default, and an updated row keeps its value */
+    LW_MISSING_NULL,
+    LW_MISSING_DEFAULT, /* new and updated rows get the column's default */
+};
+
+/* What a number stands for. A time is written as text, 2026-01-02T03:04:05.000000Z, which
+ * PostgreSQL's types of dates and times and SQLite's functions understand. */
+enum lw_as { LW_AS_IS, LW_AS_EPOCH_S, LW_AS_EPOCH_MS, LW_AS_EPOCH_US };
+
 struct lw_column {
     /* `name` and `pointer` are borrowed from the configuration. lw_json_pointer_ok() has accepted
      * `pointer`. */
     const char *name, *pointer;
+    enum lw_as as;
     bool primary;
 };
+
+/* The columns whose fields a payload lacks: a bit per column. The statement that writes the row
+ * leaves these columns out. */
+struct lw_absent {
+    uint64_t bits[LW_INSERT_COLUMNS / 64];
+};
+static inline bool lw_is_absent(const struct lw_absent *a, size_t column) {
+    return a->bits[column / 64] >> column % 64 & 1;
+}
+static inline bool lw_absent_same(const struct lw_absent *x, const struct lw_absent *y) {
+    return memcmp(x, y, sizeof *x) == 0;
+}
 
 /* The configuration of the handler; constant after open. */
 struct lw_insert {
@@ -52,6 +76,7 @@ struct lw_insert {
     struct lw_column *columns;
     size_t n_columns;
     enum lw_on_conflict on_conflict;
+    enum lw_missing missing;
     bool create;
 };
 
@@ -153,11 +178,16 @@ void lw_reader_init(struct lw_reader *r, const struct lw_insert *in);
 void lw_reader_free(struct lw_reader *r);
 
 /* Fills in n_columns values, which are slices of the payload. A column whose pointer finds nothing
- * becomes LW_JSON_NOTHING. If `fit` is true, the function refuses integers that need more than 64
- * bits and numbers too large for a double, because some stores cannot represent them. Returns -1
- * with a reason (position and cause) if the payload makes no row. */
-int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit,
-                const struct lw_job *job, struct lw_json_value *values, struct lw_err *err);
+ * becomes LW_JSON_NOTHING, and is noted in *absent unless it is to become NULL. Returns -1 with a
+ * reason (position and cause) if the payload makes no row. */
+int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, const struct lw_job *job,
+                struct lw_json_value *values, struct lw_absent *absent, struct lw_err *err);
+
+/* Returns the value to be written for a column: *v, or the time that it stands for, whose text is
+ * in `text`. lw_row_read() has accepted *v. */
+enum { LW_TIME_TEXT = 32 };
+struct lw_json_value lw_row_value(const struct lw_column *c, const struct lw_json_value *v,
+                                  char text[LW_TIME_TEXT]);
 
 /* --- keys, identities, leases, counts --------------------------------------------------------- */
 

@@ -37,6 +37,20 @@ static void check_array(struct lw_bytes text) {
     lw_buf_free(&a);
 }
 
+static void check_array_of(const struct lw_json_value *v, struct lw_buf *scratch) {
+    static const enum lw_pg_form forms[] = {LW_PG_ARRAY, LW_PG_ARRAY_OF_JSON};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        struct lw_buf a = {0};
+        if (lw_array_has_nul(forms[i], v, scratch)) continue;
+        lw_array_begin(&a);
+        lw_array_value(&a, forms[i], v, scratch);
+        lw_array_null(&a);
+        lw_array_end(&a);
+        HOLDS(elements(a.p) == 2);
+        lw_buf_free(&a);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const pointers[] = {"/id", "/a/0", "", "/n"};
     struct lw_json_path paths[4];
@@ -50,7 +64,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         HOLDS(err.text[0]);
     else
         for (size_t i = 0; i < 4; i++)
-            if (values[i].kind == LW_JSON_STRING) check_array(lw_json_text(&values[i], &scratch));
+            if (values[i].kind == LW_JSON_STRING)
+                check_array(lw_json_text(&values[i], &scratch));
+            else if (values[i].kind == LW_JSON_ARRAY)
+                check_array_of(&values[i], &scratch);
     if (size) check_array(lw_bytes((const char *)data, size));
     lw_buf_free(&scratch);
     return 0;

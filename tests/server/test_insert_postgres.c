@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 static const struct words words = {
+    .true_value = "t",
     .too_big = "value \"99999999999999999999\" is out of range for type bigint",
     .not_null =
         "null value in column \"amount\" of relation \"orders\" violates not-null constraint",
@@ -170,6 +171,41 @@ static void test_values_get_the_types_of_columns(void **state) {
         assert_contains(j.job.reason, bad[i][1]);
     }
     assert_string_equal(ask(&x, "SELECT count(*) FROM things"), "2");
+    close_fx(&x);
+}
+
+static void test_arrays_and_times(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_columns(&x,
+                 "CREATE TABLE things(id bigint PRIMARY KEY, t text[], n numeric[], d jsonb[], at "
+                 "timestamptz, day date, doc jsonb)",
+                 "\"id\":\"/id\",\"t\":\"/t\",\"n\":\"/n\",\"d\":\"/d\",\"at\":{\"from\":\"/at\","
+                 "\"as\":\"epoch_us\"},\"day\":{\"from\":\"/at\",\"as\":\"epoch_us\"},\"doc\":"
+                 "{\"from\":\"/at\",\"as\":\"epoch_us\"}");
+    assert_int_equal(
+        put(&x, &j, 1, "a",
+            "{\"id\":1,\"t\":[ \"a\\\"\\\\,{}\", null ,\"null\", true,\"\\u00e4\", {\"k\":[1,\"]\"]}],"
+            "\"n\":[[1, 99999999999999999999.5],[3,4]],\"d\":[\"s\",[1,2],null,{\"k\":null}],\"at\":"
+            "1763671234567890}"),
+        LW_DONE);
+    assert_string_equal(ask(&x, "SELECT array_to_string(t, '|', 'NULL') FROM things"),
+                        "a\"\\,{}|NULL|null|true|ä|{\"k\":[1,\"]\"]}");
+    assert_string_equal(
+        ask(&x, "SELECT n[1][2] || ' ' || n[2][2] || ' ' || array_length(d, 1) || d[1]::text || "
+                "d[2]::text || (d[3] IS NULL) || d[4]::text FROM things"),
+        "99999999999999999999.5 4 4\"s\"[1, 2]true{\"k\": null}");
+    assert_string_equal(ask(&x, "SELECT (at AT TIME ZONE 'UTC') || ' ' || day || ' ' || doc FROM "
+                                "things"),
+                        "2025-11-20 20:40:34.56789 2025-11-20 \"2025-11-20T20:40:34.567890Z\"");
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2,\"t\":[],\"n\":\"{1,2}\",\"at\":0}"), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT (t = '{}') || ' ' || n[2] FROM things WHERE id = 2"),
+                        "true 2");
+    assert_int_equal(put(&x, &j, 3, "a", "{\"id\":3,\"t\":[\"a\\u0000\"]}"), LW_DEAD);
+    assert_contains(j.job.reason, "column \"t\": the text contains a NUL");
+    assert_int_equal(put(&x, &j, 4, "a", "{\"id\":4,\"n\":[[1],[2,3]]}"), LW_DEAD);
+    assert_contains(j.job.reason, "array");
     close_fx(&x);
 }
 
@@ -701,6 +737,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         SHARED_CASES,
         cmocka_unit_test(test_values_get_the_types_of_columns),
+        cmocka_unit_test(test_arrays_and_times),
         cmocka_unit_test(test_created_table_has_texts),
         cmocka_unit_test(test_bad_rows_of_a_large_batch),
         cmocka_unit_test(test_bad_row_of_a_known_or_stale_message),

@@ -41,6 +41,7 @@ struct words {
     const char *hash_of_i;
     /* SQL that gives latchwork_fences the form that it had before */
     const char *old_fences;
+    const char *true_value; /* how the store shows a condition that holds */
     /* SQL query that returns the numbers of all recorded replays as one text, separated by
      * commas */
     const char *replays;
@@ -90,16 +91,18 @@ static void live_jobs(struct lw_job **jobs, struct fx_job *j, int n, const char 
 static const char columns[] = "\"columns\":{\"id\":\"/id\",\"amount\":\"/amount\",\"extra\":\"/"
                               "a~1b/1\"},\"primary_key\":[\"id\"]";
 
-static void open_at(struct fx *x, const char *more) {
+static void open_with(struct fx *x, const char *columns_of, const char *more) {
     x->c = fx_config(
         "{\"type\":\"insert\",\"store\":\"%s\",\"table\":\"orders\",%s,\"create\":true%s}",
-        x->store, columns, more);
+        x->store, columns_of, more);
     struct lw_err err = {0};
     x->h = lw_handler_insert.open(x->c, 0, &err);
     if (!x->h) fail_msg("%s", err.text);
     x->s = lw_handler_insert.slot_open(x->h, 0, &err);
     if (!x->s) fail_msg("%s", err.text);
 }
+
+static void open_at(struct fx *x, const char *more) { open_with(x, columns, more); }
 
 static void open_fx(struct fx *x, const char *more) {
     new_database(x);
@@ -111,6 +114,16 @@ static void close_handler(struct fx *x) {
     lw_handler_insert.slot_close(x->h, x->s);
     lw_handler_insert.close(x->h);
     fx_config_free(x->c);
+}
+
+/* Opens a handler on a table of these columns. */
+static void open_table(struct fx *x, const char *columns_of, const char *more) {
+    char sql[300];
+    open_fx(x, "");
+    close_handler(x);
+    snprintf(sql, sizeof sql, "DROP TABLE orders; CREATE TABLE orders(%s)", columns_of);
+    run_sql(x, sql);
+    open_at(x, more);
 }
 
 static void close_fx(struct fx *x) {
@@ -128,7 +141,8 @@ static enum lw_outcome put(struct fx *x, struct fx_job *j, int64_t offset, const
 static void test_bad_rows_are_dead_alone(void **state) {
     (void)state;
     struct fx x;
-    open_fx(&x, ",\"on_conflict\":\"dead\"");
+    open_table(&x, "id bigint PRIMARY KEY, amount numeric, extra text",
+               ",\"on_conflict\":\"dead\"");
     static const char *const payloads[] = {
         "{\"id\":1}",    "{\"id\":",   "{\"amount\":1}",
         "{\"id\":null}", "{\"id\":1}", NULL,
@@ -192,6 +206,169 @@ static void test_conflicts(void **state) {
     open_at(&x, ",\"on_conflict\":\"update\"");
     assert_int_equal(put(&x, &j, 3, "a", "{\"id\":1,\"amount\":3}"), LW_DONE);
     assert_string_equal(ask(&x, "SELECT amount FROM orders"), "3");
+    close_fx(&x);
+}
+
+static const char defaults[] =
+    "id bigint PRIMARY KEY, amount integer NOT NULL DEFAULT 7, extra text DEFAULT 'none'";
+static const char row_1[] =
+    "SELECT amount || ',' || coalesce(CAST(extra AS text), 'NULL') FROM orders WHERE id = 1";
+
+static void test_missing_fields_keep_what_is_there(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_table(&x, defaults, ",\"on_conflict\":\"update\"");
+    static const char *const puts[][2] = {
+        {"{\"id\":1}", "7,none"},
+        {"{\"id\":1,\"amount\":3}", "3,none"},
+        {"{\"id\":1,\"a/b\":[0,\"x\"]}", "3,x"},
+        {"{\"id\":1}", "3,x"},
+        {"{\"id\":1,\"a/b\":[0,null]}", "3,NULL"},
+        {"{\"id\":1,\"amount\":4,\"a/b\":[0,\"y\"]}", "4,y"},
+    };
+    int64_t offset = 0;
+    for (size_t i = 0; i < sizeof puts / sizeof *puts; i++) {
+        assert_int_equal(put(&x, &j, offset++, "a", puts[i][0]), LW_DONE);
+        assert_string_equal(ask(&x, row_1), puts[i][1]);
+    }
+    assert_int_equal(put(&x, &j, offset++, "a", "{\"id\":1,\"amount\":null}"), LW_DEAD);
+    close_handler(&x);
+    /* A new row needs a column that is NOT NULL without a default, and an update does not. */
+    run_sql(&x, words.strict);
+    open_at(&x, ",\"on_conflict\":\"update\",\"missing\":\"keep\"");
+    assert_int_equal(put(&x, &j, offset++, "a", "{\"id\":1}"), LW_DEAD);
+    assert_contains(j.job.reason, words.not_null);
+    assert_int_equal(put(&x, &j, offset++, "a", "{\"id\":1,\"amount\":2}"), LW_DONE);
+    assert_int_equal(put(&x, &j, offset++, "a", "{\"id\":1,\"a/b\":[0,5]}"), LW_DONE);
+    assert_string_equal(ask(&x, row_1), "2,5");
+    close_fx(&x);
+}
+
+static void test_missing_fields_become_default_or_null(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_table(&x, defaults, ",\"on_conflict\":\"update\",\"missing\":\"default\"");
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":3,\"a/b\":[0,\"x\"]}"), LW_DONE);
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":1,\"amount\":4}"), LW_DONE);
+    assert_string_equal(ask(&x, row_1), "4,none");
+    assert_int_equal(put(&x, &j, 3, "a", "{\"id\":1}"), LW_DONE);
+    assert_string_equal(ask(&x, row_1), "7,none");
+    close_handler(&x);
+    open_at(&x, ",\"on_conflict\":\"update\",\"missing\":\"null\"");
+    assert_int_equal(put(&x, &j, 4, "a", "{\"id\":1,\"amount\":5}"), LW_DONE);
+    assert_string_equal(ask(&x, row_1), "5,NULL");
+    assert_int_equal(put(&x, &j, 5, "a", "{\"id\":1}"), LW_DEAD);
+    close_handler(&x);
+    open_at(&x, ""); /* on_conflict "ignore": a new row gets the defaults, too */
+    assert_int_equal(put(&x, &j, 6, "b", "{\"id\":2}"), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT amount || extra FROM orders WHERE id = 2"), "7none");
+    close_fx(&x);
+}
+
+/* Rows that lack different fields, in one batch: each key's messages stay in order. */
+static void test_missing_fields_in_a_batch(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j[5];
+    struct lw_job *jobs[5];
+    static const char *const keys[] = {"a", "b", "a", "b", "a"};
+    static const char *const payloads[] = {
+        "{\"id\":1,\"amount\":1}", "{\"id\":2,\"a/b\":[0,\"x\"]}", "{\"id\":1,\"a/b\":[0,\"y\"]}",
+        "{\"id\":2,\"amount\":2}", "{\"id\":1,\"amount\":3}"};
+    open_table(&x, defaults, ",\"on_conflict\":\"update\"");
+    live_jobs(jobs, j, 5, keys, payloads);
+    lw_handler_insert.run(x.h, x.s, jobs, 5);
+    for (int i = 0; i < 5; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
+    assert_string_equal(ask(&x, "SELECT group_concat(id || '=' || amount || extra) FROM (SELECT * "
+                                "FROM orders ORDER BY id) AS o"),
+                        "1=3y,2=2x");
+    close_fx(&x);
+}
+
+/* --- values: the same with every store -------------------------------------------------------- */
+
+static void test_large_numbers_keep_their_digits_or_are_refused(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_table(&x, "id bigint PRIMARY KEY, amount integer, extra text", "");
+    /* what no column takes does not matter */
+    assert_int_equal(put(&x, &j, 1, "a",
+                         "{\"id\":1,\"n\":[99999999999999999999,1e999],"
+                         "\"a/b\":[0,99999999999999999999]}"),
+                     LW_DONE);
+    assert_string_equal(ask(&x, "SELECT extra FROM orders"), "99999999999999999999");
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2,\"a/b\":[0,1e999]}"), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT extra FROM orders WHERE id = 2"), "1e999");
+    assert_int_equal(put(&x, &j, 3, "a", "{\"id\":3,\"amount\":99999999999999999999}"), LW_DEAD);
+    assert_contains(j.job.reason, "out of range");
+    assert_int_equal(put(&x, &j, 4, "a", "{\"id\":99999999999999999999}"), LW_DEAD);
+    close_handler(&x);
+    run_sql(&x, "DROP TABLE orders; CREATE TABLE orders(id bigint PRIMARY KEY, amount double "
+                "precision, extra text)");
+    open_at(&x, "");
+    assert_int_equal(put(&x, &j, 5, "a", "{\"id\":5,\"amount\":100000000000000000000}"), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT amount = 1e20 FROM orders"), words.true_value);
+    assert_int_equal(put(&x, &j, 6, "a", "{\"id\":6,\"amount\":1e999}"), LW_DEAD);
+    assert_contains(j.job.reason, "out of range");
+    close_fx(&x);
+}
+
+static void test_arrays_are_written_as_they_are(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_table(&x, "id bigint PRIMARY KEY, amount numeric, extra text", "");
+    assert_int_equal(put(&x, &j, 1, "a",
+                         "{\"id\":1,\"a/b\":[0,[ 2.50, {\"k\":1,\"k\":2},\"\\u0061\", "
+                         "99999999999999999999 ]]}"),
+                     LW_DONE);
+    assert_string_equal(ask(&x, "SELECT extra FROM orders"),
+                        "[ 2.50, {\"k\":1,\"k\":2},\"\\u0061\", 99999999999999999999 ]");
+    close_fx(&x);
+}
+
+static void test_epoch_times(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    static const char times[] =
+        "\"columns\":{\"id\":\"/id\",\"amount\":{\"from\":\"/s\",\"as\":\"epoch_s\"},"
+        "\"extra\":{\"from\":\"/ms\",\"as\":\"epoch_ms\"}},\"primary_key\":[\"id\"]";
+    open_table(&x, "id bigint PRIMARY KEY, amount text, extra text", "");
+    close_handler(&x);
+    open_with(&x, times, "");
+    static const char *const good[][2] = {
+        {"\"s\":0,\"ms\":1763671234567", "1970-01-01T00:00:00.000000Z 2025-11-20T20:40:34.567000Z"},
+        {"\"s\":1.25e0,\"ms\":-1", "1970-01-01T00:00:01.250000Z 1969-12-31T23:59:59.999000Z"},
+        {"\"s\":253402300799,\"ms\":-62135596800000",
+         "9999-12-31T23:59:59.000000Z 0001-01-01T00:00:00.000000Z"},
+        {"\"s\":null", "null null"},
+    };
+    static const char *const bad[][2] = {
+        {"\"s\":253402300800", "column \"amount\": no time in s since 1970 at /s"},
+        {"\"ms\":-62135596800001", "column \"extra\": no time in ms since 1970 at /ms"},
+        {"\"ms\":99999999999999999999", "column \"extra\": no time"},
+        {"\"s\":-1e300", "column \"amount\": no time"},
+        {"\"s\":\"0\"", "it must be a number"},
+    };
+    char payload[200], sql[200];
+    for (int i = 0; i < 4; i++) {
+        snprintf(payload, sizeof payload, "{\"id\":%d,%s}", i, good[i][0]);
+        assert_int_equal(put(&x, &j, i, "a", payload), LW_DONE);
+        snprintf(sql, sizeof sql,
+                 "SELECT coalesce(amount, 'null') || ' ' || coalesce(extra, 'null') FROM orders "
+                 "WHERE id = %d",
+                 i);
+        assert_string_equal(ask(&x, sql), good[i][1]);
+    }
+    for (int i = 0; i < 5; i++) {
+        snprintf(payload, sizeof payload, "{\"id\":9,%s}", bad[i][0]);
+        assert_int_equal(put(&x, &j, 10 + i, "a", payload), LW_DEAD);
+        assert_contains(j.job.reason, bad[i][1]);
+    }
     close_fx(&x);
 }
 
@@ -494,18 +671,23 @@ static void expect_open_fails(const char *section, const char *why) {
     fx_config_free(c);
 }
 
-#define SHARED_CASES                                                                            \
-    cmocka_unit_test(test_bad_rows_are_dead_alone),                                             \
-        cmocka_unit_test(test_user_constraint_is_dead_alone), cmocka_unit_test(test_conflicts), \
-        cmocka_unit_test(test_known_identity_comes_first),                                      \
-        cmocka_unit_test(test_stale_fence_writes_nothing),                                      \
-        cmocka_unit_test(test_keys_cannot_be_made_to_collide),                                  \
-        cmocka_unit_test(test_ended_leases_are_left_out),                                       \
-        cmocka_unit_test(test_fences_of_others_are_seen),                                       \
-        cmocka_unit_test(test_two_processes_one_database),                                      \
-        cmocka_unit_test(test_kill_9_in_the_middle),                                            \
-        cmocka_unit_test(test_passed_to_the_end_leaves_nothing),                                \
-        cmocka_unit_test(test_passed_identities_are_cleaned),                                   \
+#define SHARED_CASES                                                                               \
+    cmocka_unit_test(test_bad_rows_are_dead_alone),                                                \
+        cmocka_unit_test(test_user_constraint_is_dead_alone), cmocka_unit_test(test_conflicts),    \
+        cmocka_unit_test(test_missing_fields_keep_what_is_there),                                  \
+        cmocka_unit_test(test_missing_fields_become_default_or_null),                              \
+        cmocka_unit_test(test_missing_fields_in_a_batch),                                          \
+        cmocka_unit_test(test_large_numbers_keep_their_digits_or_are_refused),                     \
+        cmocka_unit_test(test_arrays_are_written_as_they_are), cmocka_unit_test(test_epoch_times), \
+        cmocka_unit_test(test_known_identity_comes_first),                                         \
+        cmocka_unit_test(test_stale_fence_writes_nothing),                                         \
+        cmocka_unit_test(test_keys_cannot_be_made_to_collide),                                     \
+        cmocka_unit_test(test_ended_leases_are_left_out),                                          \
+        cmocka_unit_test(test_fences_of_others_are_seen),                                          \
+        cmocka_unit_test(test_two_processes_one_database),                                         \
+        cmocka_unit_test(test_kill_9_in_the_middle),                                               \
+        cmocka_unit_test(test_passed_to_the_end_leaves_nothing),                                   \
+        cmocka_unit_test(test_passed_identities_are_cleaned),                                      \
         cmocka_unit_test(test_old_fences_are_cleaned)
 
 static UNUSED void begin_insert_cases(void) {

@@ -4,6 +4,7 @@
 #include "handlers/insert/postgres/postgres.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 void lw_array_begin(struct lw_buf *a) {
     a->n = 0;
@@ -13,7 +14,7 @@ void lw_array_begin(struct lw_buf *a) {
 void lw_array_end(struct lw_buf *a) { lw_buf_add(a, "}", 2); }
 
 static void next(struct lw_buf *a) {
-    if (a->n > 1) lw_buf_add(a, ",", 1);
+    if (a->n > 1 && a->p[a->n - 1] != '{') lw_buf_add(a, ",", 1);
 }
 
 void lw_array_integer(struct lw_buf *a, int64_t v) {
@@ -66,8 +67,99 @@ static void add_json_string(struct lw_buf *a, struct lw_bytes raw) {
     lw_buf_add(a, "\\\"\"", 3);
 }
 
+/* --- JSON arrays as arrays of PostgreSQL ------------------------------------------------------ */
+
+/* Returns the end of the value that begins at p, in JSON text that the scan has accepted. */
+static const char *end_of_value(const char *p, const char *end) {
+    int depth = 0;
+    bool text = false;
+    for (; p < end; p++) {
+        if (text) {
+            if (*p == '\\')
+                p++;
+            else
+                text = *p != '"';
+        } else if (*p == '"') {
+            text = true;
+        } else if (*p == '[' || *p == '{') {
+            depth++;
+        } else if (*p == ']' || *p == '}') {
+            if (!depth--) return p;
+        } else if (!depth && (*p == ',' || strchr(" \t\r\n", *p))) {
+            return p;
+        }
+    }
+    return end;
+}
+
+static void add_json_elements(struct lw_buf *out, struct lw_bytes raw, bool json,
+                              struct lw_buf *scratch);
+
+static void add_element(struct lw_buf *out, struct lw_bytes raw, bool json,
+                        struct lw_buf *scratch) {
+    struct lw_json_value v = {.kind = LW_JSON_STRING};
+    if (raw.n == 4 && memcmp(raw.p, "null", 4) == 0) {
+        lw_array_null(out);
+    } else if (*raw.p == '"' && !json) {
+        v.raw = lw_bytes(raw.p + 1, raw.n - 2);
+        v.escaped = memchr(v.raw.p, '\\', v.raw.n);
+        lw_array_text(out, lw_json_text(&v, scratch));
+    } else if (*raw.p == '[' && !json) {
+        next(out);
+        add_json_elements(out, raw, json, scratch);
+    } else {
+        lw_array_text(out, raw);
+    }
+}
+
+/* Appends a JSON array as the text of an array: {"a",NULL,{"1","2"}}. */
+static void add_json_elements(struct lw_buf *out, struct lw_bytes raw, bool json,
+                              struct lw_buf *scratch) {
+    const char *p = raw.p + 1, *end = raw.p + raw.n;
+    lw_buf_add(out, "{", 1);
+    while (p < end && *p != ']') {
+        if (*p == ',' || strchr(" \t\r\n", *p)) {
+            p++;
+            continue;
+        }
+        const char *to = end_of_value(p, end);
+        add_element(out, lw_bytes(p, (size_t)(to - p)), json, scratch);
+        p = to;
+    }
+    lw_buf_add(out, "}", 1);
+}
+
+static struct lw_buf text_of_array(enum lw_pg_form form, struct lw_bytes raw,
+                                   struct lw_buf *scratch) {
+    struct lw_buf out = {0};
+    add_json_elements(&out, raw, form == LW_PG_ARRAY_OF_JSON, scratch);
+    return out;
+}
+
+static bool is_array(enum lw_pg_form form, const struct lw_json_value *v) {
+    return v->kind == LW_JSON_ARRAY && (form == LW_PG_ARRAY || form == LW_PG_ARRAY_OF_JSON);
+}
+
+bool lw_array_has_nul(enum lw_pg_form form, const struct lw_json_value *v, struct lw_buf *scratch) {
+    if (is_array(form, v)) {
+        struct lw_buf out = text_of_array(form, v->raw, scratch);
+        bool nul = memchr(out.p, 0, out.n);
+        lw_buf_free(&out);
+        return nul;
+    }
+    if (v->kind != LW_JSON_STRING || !v->escaped || form == LW_PG_JSON) return false;
+    struct lw_bytes text = lw_json_text(v, scratch);
+    return text.n && memchr(text.p, 0, text.n);
+}
+
 void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json_value *v,
                     struct lw_buf *scratch) {
+    if (is_array(form, v)) {
+        struct lw_buf out = text_of_array(form, v->raw, scratch);
+        lw_array_text(a, lw_bytes(out.p, out.n));
+        lw_buf_free(&out);
+        return;
+    }
     switch (v->kind) {
     case LW_JSON_NOTHING:
     case LW_JSON_NULL: lw_array_null(a); break;

@@ -127,11 +127,19 @@ enum lw_pg_form {
      * to the column's type. This form is for types that are arrays or have no array type. */
     LW_PG_TEXT,
     LW_PG_JSON, /* the value as JSON text */
+    /* as LW_PG_TEXT, for types that are arrays: a JSON array becomes the text of an array of
+     * texts, or of JSON values */
+    LW_PG_ARRAY,
+    LW_PG_ARRAY_OF_JSON,
 };
+static inline bool lw_pg_casts(enum lw_pg_form form) {
+    return form == LW_PG_TEXT || form == LW_PG_ARRAY || form == LW_PG_ARRAY_OF_JSON;
+}
 
 struct lw_pg_column {
     enum lw_pg_form form;
-    char *type; /* SQL name of the type, without a length; owned */
+    bool required; /* the column is NOT NULL and has no default */
+    char *type;    /* SQL name of the type, without a length; owned */
 };
 
 /* What the handler slots and the cleaner need to know of the user's table. It does not change after
@@ -140,7 +148,7 @@ struct lw_pg_table {
     /* `name` is the quoted name of the table, with its schema if configured; owned */
     char *name;
     struct lw_pg_column *columns; /* one element per configured column; owned */
-    char *sql;                    /* the text of the statement; owned */
+    char *sql;                    /* the text of the statement for rows with all columns; owned */
 };
 
 /* Creates Latchwork's tables if any is missing, and the user's table if it is missing and
@@ -182,8 +190,10 @@ enum lw_pg_fate {
     LW_PG_WRITTEN = 'w',
 };
 
-/* Returns the text of the statement, which the caller must free. */
-char *lw_pg_statement(const struct lw_insert *in, const struct lw_pg_table *t);
+/* Returns the text of the statement for rows without the absent columns. It has the parameters of
+ * all columns. The caller must free it. */
+char *lw_pg_statement(const struct lw_insert *in, const struct lw_pg_table *t,
+                      const struct lw_absent *absent);
 
 /* Functions that format an array: call lw_array_begin(), one function per element, then
  * lw_array_end(). */
@@ -198,6 +208,8 @@ void lw_array_bytes(struct lw_buf *a, const void *bytes, size_t n);
 /* Appends a value of a row to the array. */
 void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json_value *v,
                     struct lw_buf *scratch);
+/* Returns true if a text of the value, as lw_array_value() would append it, contains a NUL. */
+bool lw_array_has_nul(enum lw_pg_form form, const struct lw_json_value *v, struct lw_buf *scratch);
 
 /* --- the kind --------------------------------------------------------------------------------- */
 

@@ -19,28 +19,28 @@
 
 #include <stdio.h>
 
-/* Appends the quoted names of the columns, each after the text `before`. If `primary_only` is true,
- * appends only the columns of the primary key. */
-static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool primary_only,
-                      const char *before) {
+/* Appends the quoted names of the columns of the primary key, each after the text `before`. */
+static void add_key_names(struct lw_buf *sql, const struct lw_insert *in, const char *before) {
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
-        if (primary_only && !in->columns[i].primary) continue;
+        if (!in->columns[i].primary) continue;
         lw_buf_addf(sql, "%s%s", comma, before);
         lw_pg_quote(sql, in->columns[i].name);
         comma = ", ";
     }
 }
 
-/* Appends the values of the columns (c0, c1, …) with the casts that they need. If `primary_only` is
- * true, appends only the values of the primary key. */
-static void add_values(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t,
-                       bool primary_only) {
+static void add_cast(struct lw_buf *sql, const struct lw_pg_column *c) {
+    if (lw_pg_casts(c->form)) lw_buf_addf(sql, "::%s", c->type);
+}
+
+/* Appends the values of the primary key (c0, c1, …) with the casts that they need. */
+static void add_key(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
-        if (primary_only && !in->columns[i].primary) continue;
+        if (!in->columns[i].primary) continue;
         lw_buf_addf(sql, "%sc%zu", comma, i);
-        if (t->columns[i].form == LW_PG_TEXT) lw_buf_addf(sql, "::%s", t->columns[i].type);
+        add_cast(sql, &t->columns[i]);
         comma = ", ";
     }
 }
@@ -55,7 +55,7 @@ static void add_messages(struct lw_buf *sql, const struct lw_insert *in,
                     types[i - LW_PG_P_KEYS]);
     for (size_t i = 0; i < in->n_columns; i++)
         lw_buf_addf(sql, ", unnest($%zu::%s[])", LW_PG_P_COLUMNS + i + 1,
-                    t->columns[i].form == LW_PG_TEXT ? "text" : t->columns[i].type);
+                    lw_pg_casts(t->columns[i].form) ? "text" : t->columns[i].type);
     lw_buf_addf(sql,
                 ") WITH ORDINALITY AS u(key, fence, topic, partition, \"offset\", replay, bad");
     for (size_t i = 0; i < in->n_columns; i++) lw_buf_addf(sql, ", c%zu", i);
@@ -65,9 +65,9 @@ static void add_messages(struct lw_buf *sql, const struct lw_insert *in,
 /* Appends the column `there`: true if the table has a row with the message's primary key. */
 static void add_there(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
     lw_buf_addf(sql, ", coalesce((SELECT true FROM %s AS o WHERE ROW(", t->name);
-    add_names(sql, in, true, "o.");
+    add_key_names(sql, in, "o.");
     lw_buf_addf(sql, ") = ROW(");
-    add_values(sql, in, t, true);
+    add_key(sql, in, t);
     lw_buf_addf(sql, ") LIMIT 1), false) AS there");
 }
 
@@ -91,7 +91,7 @@ static void add_questions(struct lw_buf *sql, const struct lw_insert *in,
         lw_buf_addf(sql, "), v AS MATERIALIZED (SELECT *, there OR n > min(n) FILTER (WHERE NOT "
                          "(known OR stale OR bad OR there))"
                          " OVER (PARTITION BY ");
-        add_values(sql, in, t, true);
+        add_key(sql, in, t);
         lw_buf_addf(sql, ") AS twice FROM j), w AS MATERIALIZED (SELECT *, NOT (known OR stale OR "
                          "bad OR coalesce(twice, true)) AS open FROM v)");
     } else {
@@ -116,47 +116,82 @@ static void add_marks(struct lw_buf *sql) {
              "replay))");
 }
 
-static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
+static void add_conflict(struct lw_buf *sql, const struct lw_insert *in,
+                         const struct lw_absent *absent) {
     if (in->on_conflict == LW_CONFLICT_DEAD) return;
-    const char *before = " DO UPDATE SET ";
-    size_t at = 0;
-    for (; at < in->n_columns && in->columns[at].primary; at++) {}
     if (in->on_conflict == LW_CONFLICT_IGNORE) {
         lw_buf_addf(sql, " ON CONFLICT DO NOTHING");
         return;
     }
     lw_buf_addf(sql, " ON CONFLICT (");
-    add_names(sql, in, true, "");
-    /* If every column belongs to the primary key, no column is left to update. */
-    lw_buf_addf(sql, ")%s", at == in->n_columns ? " DO NOTHING" : "");
-    for (; at < in->n_columns; at++) {
-        if (in->columns[at].primary) continue;
+    add_key_names(sql, in, "");
+    const char *before = ") DO UPDATE SET ";
+    for (size_t i = 0; i < in->n_columns; i++) {
+        if (in->columns[i].primary) continue;
+        if (lw_is_absent(absent, i) && in->missing == LW_MISSING_KEEP) continue;
         lw_buf_addf(sql, "%s", before);
-        lw_pg_quote(sql, in->columns[at].name);
-        lw_buf_addf(sql, " = excluded.");
-        lw_pg_quote(sql, in->columns[at].name);
+        lw_pg_quote(sql, in->columns[i].name);
+        lw_buf_addf(sql, " = excluded."); /* of an absent column, this is the default */
+        lw_pg_quote(sql, in->columns[i].name);
         before = ", ";
+    }
+    /* If every column belongs to the primary key or is absent, no column is left to update. */
+    if (before[0] == ')') lw_buf_addf(sql, ") DO NOTHING");
+}
+
+/* Appends the value that an absent column has in the row that is there already, or NULL. PostgreSQL
+ * refuses a new row without a required column before it looks whether the row is there. */
+static void add_kept(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t,
+                     size_t column) {
+    lw_buf_addf(sql, "(SELECT o.");
+    lw_pg_quote(sql, in->columns[column].name);
+    lw_buf_addf(sql, " FROM %s AS o WHERE ROW(", t->name);
+    add_key_names(sql, in, "o.");
+    lw_buf_addf(sql, ") = ROW(");
+    add_key(sql, in, t);
+    lw_buf_addf(sql, "))");
+}
+
+/* Appends the names of the columns that are written, or their values. */
+static void add_written(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t,
+                        const struct lw_absent *absent, bool values) {
+    bool keep = in->on_conflict == LW_CONFLICT_UPDATE && in->missing == LW_MISSING_KEEP;
+    const char *comma = "";
+    for (size_t i = 0; i < in->n_columns; i++) {
+        bool gone = lw_is_absent(absent, i);
+        if (gone && !(keep && t->columns[i].required)) continue;
+        lw_buf_addf(sql, "%s", comma);
+        comma = ", ";
+        if (!values) {
+            lw_pg_quote(sql, in->columns[i].name);
+        } else if (gone) {
+            add_kept(sql, in, t, i);
+        } else {
+            lw_buf_addf(sql, "c%zu", i);
+            add_cast(sql, &t->columns[i]);
+        }
     }
 }
 
 /* Appends the query named r, which writes the rows. One statement cannot update a row twice. So if
  * on_conflict is "update" and several messages have the same row, r writes only the last of these
  * messages. */
-static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
+static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t,
+                     const struct lw_absent *absent) {
     bool update = in->on_conflict == LW_CONFLICT_UPDATE;
     lw_buf_addf(sql, ", r AS (INSERT INTO %s (", t->name);
-    add_names(sql, in, false, "");
+    add_written(sql, in, t, absent, false);
     lw_buf_addf(sql, ") SELECT ");
     if (update) {
         lw_buf_addf(sql, "DISTINCT ON (");
-        add_values(sql, in, t, true);
+        add_key(sql, in, t);
         lw_buf_addf(sql, ") ");
     }
-    add_values(sql, in, t, false);
+    add_written(sql, in, t, absent, true);
     lw_buf_addf(sql, " FROM d ORDER BY ");
-    add_values(sql, in, t, true);
+    add_key(sql, in, t);
     if (update) lw_buf_addf(sql, ", n DESC");
-    add_conflict(sql, in);
+    add_conflict(sql, in, absent);
     lw_buf_addf(sql, " RETURNING 1)");
 }
 
@@ -179,11 +214,12 @@ static void add_counts(struct lw_buf *sql, const struct lw_insert *in) {
                      " ON CONFLICT (app, name, part) DO UPDATE SET n = o.n + excluded.n)");
 }
 
-char *lw_pg_statement(const struct lw_insert *in, const struct lw_pg_table *t) {
+char *lw_pg_statement(const struct lw_insert *in, const struct lw_pg_table *t,
+                      const struct lw_absent *absent) {
     struct lw_buf sql = {0};
     add_questions(&sql, in, t);
     add_marks(&sql);
-    add_rows(&sql, in, t);
+    add_rows(&sql, in, t, absent);
     add_counts(&sql, in);
     lw_buf_addf(
         &sql,

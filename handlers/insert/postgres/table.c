@@ -133,7 +133,9 @@ static int find_column(const struct lw_insert *in, const PGresult *result, size_
 static int read_columns(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
     static const char sql[] =
         "SELECT a.attname, format_type(a.atttypid, -1), b.typcategory = 'A' OR b.typarray = 0,"
-        " a.atttypid IN ('json'::regtype, 'jsonb'::regtype)"
+        " a.atttypid IN ('json'::regtype, 'jsonb'::regtype), b.typcategory = 'A', b.typelem IN "
+        "('json'::regtype, 'jsonb'::regtype), a.attnotnull AND NOT a.atthasdef AND a.attidentity = "
+        "''"
         " FROM pg_attribute AS a JOIN pg_type AS b ON b.oid = a.atttypid"
         " WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped";
     const struct lw_insert *in = pg->in;
@@ -152,7 +154,10 @@ static int read_columns(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *
             continue;
         }
         t->columns[i].type = lw_strdup(PQgetvalue(result, row, 1));
-        t->columns[i].form = is_true(result, row, 2)   ? LW_PG_TEXT
+        t->columns[i].required = is_true(result, row, 6);
+        t->columns[i].form = is_true(result, row, 5)   ? LW_PG_ARRAY_OF_JSON
+                             : is_true(result, row, 4) ? LW_PG_ARRAY
+                             : is_true(result, row, 2) ? LW_PG_TEXT
                              : is_true(result, row, 3) ? LW_PG_JSON
                                                        : LW_PG_VALUE;
     }
@@ -221,7 +226,7 @@ int lw_pg_table_open(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err
         return lw_fail(err, "insert: %s: %s", name, error.text);
     }
     if (make_tables(t, pg, err) || read_columns(t, pg, err) || check_key(t, pg, err)) return -1;
-    t->sql = lw_pg_statement(pg->in, t);
+    t->sql = lw_pg_statement(pg->in, t, &(struct lw_absent){0});
     return try_statement(t, pg, err);
 }
 

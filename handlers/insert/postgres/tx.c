@@ -34,6 +34,7 @@ struct item {
      * NULL: none */
     const struct item *twin;
     const struct lw_json_value *row; /* the row: an array of n_columns values */
+    struct lw_absent absent;
     char *bad; /* why the payload makes no valid row; owned; NULL: it makes one */
     struct lw_fence_key key;
     int64_t replay;
@@ -48,7 +49,9 @@ struct lw_writer {
     struct item *items; /* jobs of the current batch, with room for LW_INSERT_BATCH */
     struct item **set;  /* jobs of one statement */
     struct lw_json_value *values;
-    struct lw_buf *arrays; /* texts of the arrays, one per parameter from LW_PG_P_KEYS on */
+    struct lw_absent absent; /* the columns that `sql` leaves out */
+    char *sql;               /* the last statement that was made; owned; NULL: none */
+    struct lw_buf *arrays;   /* texts of the arrays, one per parameter from LW_PG_P_KEYS on */
     const char **params;
     char lock_ms[16], part[16];
     struct lw_insert_counts counts;
@@ -78,6 +81,7 @@ void lw_pg_writer_close(struct lw_writer *w) {
         lw_buf_free(&w->arrays[i]);
     free(w->arrays);
     free(w->params);
+    free(w->sql);
     free(w->items);
     free(w->set);
     free(w->values);
@@ -107,12 +111,8 @@ static void check_texts(struct lw_writer *w, struct item *it) {
     const struct lw_insert *in = w->store->in;
     for (size_t i = 0; i < in->n_columns; i++) {
         const struct lw_json_value *v = &it->row[i];
-        if (v->kind != LW_JSON_STRING || !v->escaped ||
-            w->store->table.columns[i].form == LW_PG_JSON)
-            continue;
-        struct lw_bytes text = lw_json_text(v, &w->reader.scratch);
         char why[LW_REASON_MAX];
-        if (!text.n || !memchr(text.p, 0, text.n)) continue;
+        if (!lw_array_has_nul(w->store->table.columns[i].form, v, &w->reader.scratch)) continue;
         snprintf(
             why, sizeof why,
             "column \"%s\": the text contains a NUL (\\u0000), which PostgreSQL does not store",
@@ -129,7 +129,7 @@ static void read_item(struct lw_writer *w, struct item *it, struct lw_job *job,
                         .row = row,
                         .replay = lw_insert_replay(job->identity),
                         .key = lw_fence_key(w->store->in->app, job->key)};
-    if (lw_row_read(w->store->in, &w->reader, false, job, row, &bad))
+    if (lw_row_read(w->store->in, &w->reader, job, row, &it->absent, &bad))
         set_bad(it, bad.text);
     else
         check_texts(w, it);
@@ -141,20 +141,23 @@ static void read_item(struct lw_writer *w, struct item *it, struct lw_job *job,
 
 /* --- the set of one statement ----------------------------------------------------------------- */
 
-static bool has_key(struct item **set, size_t n, struct lw_fence_key key) {
-    for (size_t i = 0; i < n; i++)
-        if (lw_fence_key_same(set[i]->key, key)) return true;
+/* Returns true if an earlier job of the same key is not settled. */
+static bool waits(const struct lw_writer *w, const struct item *it) {
+    for (const struct item *o = w->items; o < it; o++)
+        if (!o->settled && !o->twin && lw_fence_key_same(o->key, it->key)) return true;
     return false;
 }
 
-/* Chooses jobs of different keys for one statement: the first unsettled job of each key. Stops
- * before the payloads of the chosen jobs exceed SET_BYTES in all; the first chosen job may be
- * larger. Returns the number of chosen jobs. */
+/* Chooses jobs of different keys for one statement: the first unsettled job of each key, if it has
+ * the same absent columns as the first chosen job. Stops before the payloads of the chosen jobs
+ * exceed SET_BYTES in all; the first chosen job may be larger. Returns the number of chosen
+ * jobs. */
 static size_t choose(struct lw_writer *w, size_t n) {
     size_t chosen = 0, bytes = 0;
     for (size_t i = 0; i < n; i++) {
         struct item *it = &w->items[i];
-        if (it->settled || it->twin || has_key(w->set, chosen, it->key)) continue;
+        if (it->settled || it->twin || waits(w, it)) continue;
+        if (chosen && !lw_absent_same(&w->set[0]->absent, &it->absent)) continue;
         if (chosen && bytes + it->job->payload.n > SET_BYTES) break;
         bytes += it->job->payload.n;
         w->set[chosen++] = it;
@@ -170,10 +173,13 @@ static void begin_arrays(struct lw_writer *w) {
 static void add_row(struct lw_writer *w, const struct item *it) {
     for (size_t i = 0; i < w->store->in->n_columns; i++) {
         struct lw_buf *a = &w->arrays[LW_PG_P_COLUMNS + i];
-        if (it->bad)
+        if (it->bad) {
             lw_array_null(a);
-        else
-            lw_array_value(a, w->store->table.columns[i].form, &it->row[i], &w->reader.scratch);
+        } else {
+            char time[LW_TIME_TEXT];
+            struct lw_json_value v = lw_row_value(&w->store->in->columns[i], &it->row[i], time);
+            lw_array_value(a, w->store->table.columns[i].form, &v, &w->reader.scratch);
+        }
     }
 }
 
@@ -287,6 +293,17 @@ static bool apply(struct lw_writer *w, struct item **set, size_t n, const PGresu
     return true;
 }
 
+/* Returns the text of the statement for rows without the absent columns. */
+static const char *statement(struct lw_writer *w, const struct lw_absent *absent) {
+    static const struct lw_absent none;
+    if (lw_absent_same(absent, &none)) return w->store->table.sql;
+    if (w->sql && lw_absent_same(absent, &w->absent)) return w->sql;
+    free(w->sql);
+    w->absent = *absent;
+    w->sql = lw_pg_statement(w->store->in, &w->store->table, absent);
+    return w->sql;
+}
+
 /* Connects if necessary, and runs the statement for a set of jobs. */
 static void run_once(struct lw_writer *w, struct item **set, size_t n, int64_t patience_ms,
                      struct lw_pg_error *error) {
@@ -295,8 +312,8 @@ static void run_once(struct lw_writer *w, struct item **set, size_t n, int64_t p
     if (lw_pg_connect(&w->pg, &wait, error)) return;
     fill_params(w, set, n, patience_ms);
     PGresult *result =
-        lw_pg_query(&w->pg, w->store->table.sql, (int)(LW_PG_P_COLUMNS + w->store->in->n_columns),
-                    w->params, &wait, error);
+        lw_pg_query(&w->pg, statement(w, &set[0]->absent),
+                    (int)(LW_PG_P_COLUMNS + w->store->in->n_columns), w->params, &wait, error);
     if (result && !apply(w, set, n, result)) {
         *error = (struct lw_pg_error){.class = LW_PG_UNKNOWN};
         snprintf(error->text, sizeof error->text,

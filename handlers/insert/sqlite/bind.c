@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Binds the values of a row to a statement of SQLite. An integer is bound as INTEGER and stays
- * exact. Any other number is bound as REAL, the nearest double. Integers of more than 64 bits, and
- * numbers too large for a double, were refused when the payload was read. */
+ * exact. Any other number is bound as REAL, the nearest double. A number that needs more than 64
+ * bits, or is too large for a double, is bound as text, which keeps its digits; in a column for
+ * numbers it was refused when the payload was read. Objects and arrays are texts as they are in the
+ * payload. */
 #include "handlers/insert/sqlite/sqlite.h"
-
-#include <jansson.h>
-#include <stdlib.h>
 
 static int bind_string(sqlite3_stmt *st, int at, const struct lw_json_value *v,
                        struct lw_buf *scratch) {
@@ -14,13 +13,8 @@ static int bind_string(sqlite3_stmt *st, int at, const struct lw_json_value *v,
                                v->escaped ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
 }
 
-/* Binds an object or array as compact JSON, as jansson writes it. Of members with the same name,
- * the last is kept. The text is known to be valid, so parsing can fail only for lack of memory. */
-static int bind_container(sqlite3_stmt *st, int at, struct lw_bytes raw) {
-    json_t *v = json_loadb(raw.p, raw.n, JSON_ALLOW_NUL, NULL);
-    char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
-    json_decref(v);
-    return text ? sqlite3_bind_text64(st, at, text, strlen(text), free, SQLITE_UTF8) : SQLITE_NOMEM;
+static int bind_raw(sqlite3_stmt *st, int at, struct lw_bytes raw) {
+    return sqlite3_bind_text64(st, at, raw.p, raw.n, SQLITE_STATIC, SQLITE_UTF8);
 }
 
 static int bind(sqlite3_stmt *st, int at, const struct lw_json_value *v, struct lw_buf *scratch) {
@@ -30,23 +24,32 @@ static int bind(sqlite3_stmt *st, int at, const struct lw_json_value *v, struct 
     case LW_JSON_STRING: return bind_string(st, at, v, scratch);
     case LW_JSON_INTEGER:
         return lw_json_integer(v->raw, &integer) ? sqlite3_bind_int64(st, at, integer)
-                                                 : SQLITE_MISMATCH;
+                                                 : bind_raw(st, at, v->raw);
     case LW_JSON_REAL:
-        return lw_json_real(v->raw, &real) ? sqlite3_bind_double(st, at, real) : SQLITE_MISMATCH;
+        return lw_json_real(v->raw, &real) ? sqlite3_bind_double(st, at, real)
+                                           : bind_raw(st, at, v->raw);
     case LW_JSON_TRUE: return sqlite3_bind_int(st, at, 1);
     case LW_JSON_FALSE: return sqlite3_bind_int(st, at, 0);
     case LW_JSON_NULL:
     case LW_JSON_NOTHING: return sqlite3_bind_null(st, at);
     case LW_JSON_OBJECT:
-    case LW_JSON_ARRAY: return bind_container(st, at, v->raw);
+    case LW_JSON_ARRAY: return bind_raw(st, at, v->raw);
     }
     return SQLITE_MISUSE;
 }
 
 int lw_sqlite_bind(const struct lw_insert *in, struct lw_reader *reader,
-                   const struct lw_json_value *values, sqlite3_stmt *st) {
+                   const struct lw_json_value *values, const struct lw_absent *absent,
+                   sqlite3_stmt *st) {
     int r = SQLITE_OK;
-    for (size_t i = 0; i < in->n_columns && r == SQLITE_OK; i++)
-        r = bind(st, (int)i + 1, &values[i], &reader->scratch);
+    for (size_t i = 0; i < in->n_columns && r == SQLITE_OK; i++) {
+        char time[LW_TIME_TEXT];
+        struct lw_json_value v = lw_row_value(&in->columns[i], &values[i], time);
+        if (lw_is_absent(absent, i)) continue;
+        if (v.raw.p == time)
+            r = sqlite3_bind_text(st, (int)i + 1, time, (int)v.raw.n, SQLITE_TRANSIENT);
+        else
+            r = bind(st, (int)i + 1, &v, &reader->scratch);
+    }
     return r;
 }

@@ -109,12 +109,14 @@ int lw_sqlite_step(sqlite3_stmt *st) {
 
 void lw_sqlite_close(struct lw_sqlite *s) {
     for (int i = 0; i < LW_ST_N; i++) sqlite3_finalize(s->st[i]);
+    for (int i = 0; i < LW_SQLITE_ROWS; i++) sqlite3_finalize(s->rows[i].st);
     sqlite3_close(s->db);
     lw_seen_free(&s->seen);
     lw_fences_free(&s->fences);
     lw_reader_free(&s->reader);
     free(s->items);
     free(s->values);
+    free(s->columns);
     *s = (struct lw_sqlite){0};
 }
 
@@ -145,34 +147,122 @@ static char *create_sql(const struct lw_insert *in) {
     return sqlite3_str_finish(sql);
 }
 
-static void add_update(sqlite3_str *sql, const struct lw_insert *in) {
+static void add_update(sqlite3_str *sql, const struct lw_insert *in,
+                       const struct lw_absent *absent) {
     sqlite3_str_appendall(sql, " ON CONFLICT(");
     add_names(sql, in, true, "\"%w\"");
     sqlite3_str_appendall(sql, ") DO ");
     const char *before = "UPDATE SET ";
     for (size_t i = 0; i < in->n_columns; i++) {
         if (in->columns[i].primary) continue;
+        if (lw_is_absent(absent, i) && in->missing == LW_MISSING_KEEP) continue;
+        /* of an absent column, `excluded` has the default */
         sqlite3_str_appendf(sql, "%s\"%w\" = excluded.\"%w\"", before, in->columns[i].name,
                             in->columns[i].name);
         before = ", ";
     }
-    /* If every column belongs to the primary key, no column is left to update. */
+    /* If every column belongs to the primary key or is absent, no column is left to update. */
     if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING");
 }
 
-static char *row_sql(const struct lw_insert *in) {
-    sqlite3_str *sql = sqlite3_str_new(NULL);
-    sqlite3_str_appendf(sql, "INSERT INTO \"%w\"(", in->table);
-    add_names(sql, in, false, "\"%w\"");
-    sqlite3_str_appendall(sql, ") VALUES (");
-    for (size_t i = 0; i < in->n_columns; i++) sqlite3_str_appendall(sql, i ? ", ?" : "?");
+/* Appends the value that an absent column has in the row that is there already, or NULL. SQLite
+ * refuses a new row without a required column before it looks whether the row is there. */
+static void add_kept(sqlite3_str *sql, const struct lw_insert *in, size_t column) {
+    sqlite3_str_appendf(sql, "(SELECT o.\"%w\" FROM \"%w\" AS o WHERE ", in->columns[column].name,
+                        in->table);
+    const char *before = "";
+    for (size_t i = 0; i < in->n_columns; i++) {
+        if (!in->columns[i].primary) continue;
+        sqlite3_str_appendf(sql, "%so.\"%w\" = ?%d", before, in->columns[i].name, (int)i + 1);
+        before = " AND ";
+    }
     sqlite3_str_appendall(sql, ")");
+}
+
+static char *row_sql(const struct lw_sqlite *s, const struct lw_absent *absent) {
+    const struct lw_insert *in = s->in;
+    bool update = in->on_conflict == LW_CONFLICT_UPDATE;
+    sqlite3_str *sql = sqlite3_str_new(NULL), *values = sqlite3_str_new(NULL);
+    sqlite3_str_appendf(sql, "INSERT INTO \"%w\"(", in->table);
+    const char *comma = "";
+    for (size_t i = 0; i < in->n_columns; i++) {
+        bool gone = lw_is_absent(absent, i);
+        if (gone && !(update && in->missing == LW_MISSING_KEEP && s->columns[i].required)) continue;
+        sqlite3_str_appendf(sql, "%s\"%w\"", comma, in->columns[i].name);
+        sqlite3_str_appendall(values, comma);
+        if (gone)
+            add_kept(values, in, i);
+        else
+            sqlite3_str_appendf(values, "?%d", (int)i + 1);
+        comma = ", ";
+    }
+    char *list = sqlite3_str_finish(values);
+    sqlite3_str_appendf(sql, ") VALUES (%s)", list ? list : "");
+    sqlite3_free(list);
     /* ON CONFLICT ignores only duplicates, whereas INSERT OR IGNORE would also ignore other
      * errors */
     if (in->on_conflict == LW_CONFLICT_IGNORE)
         sqlite3_str_appendall(sql, " ON CONFLICT DO NOTHING");
-    if (in->on_conflict == LW_CONFLICT_UPDATE) add_update(sql, in);
+    if (update) add_update(sql, in, absent);
     return sqlite3_str_finish(sql);
+}
+
+sqlite3_stmt *lw_sqlite_row_statement(struct lw_sqlite *s, const struct lw_absent *absent) {
+    for (int i = 0; i < LW_SQLITE_ROWS && s->rows[i].st; i++)
+        if (lw_absent_same(&s->rows[i].absent, absent)) return s->rows[i].st;
+    struct lw_sqlite_row *row = &s->rows[s->next_row];
+    sqlite3_stmt *st = NULL;
+    char *sql = row_sql(s, absent);
+    int r = sql ? sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL)
+                : SQLITE_NOMEM;
+    sqlite3_free(sql);
+    if (r != SQLITE_OK) return NULL;
+    sqlite3_finalize(row->st);
+    *row = (struct lw_sqlite_row){.absent = *absent, .st = st};
+    s->next_row = (s->next_row + 1) % LW_SQLITE_ROWS;
+    return st;
+}
+
+/* --- the user's table ------------------------------------------------------------------------- */
+
+/* Returns what a column of this declared type makes of texts, by the rules that SQLite's
+ * documentation gives for the affinity of a column. */
+static enum lw_sqlite_holds what_it_holds(const char *type) {
+    static const char *const texts[] = {"CHAR", "CLOB", "TEXT", "BLOB"}, *const doubles[] = {
+                                                                             "REAL", "FLOA",
+                                                                             "DOUB"};
+    char upper[128];
+    size_t n = 0;
+    for (; n < sizeof upper - 1 && type[n]; n++)
+        upper[n] = type[n] >= 'a' && type[n] <= 'z' ? (char)(type[n] - 32) : type[n];
+    upper[n] = '\0';
+    if (strstr(upper, "INT")) return LW_HOLDS_NUMBERS;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strstr(upper, texts[i])) return LW_HOLDS_ANYTHING;
+    for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
+        if (strstr(upper, doubles[i])) return LW_HOLDS_DOUBLES;
+    return n ? LW_HOLDS_NUMBERS : LW_HOLDS_ANYTHING;
+}
+
+/* Reads what the database says of the configured columns. A column that is not found is reported
+ * when the statement is prepared. */
+static int read_columns(struct lw_sqlite *s) {
+    const struct lw_insert *in = s->in;
+    sqlite3_stmt *st;
+    s->columns = lw_alloc(in->n_columns * sizeof *s->columns);
+    static const char sql[] =
+        "SELECT name, type, \"notnull\" AND dflt_value IS NULL FROM pragma_table_info(?)";
+    if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL)) return -1;
+    sqlite3_bind_text(st, 1, in->table, -1, SQLITE_STATIC);
+    while (sqlite3_step(st) == SQLITE_ROW)
+        for (size_t i = 0; i < in->n_columns; i++) {
+            if (sqlite3_stricmp((const char *)sqlite3_column_text(st, 0), in->columns[i].name))
+                continue;
+            const char *type = (const char *)sqlite3_column_text(st, 1);
+            s->columns[i].holds = what_it_holds(type ? type : "");
+            s->columns[i].required = sqlite3_column_int(st, 2);
+        }
+    return sqlite3_finalize(st) == SQLITE_OK ? 0 : -1;
 }
 
 static bool table_exists(struct lw_sqlite *s, const char *table) {
@@ -253,10 +343,7 @@ static int prepare_row(struct lw_sqlite *s, const struct lw_insert *in, struct l
         return lw_refuse(
             err, "insert: %s: there is no table \"%s\"; create it, or set handler.create to true",
             in->address, in->table);
-    char *sql = row_sql(in);
-    int r = prepare(s, LW_ST_ROW, sql);
-    sqlite3_free(sql);
-    if (r)
+    if (read_columns(s) || !lw_sqlite_row_statement(s, &(struct lw_absent){0}))
         return lw_fail(err, "insert: %s: table \"%s\" does not fit handler.columns: %s",
                        in->address, in->table, sqlite3_errmsg(s->db));
     return 0;

@@ -34,12 +34,14 @@
 enum {
     LW_SEEN_OFFSETS = 1024, /* number of offsets per row of latchwork_seen */
     LW_SQLITE_FILES = 3,
+    LW_SQLITE_ROWS = 16, /* number of statements for rows that are kept */
 };
 
-/* Binds the values to the parameters 1 to n_columns of a statement. The payload must stay valid
- * until the statement has run. Returns SQLite's result code. */
+/* Binds the values to the parameters 1 to n_columns of a statement, except those of absent columns.
+ * The payload must stay valid until the statement has run. Returns SQLite's result code. */
 int lw_sqlite_bind(const struct lw_insert *in, struct lw_reader *reader,
-                   const struct lw_json_value *values, sqlite3_stmt *st);
+                   const struct lw_json_value *values, const struct lw_absent *absent,
+                   sqlite3_stmt *st);
 
 /* --- the database ----------------------------------------------------------------------------- */
 
@@ -56,7 +58,6 @@ enum lw_statement {
     LW_ST_MERGED,
     LW_ST_FENCE,
     LW_ST_SET_FENCE,
-    LW_ST_ROW,
     LW_ST_COUNT,
     LW_ST_N
 };
@@ -85,10 +86,28 @@ struct lw_fences {
     struct lw_buf written;
 };
 
+/* What the database says of a configured column. */
+struct lw_sqlite_column {
+    enum lw_sqlite_holds {
+        LW_HOLDS_ANYTHING,
+        LW_HOLDS_NUMBERS, /* turns a text into an integer or a double, if it can */
+        LW_HOLDS_DOUBLES, /* turns a number into a double */
+    } holds;
+    bool required; /* the column is NOT NULL and has no default */
+};
+
 struct lw_sqlite {
     const struct lw_insert *in;
     sqlite3 *db;
     sqlite3_stmt *st[LW_ST_N];
+    /* statements that write a row, each for rows that lack certain columns; `next_row` is where the
+     * next one goes */
+    struct lw_sqlite_row {
+        struct lw_absent absent;
+        sqlite3_stmt *st; /* NULL: not used yet */
+    } rows[LW_SQLITE_ROWS];
+    unsigned next_row;
+    struct lw_sqlite_column *columns; /* one element per configured column */
     struct lw_seen seen;
     struct lw_fences fences;
     struct lw_reader reader;
@@ -116,6 +135,9 @@ void lw_sqlite_close(struct lw_sqlite *s);
  * would be lost, although SQLite reports no error. Looks at PATH-wal and PATH-shm four times a
  * second only. */
 bool lw_sqlite_in_place(struct lw_sqlite *s);
+/* Returns the statement that writes a row without the absent columns, or NULL with an error of the
+ * database. */
+sqlite3_stmt *lw_sqlite_row_statement(struct lw_sqlite *s, const struct lw_absent *absent);
 /* Runs a statement whose rows are not needed, and resets it. Returns SQLite's result code. */
 int lw_sqlite_step(sqlite3_stmt *st);
 

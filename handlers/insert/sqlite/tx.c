@@ -35,7 +35,8 @@ enum stand {
 struct lw_item {
     struct lw_job *job;
     const struct lw_json_value *row; /* the row: an array of n_columns values */
-    struct lw_err *bad;              /* why the payload makes no row; NULL: it makes one */
+    struct lw_absent absent;
+    struct lw_err *bad; /* why the payload makes no row; NULL: it makes one */
     int64_t replay;
     enum stand stand;
 };
@@ -104,9 +105,10 @@ static void refuse(struct tx *t, struct lw_item *it, int r) {
 }
 
 static int write_row(struct tx *t, struct lw_item *it) {
-    sqlite3_stmt *st = t->s->st[LW_ST_ROW];
+    sqlite3_stmt *st = lw_sqlite_row_statement(t->s, &it->absent);
+    if (!st) return sqlite3_extended_errcode(t->s->db);
     int64_t last = sqlite3_total_changes64(t->s->db);
-    int r = lw_sqlite_bind(t->in, &t->s->reader, it->row, st);
+    int r = lw_sqlite_bind(t->in, &t->s->reader, it->row, &it->absent, st);
     if (r == SQLITE_OK) r = lw_sqlite_step(st);
     if (row_fault(r) && !sqlite3_get_autocommit(t->s->db)) {
         if (sqlite3_total_changes64(t->s->db) != last) return HALF_DONE;
@@ -326,13 +328,35 @@ static void transact(struct tx *t) {
     give_back(t);
 }
 
+/* Refuses a number that a column for numbers would change: SQLite has integers of 64 bits. */
+static int check_numbers(const struct lw_sqlite *s, const struct lw_insert *in,
+                         const struct lw_json_value *row, struct lw_err *err) {
+    int64_t integer;
+    double real;
+    for (size_t i = 0; i < in->n_columns; i++) {
+        const struct lw_column *c = &in->columns[i];
+        enum lw_sqlite_holds holds = s->columns[i].holds;
+        if (holds == LW_HOLDS_ANYTHING || c->as != LW_AS_IS) continue;
+        if ((row[i].kind == LW_JSON_INTEGER && holds == LW_HOLDS_NUMBERS &&
+             !lw_json_integer(row[i].raw, &integer)) ||
+            (row[i].kind == LW_JSON_REAL && !lw_json_real(row[i].raw, &real)))
+            return lw_fail(err,
+                           "column \"%s\": the number at %s is out of range; SQLite has integers "
+                           "of 64 bits and doubles, and a column of type TEXT keeps all digits",
+                           c->name, c->pointer);
+    }
+    return 0;
+}
+
 static void read_row(struct lw_item *it, struct lw_sqlite *s, const struct lw_insert *in,
                      struct lw_json_value *row) {
     struct lw_err bad;
     bad.text[0] = '\0';
     it->row = row;
     it->replay = lw_insert_replay(it->job->identity);
-    if (lw_row_read(in, &s->reader, true, it->job, row, &bad) == 0) return;
+    if (lw_row_read(in, &s->reader, it->job, row, &it->absent, &bad) == 0 &&
+        check_numbers(s, in, row, &bad) == 0)
+        return;
     it->bad = lw_alloc(sizeof bad);
     memcpy(it->bad->text, bad.text, strlen(bad.text) + 1);
 }
@@ -357,6 +381,6 @@ void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mute
     pthread_mutex_unlock(writer);
     /* Clear the bound values, because they point into payloads that may be freed after this
      * function returns. */
-    sqlite3_clear_bindings(s->st[LW_ST_ROW]);
+    for (int i = 0; i < LW_SQLITE_ROWS && s->rows[i].st; i++) sqlite3_clear_bindings(s->rows[i].st);
     for (size_t i = 0; i < n; i++) free(t.items[i].bad);
 }

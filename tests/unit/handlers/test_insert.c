@@ -9,7 +9,8 @@
 #include <sys/resource.h>
 
 static const struct words words = {
-    .too_big = "too big integer",
+    .true_value = "1",
+    .too_big = "column \"id\": the number at /id is out of range",
     .not_null = "NOT NULL constraint failed: orders.amount",
     .failed_check = "CHECK constraint failed",
     .strict = "DROP TABLE orders; CREATE TABLE orders(id PRIMARY KEY, amount INTEGER NOT NULL "
@@ -141,13 +142,44 @@ static void test_values(void **state) {
     assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE);
     assert_string_equal(
         ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id = 'äb'"),
-        "äb|c\n/|{\"k\":[2.5,\"a\"]}");
+        "äb|c\n/|{\"k\" : 1, \"k\" : [ 2.50, \"\\u0061\" ]}");
     assert_int_equal(
         put(&x, &j, 6, "f", "{\"id\":-9223372036854775808,\"amount\":1e-3,\"a/b\":[0,false]}"),
         LW_DONE);
     assert_string_equal(
         ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id < 0"),
         "-9223372036854775808|0.001|0");
+    close_fx(&x);
+}
+
+/* More sets of missing fields than there are statements kept for them. */
+static void test_many_sets_of_missing_fields(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    enum { FIELDS = 6, SETS = 1 << FIELDS };
+    open_fx(&x, "");
+    close_handler(&x);
+    run_sql(&x, "DROP TABLE orders; CREATE TABLE orders(id INTEGER PRIMARY KEY, c0 DEFAULT '-', c1 "
+                "DEFAULT '-', c2 DEFAULT '-', c3 DEFAULT '-', c4 DEFAULT '-', c5 DEFAULT '-')");
+    open_with(&x,
+              "\"columns\":{\"id\":\"/id\",\"c0\":\"/c0\",\"c1\":\"/c1\",\"c2\":\"/c2\",\"c3\":"
+              "\"/c3\",\"c4\":\"/c4\",\"c5\":\"/c5\"},\"primary_key\":[\"id\"]",
+              "");
+    for (int i = 0; i < 2 * SETS; i++) {
+        char payload[200], want[FIELDS + 1] = "", sql[200];
+        int at = snprintf(payload, sizeof payload, "{\"id\":%d", i);
+        for (int c = 0; c < FIELDS; c++) {
+            bool there = i >> c & 1;
+            want[c] = there ? 'x' : '-';
+            if (there)
+                at += snprintf(payload + at, sizeof payload - (size_t)at, ",\"c%d\":\"x\"", c);
+        }
+        snprintf(payload + at, sizeof payload - (size_t)at, "}");
+        assert_int_equal(put(&x, &j, i, "a", payload), LW_DONE);
+        snprintf(sql, sizeof sql, "SELECT c0||c1||c2||c3||c4||c5 FROM orders WHERE id = %d", i);
+        assert_string_equal(ask(&x, sql), want);
+    }
     close_fx(&x);
 }
 
@@ -404,15 +436,19 @@ static void test_check(void **state) {
     text =
         fx_check(&lw_handler_insert,
                  "{\"store\":\"mysql://"
-                 "x\",\"table\":\"latchwork_done\",\"columns\":{\"a\":\"b\",\"c\":\"/~2\",\"d\":1},"
-                 "\"primary_key\":[\"x\"],\"on_conflict\":\"updat\",\"create\":1}");
+                 "x\",\"table\":\"latchwork_done\",\"columns\":{\"a\":\"b\",\"c\":\"/~2\",\"d\":1,"
+                 "\"e\":{\"from\":\"/e\",\"as\":\"epoch\"}},"
+                 "\"primary_key\":[\"x\"],\"on_conflict\":\"updat\",\"missing\":\"kepe\","
+                 "\"create\":1}");
     assert_contains(text, "handler.store: must be sqlite:PATH or postgres://");
     assert_contains(text, "handler.table: names beginning");
     assert_contains(text, "handler.columns.a: must be a JSON pointer");
     assert_contains(text, "handler.columns.c: must be a JSON pointer");
     assert_contains(text, "handler.columns.d: must be a JSON pointer");
     assert_contains(text, "handler.primary_key[0]: \"x\" is not among");
+    assert_contains(text, "handler.columns.e: must have \"from\", and \"as\": epoch_s");
     assert_contains(text, "did you mean update?");
+    assert_contains(text, "handler.missing: must be keep, null or default; did you mean keep?");
     assert_contains(text, "handler.create: must be");
     free(text);
     text = fx_check(&lw_handler_insert, "{\"type\":\"insert\",\"store\":\"sqlite:path_of(&x)\","
@@ -457,6 +493,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         SHARED_CASES,
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_many_sets_of_missing_fields),
         cmocka_unit_test(test_duplicates_in_one_batch_share_a_fate),
         cmocka_unit_test(test_fence_of_a_rolled_back_row_is_forgotten),
         cmocka_unit_test(test_lease_that_ends_inside_is_rolled_back),
