@@ -95,7 +95,8 @@ void http_leave(struct call *c) {
     curl_multi_remove_handle(h->multi, c->easy);
     h->sockets.cut = false;
     struct http_socket *socket = http_socket_at(&h->sockets, c->port);
-    if (socket) socket->more_came = NULL;
+    /* libcurl may have given the connection to the next request already */
+    if (socket && socket->more_came == &c->begun) socket->more_came = NULL;
     *(c->prev ? &c->prev->next : &h->first) = c->next;
     *(c->next ? &c->next->prev : &h->last) = c->prev;
     h->n_calls--;

@@ -184,11 +184,12 @@ def what_is_stuck(w, blocks):
 
 
 def who_holds_it(w, blocks):
-    show, lock = (w.run(line) for line in lines_of(blocks[0]))
+    show, lock = lines_of(blocks[0])
+    show = w.until(show, lambda out: len(re.findall(r"^orders-", out, re.M)) == 3)
+    lock = w.run(lock)
     worker = re.search(r"^holder +(\S+-\d+-\w+)$", show, re.M).group(1)
     fence = re.search(r"fence (\d+)", show).group(1)
     assert worker in lock and fence in lock, lock
-    assert len(re.findall(r"^orders-", show, re.M)) == 3, show
     w.fence, w.worker = int(fence), worker
 
 
