@@ -18,7 +18,7 @@ SAN ?=
 OPTIMISED := $(filter-out -O0,$(lastword $(filter -O%,$(CFLAGS))))
 FORTIFY := $(if $(OPTIMISED),$(if $(SAN)$(findstring _FORTIFY_SOURCE,$(CFLAGS) \
     $(CPPFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3))
-HARDEN := $(FORTIFY) -fstack-protector-strong
+HARDEN = $(FORTIFY) -fstack-protector-strong $(LW_HARDEN)
 HARDEN_LD := -Wl,-z,relro,-z,now
 PIC := -fPIE
 CPPFLAGS += -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' -I. -Iinclude -I$(B)
@@ -75,11 +75,14 @@ $(LOCKOBJ): Makefile
 CORE := $(B)/liblatchwork-core.a
 LIB := $(CORE) $(LOCKLIB)
 
-$(B)/flags.mk: scripts/packages.txt scripts/need.sh
+$(B)/flags.mk: scripts/packages.txt scripts/need.sh Makefile
 	@mkdir -p $(@D)
 	@scripts/need.sh "$(CC)" "$(NEEDS)"
 	@{ echo "LW_CFLAGS := $$(pkg-config --cflags $(PKGS))"; \
-	    echo "LW_LIBS := $$(pkg-config --libs $(PKGS))"; } > $@.tmp && mv $@.tmp $@
+	    echo "LW_LIBS := $$(pkg-config --libs $(PKGS))"; \
+	    echo "LW_HARDEN := $$(for f in -fstack-clash-protection -fcf-protection; do \
+	        $(CC) -Werror $$f -c -x c -o /dev/null /dev/null 2> /dev/null && printf '%s ' $$f; \
+	    done)"; } > $@.tmp && mv $@.tmp $@
 
 $(B)/%.o: %.c $(B)/flags.mk
 	@mkdir -p $(@D)

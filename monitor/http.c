@@ -2,6 +2,7 @@
 #include "monitor/http.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "monitor/page.h"
 #include "monitor/stream.h"
 
@@ -20,7 +21,8 @@ enum {
     /* A body that is too large is read and discarded up to this number of bytes, because some
      * clients read the response only after they have sent the whole body. */
     SWALLOW_MAX = 1 << 20,
-    LINES = 2 /* number of threads for slow requests: one for the lengthy, one for the others */
+    LINES = 2,      /* threads for slow requests: one for the lengthy, one for the others */
+    DENIED = LINES, /* the thread that sends the answers to wrong tokens */
 };
 
 struct pending {
@@ -28,6 +30,7 @@ struct pending {
     struct lw_http_answer a;
     struct MHD_Connection *connection;
     struct pending *next;
+    int64_t due_ms; /* time at which the answer to a wrong token is sent */
     size_t received;
     bool large, bad, asked;
 };
@@ -61,7 +64,7 @@ struct lw_http {
     struct lw_streams *streams;
     int port;
     char machine[256];
-    struct line line[LINES];
+    struct line line[LINES + 1];
     pthread_mutex_t lock; /* guards `closing` and the last fields of each struct line */
     bool closing;
 };
@@ -248,16 +251,14 @@ static enum MHD_Result send_answer(struct lw_http *h, struct pending *p) {
 
 /* --- the slow ones ---------------------------------------------------------------------------- */
 
-/* Passes the request to the slow thread that answers requests of its kind. Returns false if that
- * thread's list is full, or if the server is closing. Otherwise the slow thread owns the request
- * until it is answered. */
-static bool hand_over(struct lw_http *h, struct pending *p) {
-    struct line *l = &h->line[h->handler.lengthy && h->handler.lengthy(h->handler.ctx, &p->q)];
+/* Passes the request to a thread. Returns false if that thread's list is full, or if the server is
+ * closing. Otherwise the thread owns the request until it is answered. */
+static bool hand_over(struct lw_http *h, struct pending *p, struct line *l, bool keep) {
     pthread_mutex_lock(&h->lock);
     bool room = l->waiting < l->most && !h->closing;
     if (room) {
         l->waiting++;
-        keep_client(p->connection, true);
+        keep_client(p->connection, keep);
         MHD_suspend_connection(p->connection);
         p->next = NULL;
         *l->last = p;
@@ -298,6 +299,29 @@ static void *be_slow(void *ctx) {
     return NULL;
 }
 
+/* Sends the answers to wrong tokens, each LW_HTTP_DENIED_MS after its request, so that tokens can
+ * not be guessed quickly. The list is in the order of the times. */
+static void *be_late(void *ctx) {
+    struct line *l = ctx;
+    struct lw_http *h = l->http;
+    pthread_mutex_lock(&h->lock);
+    while (l->first || !h->closing) {
+        int64_t now = lw_boot_ms();
+        struct pending *p = l->first;
+        if (!p) {
+            pthread_cond_wait(&l->more, &h->lock);
+        } else if (now < p->due_ms && !h->closing) {
+            lw_cond_wait_ms(&l->more, &h->lock, p->due_ms - now);
+        } else {
+            if (!(l->first = p->next)) l->last = &l->first;
+            l->waiting--;
+            MHD_resume_connection(p->connection);
+        }
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
 /* --- answering -------------------------------------------------------------------------------- */
 
 static const char *header(const struct pending *p, const char *name) {
@@ -330,8 +354,12 @@ static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *
     else if (!reads && !p->q.post)
         refuse(p, MHD_HTTP_METHOD_NOT_ALLOWED, "read-only: GET or HEAD");
     else if (!h->handler.quick(h->handler.ctx, &p->q, &p->a)) {
-        if (hand_over(h, p)) return MHD_YES;
+        bool lengthy = h->handler.lengthy && h->handler.lengthy(h->handler.ctx, &p->q);
+        if (hand_over(h, p, &h->line[lengthy], true)) return MHD_YES;
         refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests wait; ask again");
+    } else if (p->a.status == MHD_HTTP_UNAUTHORIZED && p->q.authorization) {
+        p->due_ms = lw_boot_ms() + LW_HTTP_DENIED_MS;
+        if (hand_over(h, p, &h->line[DENIED], false)) return MHD_YES;
     }
     return send_answer(h, p);
 }
@@ -410,21 +438,19 @@ static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
 static void end_slow(struct lw_http *h) {
     pthread_mutex_lock(&h->lock);
     h->closing = true;
-    for (int i = 0; i < LINES; i++) pthread_cond_signal(&h->line[i].more);
+    for (int i = 0; i <= LINES; i++) pthread_cond_signal(&h->line[i].more);
     pthread_mutex_unlock(&h->lock);
-    for (int i = 0; i < LINES; i++)
+    for (int i = 0; i <= LINES; i++)
         if (h->line[i].started) pthread_join(h->line[i].thread, NULL);
 }
 
 static bool start_slow(struct lw_http *h, struct lw_err *err) {
-    for (int i = 0; i < LINES && h->handler.slow; i++) {
+    static const int most[] = {LW_HTTP_WAITING, LW_HTTP_LENGTHY, LW_HTTP_DENIED};
+    for (int i = 0; i <= LINES && h->handler.slow; i++) {
         struct line *l = &h->line[i];
-        *l = (struct line){.http = h,
-                           .lengthy = i,
-                           .most = i ? LW_HTTP_LENGTHY : LW_HTTP_WAITING,
-                           .last = &l->first};
-        pthread_cond_init(&l->more, NULL);
-        int failed = pthread_create(&l->thread, NULL, be_slow, l);
+        *l = (struct line){.http = h, .lengthy = i == 1, .most = most[i], .last = &l->first};
+        lw_cond_init(&l->more);
+        int failed = pthread_create(&l->thread, NULL, i == DENIED ? be_late : be_slow, l);
         l->started = !failed;
         if (failed) lw_fail(err, "no thread for HTTP: %s", strerror(failed));
         if (failed) return false;

@@ -5,13 +5,13 @@
  * domain name that resolves to this machine. Requests from pages of other sites (header Origin) are
  * refused.
  *
- * There are three threads. The first receives all requests, and answers those that need no waiting.
+ * There are four threads. The first receives all requests, and answers those that need no waiting.
  * A request that must wait for Redis goes to one of two slow threads, so that a slow Redis does not
  * delay the first thread. One slow thread answers the lengthy requests, which may look at all lanes
  * for seconds. The other slow thread answers the short requests, which therefore never wait behind
  * a lengthy one. Each slow thread answers one request after the other, and the number of requests
  * that wait for it is limited. A request is answered 503 if too many requests wait already, or if
- * the request has waited for LW_HTTP_LIMIT_MS.
+ * the request has waited for LW_HTTP_LIMIT_MS. A fourth thread delays the answers to wrong tokens.
  *
  * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new connection makes
  * the server close the oldest one. Streams, and connections whose request waits for a slow thread,
@@ -38,6 +38,10 @@ enum {
     /* LW_HTTP_WAITING is the maximum number of short requests that wait or are being answered */
     LW_HTTP_WAITING = 16,
     LW_HTTP_LENGTHY = 8, /* maximum number of lengthy requests that wait or are being answered */
+    /* A wrong token is answered after LW_HTTP_DENIED_MS, for at most LW_HTTP_DENIED requests at a
+     * time. Right tokens never wait for that. */
+    LW_HTTP_DENIED = 16,
+    LW_HTTP_DENIED_MS = 1000,
     LW_HTTP_LIMIT_MS = 5000
 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: packaging/release.sh version MAJOR.MINOR.PATCH | check | notes | build
+# usage: packaging/release.sh version MAJOR.MINOR.PATCH | check | notes | build | sums FILE...
 #
 # Prepares a release: its version, its notes, its packages and its tarball.
 #
@@ -10,6 +10,8 @@
 #   notes    prints the section of this version in CHANGELOG.md
 #   build    checks, then builds the packages and the tarball into build/release, with SHA256SUMS
 #            and NOTES.md; needs root, for the chroots
+#   sums     writes SHA256SUMS of these files and, if LW_SIGN_KEY names a key of gpg, its signature
+#            SHA256SUMS.asc; `build` does the same
 #
 # A commit can be released if its version (include/latchwork/lock.h) has a section with a date in
 # CHANGELOG.md. `build` prints the two commands that publish the release. CONTRIBUTING.md has all
@@ -113,7 +115,7 @@ build() {
     packaging/tarball.sh test
     cp build/tarball/*.tar.gz build/tarball/*.spdx.json "$out/"
     notes >"$out/NOTES.md"
-    (cd "$out" && sha256sum -- *.deb *.tar.gz *.spdx.json >SHA256SUMS)
+    (cd "$out" && sums -- *.deb *.tar.gz *.spdx.json)
     ls -l "$out"
     echo "To publish:"
     echo "    git tag -s v$version -m 'Latchwork $version'"
@@ -121,7 +123,18 @@ build() {
     echo "Then upload what is in $out, with NOTES.md as the text."
 }
 
+sums() {
+    sha256sum "$@" >SHA256SUMS
+    [ -z "${LW_SIGN_KEY-}" ] ||
+        gpg --batch --yes --armor --local-user "$LW_SIGN_KEY" --detach-sign SHA256SUMS
+}
+
 case ${1:-} in
+sums)
+    shift
+    cd "$OLDPWD"
+    sums "$@"
+    ;;
 version)
     [ $# -eq 2 ] || { echo "usage: packaging/release.sh version MAJOR.MINOR.PATCH" >&2; exit 2; }
     set_version "$2"

@@ -74,6 +74,12 @@ function decoded(path) {
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_NAMES = new Set(["svg", "path", "line"]);
 
+/** Characters that nobody sees, or that change the order in which the rest of a text is shown, as
+ * their names: a key or a reason must not pretend to be another one. */
+const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const plain = (text) => String(text).replace(HIDDEN,
+  (c) => `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+
 /** Makes an element. Attributes: `on…` takes a function, `data` an object, true and false set and
  * leave out; everything else is text. Children: elements, text, arrays of them; null and false are
  * left out. */
@@ -86,14 +92,17 @@ function h(name, attributes, ...children) {
     else if (key === "data") Object.assign(e.dataset, value);
     else if (key === "value") e.value = value;
     else if (value === true) e.setAttribute(key, "");
-    else if (value !== false && value !== null && value !== undefined) e.setAttribute(key, value);
+    else if (value !== false && value !== null && value !== undefined)
+      e.setAttribute(key, key === "title" ? plain(value) : value);
   }
-  e.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
+  e.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false)
+    .map((c) => c instanceof Node ? c : plain(c)));
   return e;
 }
 const $ = (id) => document.getElementById(id);
 
-function setText(e, text) {
+function setText(e, said) {
+  const text = plain(said);
   if (e.textContent !== text) e.textContent = text;
 }
 const state = (text, is) => h("span", { class: "state", data: { is } }, text);
@@ -504,7 +513,7 @@ class Table {
       const old = e.cells[i].firstChild;
       e.shown[i] = mark;
       if (this.slots) e.cells[i].title = value instanceof Node ? value.textContent
-        : mark; // the cell shows one line only
+        : plain(mark); // the cell shows one line only
       if (old && old.tagName === "TIME" && value.tagName === "TIME")
         setText(old, value.textContent); // only the age has changed
       else if (value instanceof Node) e.cells[i].replaceChildren(value);
@@ -1708,7 +1717,7 @@ function markNavigation(name) {
 }
 
 const showTitle = () =>
-  (document.title = `${current.name} – ${session.application || "Latchwork"}`);
+  (document.title = plain(`${current.name} – ${session.application || "Latchwork"}`));
 
 function route() {
   const { parts, values } = parseHash();

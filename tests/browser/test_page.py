@@ -27,7 +27,9 @@ PAGE = os.path.join(ROOT, "monitor/page")
 FILES = ("index.html", "app.js", "app.css", "favicon.svg")
 BYTES_MAX = 150 * 1024
 VIEWS = ("overview", "lanes", "dead", "locks", "jobs", "audit", "workers", "key/customer-7")
-EVIL = '<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>'
+# a script, and a character that reverses the order in which the rest of the line is shown
+EVIL = '\u202e<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>'
+SHOWN = EVIL.replace("\u202e", "⟨U+202E⟩")
 SHIFTS = """
 const done = arguments[arguments.length - 1];
 const moved = [];
@@ -519,9 +521,9 @@ class Page(unittest.TestCase):
             b.run(
                 "return [...document.querySelectorAll('dt')].find((e) => e.textContent === 'Header trace').nextSibling.textContent"
             ),
-            EVIL,
+            SHOWN,
         )
-        self.assertIn(EVIL.replace('"', '\\"'), b.one("#payload").value)
+        self.assertIn(json.dumps(EVIL), b.one("#payload").value)
         b.run(
             "const a = document.getElementById('payload'); a.value = a.value.replace('pwned=1', 'pwned=3'); a.dispatchEvent(new Event('input'));"
         )
@@ -530,6 +532,8 @@ class Page(unittest.TestCase):
             self.view(view)
             if view not in ("audit", "lanes?key=" + quote(EVIL)):
                 b.until_text("main", re.escape("<img src=x"))
+                b.until_text("main", re.escape("⟨U+202E⟩<img src=x"))
+            self.assertNotIn("\u202e", b.run("return document.body.innerText + document.title"))
         self.w.command("queue", "pause", EVIL)
         self.open("lanes")
         b.until_text("main", re.escape("<img src=x"))

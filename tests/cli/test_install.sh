@@ -31,6 +31,10 @@ check 'every man page is installed' \
 check 'no placeholder is left' sh -c "! grep -rn '@PREFIX@\|@VERSION@' '$at/lib'"
 check 'nothing is named by where it was staged' sh -c "! grep -rlF '$root' '$root'"
 check 'the program runs' "$at/bin/latchwork" --version
+check 'the addresses of functions are fixed before the program starts' \
+    sh -c "readelf -d '$at/bin/latchwork' | grep -q BIND_NOW"
+[ "$(uname -m)" != x86_64 ] || check 'calls and jumps to other places than functions are caught' \
+    sh -c "objdump -d '$at/bin/latchwork' | grep -q endbr64"
 check 'the unit starts what is installed' grep \
     -qx "ExecStart=$prefix/bin/latchwork run -c /etc/latchwork/%i.json" \
     "$at/lib/systemd/system/latchwork@.service"

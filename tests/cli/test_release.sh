@@ -78,6 +78,22 @@ check 'a tag at this commit is no obstacle' packaging/release.sh check
 git commit -q --allow-empty -m next
 check 'a version that was released already is refused' refuses \
     "the tag v$version exists at another commit"
+echo one >"$dir/a.deb"
+# The key has no password, and its folder a short name, because gpg listens on a socket there.
+GNUPGHOME=$(mktemp -d) && export GNUPGHOME
+gpg --batch --quiet --passphrase '' --quick-generate-key release@example.org default default never \
+    >"$dir/said" 2>&1 || cat "$dir/said"
+check 'the sums are not signed without a key' \
+    sh -c "cd '$dir' && '$tree/packaging/release.sh' sums a.deb && [ ! -e SHA256SUMS.asc ] &&
+        sha256sum --check --quiet SHA256SUMS"
+check 'the sums are signed with the key that is given' \
+    sh -c "cd '$dir' && LW_SIGN_KEY=release@example.org '$tree/packaging/release.sh' sums a.deb &&
+        gpg --verify SHA256SUMS.asc SHA256SUMS"
+echo two >>"$dir/SHA256SUMS"
+check 'a signature does not fit other sums' \
+    sh -c "cd '$dir' && ! gpg --verify SHA256SUMS.asc SHA256SUMS"
+gpgconf --kill gpg-agent
+rm -rf "$GNUPGHOME"
 check 'a word that it does not know is a usage error' \
     sh -c 'packaging/release.sh publish; [ $? -eq 2 ]'
 

@@ -33,7 +33,7 @@ struct world {
 static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
     (void)ctx;
     if (!strncmp(q->path, "/api/slow", 9)) return false;
-    a->status = 200;
+    a->status = !strcmp(q->path, "/api/denied") ? 401 : 200;
     if (!strcmp(q->path, "/api/stream")) {
         a->stream = true;
         lw_buf_addf(&a->body, "first;");
@@ -228,6 +228,46 @@ static void test_crowd_of_slow_clients(void **state) {
     lw_http_close(w.h);
 }
 
+/* The answer to a wrong token is delayed, and other requests are not, however many wrong ones come.
+ * Whoever sent no token learns at once that one is needed. */
+static void test_wrong_tokens_wait(void **state) {
+    (void)state;
+    struct world w;
+    char body[1024];
+    int fd[LW_HTTP_DENIED];
+    open_world(&w);
+    int64_t begun_ms = lw_boot_ms();
+    for (size_t i = 0; i < LW_HTTP_DENIED; i++)
+        fd[i] = begin(&w, "GET /api/denied" HOST "Authorization: Bearer guess\r\n\r\n");
+    assert_int_equal(ask(&w, "GET /a" HOST "Authorization: Bearer right\r\n\r\n", body), 200);
+    assert_int_equal(ask(&w, "GET /api/denied" HOST "\r\n", body), 401);
+    for (size_t i = 0; i < LW_HTTP_DENIED; i++) {
+        assert_int_equal(end(fd[i], body), 401);
+        assert_true(lw_boot_ms() - begun_ms >= LW_HTTP_DENIED_MS);
+    }
+    /* the server closes while such an answer waits */
+    fd[0] = begin(&w, "GET /api/denied" HOST "Authorization: Bearer guess\r\n\r\n");
+    assert_int_equal(ask(&w, "GET /a" HOST "\r\n", body), 200);
+    lw_http_close(w.h);
+    close(fd[0]);
+}
+
+/* Clients that ask and never read must not stop others. */
+static void test_clients_that_never_read(void **state) {
+    (void)state;
+    enum { MANY = 200 };
+    struct world w;
+    char body[1024];
+    int fd[MANY];
+    open_world(&w);
+    for (size_t i = 0; i < MANY; i++)
+        fd[i] = begin(&w, i % 2 ? "GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                                : "GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    for (int i = 0; i < 10; i++) assert_int_equal(ask(&w, "GET /a" HOST "\r\n", body), 200);
+    for (size_t i = 0; i < MANY; i++) close(fd[i]);
+    lw_http_close(w.h);
+}
+
 /* Closes the server while requests are being answered. The clients of two of these requests have
  * disconnected. */
 static void test_close_under_way(void **state) {
@@ -362,6 +402,8 @@ int main(void) {
         cmocka_unit_test(test_slow_ones_are_bounded),
         cmocka_unit_test(test_lengthy_ones_hold_up_no_others),
         cmocka_unit_test(test_crowd_of_slow_clients),
+        cmocka_unit_test(test_wrong_tokens_wait),
+        cmocka_unit_test(test_clients_that_never_read),
         cmocka_unit_test(test_close_under_way),
         cmocka_unit_test(test_streams_get_what_is_published),
         cmocka_unit_test(test_streams_are_bounded),
