@@ -55,6 +55,8 @@ static const char *const kinds_of_time[] = {"", "epoch_s", "epoch_ms", "epoch_us
 static const char *const conflicts[] = {"ignore", "update", "dead", NULL};
 static const char *const missings[] = {"keep", "null", "default", NULL};
 
+#define FOREIGN_KEY "foreign_key" /* the only word of handler.retry_on */
+
 /* Returns the place of a word in a list, or -1. */
 static int word_of(const char *const *words, const json_t *word) {
     for (int i = 0; json_is_string(word) && words[i]; i++)
@@ -125,10 +127,20 @@ static void check_word(const json_t *section, const char *key, const char *const
                words[2], near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
+static void check_retry_on(const json_t *section, struct lw_problems *problems) {
+    const json_t *list = json_object_get(section, "retry_on"), *v;
+    size_t i;
+    if (list && !json_is_array(list))
+        lw_problem(problems, "handler.retry_on: must be an array, as [\"foreign_key\"]");
+    json_array_foreach(list, i, v)
+        if (!json_is_string(v) || strcmp(json_string_value(v), FOREIGN_KEY) != 0)
+            lw_problem(problems, "handler.retry_on[%zu]: must be \"foreign_key\"", i);
+}
+
 static void check(const struct lw_config *c, struct lw_problems *problems) {
-    static const char *const known[] = {"type",        "store",       "table",   "columns",
-                                        "primary_key", "on_conflict", "missing", "create",
-                                        "threads",     "timeout_ms",  NULL};
+    static const char *const known[] = {"type",        "store",       "table",    "columns",
+                                        "primary_key", "on_conflict", "missing",  "create",
+                                        "threads",     "timeout_ms",  "retry_on", NULL};
     json_t *section = c->handler.json;
     lw_section_known(section, known, problems);
     check_store(section, problems);
@@ -136,9 +148,26 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
     check_primary(section, problems);
     check_word(section, "on_conflict", conflicts, problems);
     check_word(section, "missing", missings, problems);
+    check_retry_on(section, problems);
     const json_t *create = json_object_get(section, "create");
     if (create && !json_is_boolean(create))
         lw_problem(problems, "handler.create: must be true or false");
+}
+
+/* Returns true if `inner` is the pointer `outer`, or leads to a part of its value. */
+static bool leads_into(const char *outer, const char *inner) {
+    size_t n = strlen(outer);
+    return strncmp(outer, inner, n) == 0 && (!inner[n] || inner[n] == '/');
+}
+
+/* Returns true if the value at a pointer is one that http.mask hides, or a part of it, or has it as
+ * a part. */
+static bool is_masked(const struct lw_config *c, const char *pointer) {
+    if (c->http.payloads == LW_PAYLOADS_HIDE) return true;
+    for (size_t i = 0; c->http.payloads == LW_PAYLOADS_MASK && i < c->http.n_mask; i++)
+        if (leads_into(c->http.mask[i], pointer) || leads_into(pointer, c->http.mask[i]))
+            return true;
+    return false;
 }
 
 static bool is_primary(json_t *primary, const char *name) {
@@ -162,6 +191,7 @@ static int read_section(struct lw_handler *h, const struct lw_config *c, struct 
         missing = word_of(missings, json_object_get(section, "missing"));
     in->on_conflict = conflict >= 0 ? (enum lw_on_conflict)conflict : LW_CONFLICT_IGNORE;
     in->missing = missing >= 0 ? (enum lw_missing)missing : LW_MISSING_KEEP;
+    in->waits_for_parents = json_array_size(json_object_get(section, "retry_on")) > 0;
     in->columns = lw_alloc(json_object_size(columns) * sizeof *in->columns);
     const char *name;
     json_t *v;
@@ -172,6 +202,7 @@ static int read_section(struct lw_handler *h, const struct lw_config *c, struct 
         col->as = as > 0 ? (enum lw_as)as : LW_AS_IS;
         if (!col->pointer || !lw_json_pointer_ok(col->pointer))
             return lw_fail(err, "handler.columns.%s: not a JSON pointer", name);
+        col->masked = is_masked(c, col->pointer);
         col->primary = is_primary(json_object_get(section, "primary_key"), name);
         in->n_columns++;
     }

@@ -14,6 +14,7 @@
  * every lease that they belonged to has long ended.
  *
  *     handlers/insert/insert.c   the handler type: configuration, slots
+ *     handlers/insert/blame.c    what a reason says of a row that the database refuses
  *     handlers/insert/row.c      turns a payload into the values of a row
  *     handlers/insert/key.c      keys, identities and counts, for all kinds of store
  *     handlers/insert/clean.c    the cleaner's thread
@@ -53,17 +54,20 @@ struct lw_column {
     const char *name, *pointer;
     enum lw_as as;
     bool primary;
+    bool masked; /* no reason may show the column's value (http.payloads, http.mask) */
 };
 
-/* The columns whose fields a payload lacks: a bit per column. The statement that writes the row
- * leaves these columns out. */
-struct lw_absent {
+/* A set of columns: a bit per column. */
+struct lw_column_set {
     uint64_t bits[LW_INSERT_COLUMNS / 64];
 };
-static inline bool lw_is_absent(const struct lw_absent *a, size_t column) {
-    return a->bits[column / 64] >> column % 64 & 1;
+static inline bool lw_in_set(const struct lw_column_set *s, size_t column) {
+    return s->bits[column / 64] >> column % 64 & 1;
 }
-static inline bool lw_absent_same(const struct lw_absent *x, const struct lw_absent *y) {
+static inline void lw_set_add(struct lw_column_set *s, size_t column) {
+    s->bits[column / 64] |= (uint64_t)1 << column % 64;
+}
+static inline bool lw_same_set(const struct lw_column_set *x, const struct lw_column_set *y) {
     return memcmp(x, y, sizeof *x) == 0;
 }
 
@@ -78,6 +82,7 @@ struct lw_insert {
     enum lw_on_conflict on_conflict;
     enum lw_missing missing;
     bool create;
+    bool waits_for_parents; /* retry_on has "foreign_key" */
 };
 
 /* --- kinds of store --------------------------------------------------------------------------- */
@@ -181,13 +186,26 @@ void lw_reader_free(struct lw_reader *r);
  * becomes LW_JSON_NOTHING, and is noted in *absent unless it is to become NULL. Returns -1 with a
  * reason (position and cause) if the payload makes no row. */
 int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, const struct lw_job *job,
-                struct lw_json_value *values, struct lw_absent *absent, struct lw_err *err);
+                struct lw_json_value *values, struct lw_column_set *absent, struct lw_err *err);
 
 /* Returns the value to be written for a column: *v, or the time that it stands for, whose text is
  * in `text`. lw_row_read() has accepted *v. */
 enum { LW_TIME_TEXT = 32 };
 struct lw_json_value lw_row_value(const struct lw_column *c, const struct lw_json_value *v,
                                   char text[LW_TIME_TEXT]);
+
+/* --- reasons (handlers/insert/blame.c) -------------------------------------------------------- */
+
+/* Writes the reason for which a row is refused: `what` happened, the columns of the set with their
+ * values, and `why` as the database says it, which may be "". A text of the database that was cut
+ * ends with "…" where it was cut. Values that http.mask hides are replaced in all of it. */
+void lw_row_blame(const struct lw_insert *in, const struct lw_json_value *row,
+                  const struct lw_column_set *columns, const char *what, const char *why,
+                  char reason[LW_REASON_MAX]);
+/* Adds to the set the columns whose names are words in a text. */
+void lw_row_find_names(const struct lw_insert *in, const char *text, struct lw_column_set *columns);
+/* Returns the columns of the primary key. */
+struct lw_column_set lw_row_key(const struct lw_insert *in);
 
 /* --- keys, identities, leases, counts --------------------------------------------------------- */
 

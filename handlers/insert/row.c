@@ -78,20 +78,20 @@ static int check_value(const struct lw_column *c, const struct lw_json_value *v,
 }
 
 int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, const struct lw_job *job,
-                struct lw_json_value *values, struct lw_absent *absent, struct lw_err *err) {
+                struct lw_json_value *values, struct lw_column_set *absent, struct lw_err *err) {
     const struct lw_json_rules rules = {.depth_max = JSON_PARSER_MAX_DEPTH};
-    *absent = (struct lw_absent){0};
+    *absent = (struct lw_column_set){0};
     if (!job->payload.p) return lw_fail(err, "the message has no payload, so there is no row");
     if (lw_json_scan(job->payload, rules, reader->paths, in->n_columns, values, &reader->scratch,
                      err))
         return -1;
     for (size_t i = 0; i < in->n_columns; i++) {
         if (check_value(&in->columns[i], &values[i], err)) {
-            *absent = (struct lw_absent){0};
+            *absent = (struct lw_column_set){0};
             return -1;
         }
         if (values[i].kind == LW_JSON_NOTHING && in->missing != LW_MISSING_NULL)
-            absent->bits[i / 64] |= (uint64_t)1 << i % 64;
+            lw_set_add(absent, i);
     }
     return 0;
 }

@@ -174,6 +174,56 @@ static void test_values_get_the_types_of_columns(void **state) {
     close_fx(&x);
 }
 
+#define LONG_PIN "a pin of 600 digits"
+
+static void test_reasons_name_the_column(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    static const struct {
+        const char *payload, *reason, *not_in_it;
+    } cases[] = {
+        {"\"n\":\"word\"", "column \"n\" gets \"word\" from /n: invalid input syntax", NULL},
+        {"\"v\":\"123456\",\"w\":\"12345\"", "column \"v\" gets \"123456\" from /v: value too long",
+         NULL},
+        {"\"money\":1000,\"rate\":999.99", "column \"money\" gets 1000 from /money: numeric field",
+         NULL},
+        {"\"tags\":\"{\"", "column \"tags\" gets \"{\" from /tags: malformed array", NULL},
+        {"\"day\":\"2026-02-30\"", "column \"day\" gets \"2026-02-30\" from /day: date/time", NULL},
+        {"\"pin\":\"secret-1\"",
+         "column \"pin\" gets ••• from /pin: invalid input syntax for type "
+         "integer: \"•••\" (SQLSTATE",
+         "secret"},
+        {LONG_PIN, "column \"pin\" gets ••• from /pin: value \"•••… (SQLSTATE 22003)", "000"},
+        {"\"pin\":5", "Key (pin)=(•••) is not present in table \"pins\".", "5)"},
+    };
+    masked = "/pin";
+    open_fx(&x, "");
+    close_handler(&x);
+    run_sql(&x, "DROP TABLE orders; CREATE TABLE pins(id integer PRIMARY KEY); CREATE TABLE "
+                "orders(id bigint PRIMARY KEY, n numeric, v varchar(5), w varchar(5), money "
+                "numeric(5,2), rate numeric(5,2), tags text[], day date, pin integer REFERENCES "
+                "pins)");
+    open_with(&x,
+              "\"columns\":{\"id\":\"/id\",\"n\":\"/n\",\"v\":\"/v\",\"w\":\"/w\",\"money\":"
+              "\"/money\",\"rate\":\"/rate\",\"tags\":\"/tags\",\"day\":\"/day\",\"pin\":\"/pin\"},"
+              "\"primary_key\":[\"id\"]",
+              "");
+    masked = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char fields[700], payload[800];
+        if (strcmp(cases[i].payload, LONG_PIN) == 0)
+            snprintf(fields, sizeof fields, "\"pin\":\"9%0600d\"", 7);
+        else
+            snprintf(fields, sizeof fields, "%s", cases[i].payload);
+        snprintf(payload, sizeof payload, "{\"id\":1,%s}", fields);
+        assert_int_equal(put(&x, &j, (int64_t)i, "a", payload), LW_DEAD);
+        assert_contains(j.job.reason, cases[i].reason);
+        if (cases[i].not_in_it) assert_null(strstr(j.job.reason, cases[i].not_in_it));
+    }
+    close_fx(&x);
+}
+
 static void test_arrays_and_times(void **state) {
     (void)state;
     struct fx x;
@@ -241,7 +291,8 @@ static void test_bad_rows_of_a_large_batch(void **state) {
         assert_int_equal(jobs[i]->outcome, i % 100 == 50 ? LW_DEAD : LW_DONE);
     assert_contains(
         jobs[50]->reason,
-        "the table refuses the row: invalid input syntax for type numeric: \"x\" (SQLSTATE 22P02)");
+        "the table refuses the row: column \"amount\" gets \"x\" from /amount: invalid input syntax "
+        "for type numeric: \"x\" (SQLSTATE 22P02)");
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "253");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen"), "253");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_fences"), "253");
@@ -286,7 +337,7 @@ static void test_one_row_by_several_messages(void **state) {
     lw_handler_insert.run(x.h, x.s, jobs, 4);
     static const enum lw_outcome want[] = {LW_DONE, LW_DEAD, LW_DEAD, LW_DONE};
     for (int i = 0; i < 4; i++) assert_int_equal(jobs[i]->outcome, want[i]);
-    assert_string_equal(jobs[2]->reason, "duplicate primary key");
+    assert_string_equal(jobs[2]->reason, "duplicate primary key: column \"id\" gets 3 from /id");
     close_fx(&x);
 }
 
@@ -737,6 +788,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         SHARED_CASES,
         cmocka_unit_test(test_values_get_the_types_of_columns),
+        cmocka_unit_test(test_reasons_name_the_column),
         cmocka_unit_test(test_arrays_and_times),
         cmocka_unit_test(test_created_table_has_texts),
         cmocka_unit_test(test_bad_rows_of_a_large_batch),

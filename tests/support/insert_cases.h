@@ -91,15 +91,26 @@ static void live_jobs(struct lw_job **jobs, struct fx_job *j, int n, const char 
 static const char columns[] = "\"columns\":{\"id\":\"/id\",\"amount\":\"/amount\",\"extra\":\"/"
                               "a~1b/1\"},\"primary_key\":[\"id\"]";
 
+/* The value of http.mask for the handlers that are opened; NULL: nothing is masked. */
+static const char *masked;
+
 static void open_with(struct fx *x, const char *columns_of, const char *more) {
     x->c = fx_config(
         "{\"type\":\"insert\",\"store\":\"%s\",\"table\":\"orders\",%s,\"create\":true%s}",
         x->store, columns_of, more);
+    char *mask[] = {(char *)(uintptr_t)masked};
+    if (masked) {
+        x->c->http.payloads = LW_PAYLOADS_MASK;
+        x->c->http.mask = mask;
+        x->c->http.n_mask = 1;
+    }
     struct lw_err err = {0};
     x->h = lw_handler_insert.open(x->c, 0, &err);
     if (!x->h) fail_msg("%s", err.text);
     x->s = lw_handler_insert.slot_open(x->h, 0, &err);
     if (!x->s) fail_msg("%s", err.text);
+    x->c->http.mask = NULL;
+    x->c->http.n_mask = 0;
 }
 
 static void open_at(struct fx *x, const char *more) { open_with(x, columns, more); }
@@ -187,8 +198,10 @@ static void test_user_constraint_is_dead_alone(void **state) {
     struct fx_job j;
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DEAD);
     assert_contains(j.job.reason, words.not_null);
+    assert_contains(j.job.reason, "row: column \"amount\" gets nothing from /amount: ");
     assert_int_equal(put(&x, &j, 2, "a", "{\"id\":1,\"amount\":-1}"), LW_DEAD);
     assert_contains(j.job.reason, words.failed_check);
+    assert_contains(j.job.reason, "row: column \"amount\" gets -1 from /amount: ");
     assert_int_equal(put(&x, &j, 3, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
     close_fx(&x);
 }
@@ -207,6 +220,74 @@ static void test_conflicts(void **state) {
     assert_int_equal(put(&x, &j, 3, "a", "{\"id\":1,\"amount\":3}"), LW_DONE);
     assert_string_equal(ask(&x, "SELECT amount FROM orders"), "3");
     close_fx(&x);
+}
+
+static void test_reasons_hide_masked_values(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    masked = "/amount";
+    open_table(&x, "id bigint PRIMARY KEY, amount integer UNIQUE CHECK(amount > 0), extra integer",
+               ",\"on_conflict\":\"dead\"");
+    masked = NULL;
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":-73731}"), LW_DEAD);
+    assert_contains(j.job.reason, "column \"amount\" gets ••• from /amount: ");
+    assert_null(strstr(j.job.reason, "73731"));
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":1,\"amount\":73731}"), LW_DONE);
+    assert_int_equal(put(&x, &j, 3, "a", "{\"id\":2,\"amount\":73731}"), LW_DEAD);
+    assert_contains(j.job.reason, "amount");
+    assert_null(strstr(j.job.reason, "73731"));
+    assert_int_equal(put(&x, &j, 4, "a", "{\"id\":1}"), LW_DEAD);
+    assert_contains(j.job.reason, "duplicate primary key: column \"id\" gets 1 from /id");
+    close_fx(&x);
+}
+
+/* A row that refers to another table. `waits` is what a missing parent row makes of a message. */
+static void check_parents(const char *more, const char *deferred, enum lw_outcome waits) {
+    struct fx x;
+    struct fx_job j[3];
+    struct lw_job *jobs[3];
+    char sql[200];
+    open_fx(&x, "");
+    close_handler(&x);
+    run_sql(&x, "DROP TABLE orders; CREATE TABLE customers(id integer PRIMARY KEY)");
+    snprintf(sql, sizeof sql,
+             "CREATE TABLE orders(id bigint PRIMARY KEY, amount integer REFERENCES customers %s, "
+             "extra text)",
+             deferred);
+    run_sql(&x, sql);
+    open_at(&x, more);
+    static const char *const keys[] = {"a", "b", "c"};
+    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2,\"amount\":42}", "{\"id\":3}"};
+    live_jobs(jobs, j, 3, keys, payloads);
+    lw_handler_insert.run(x.h, x.s, jobs, 3);
+    assert_int_equal(jobs[0]->outcome, LW_DONE);
+    assert_int_equal(jobs[1]->outcome, waits);
+    assert_int_equal(jobs[2]->outcome, LW_DONE);
+    assert_contains(jobs[1]->reason, "the table refuses the row: ");
+    assert_contains(jobs[1]->reason, "amount");
+    assert_contains(jobs[1]->reason, "42");
+    assert_contains(jobs[1]->reason, "table \"customers\"");
+    run_sql(&x, "INSERT INTO customers VALUES (42)");
+    struct lw_job *again = live_job(&j[1], 1, "b", payloads[1]);
+    again->fence = recent(7000);
+    assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, again), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT amount FROM orders WHERE id = 2"), "42");
+    /* a bad row of another kind never waits */
+    assert_int_equal(put(&x, &j[0], 9, "a", "{\"id\":null}"), LW_DEAD);
+    close_fx(&x);
+}
+
+static void test_missing_parent_is_dead(void **state) {
+    (void)state;
+    check_parents("", "", LW_DEAD);
+    check_parents("", "DEFERRABLE INITIALLY DEFERRED", LW_DEAD);
+}
+
+static void test_missing_parent_may_be_waited_for(void **state) {
+    (void)state;
+    check_parents(",\"retry_on\":[\"foreign_key\"]", "", LW_RETRY);
+    check_parents(",\"retry_on\":[\"foreign_key\"]", "DEFERRABLE INITIALLY DEFERRED", LW_RETRY);
 }
 
 static const char defaults[] =
@@ -671,23 +752,26 @@ static void expect_open_fails(const char *section, const char *why) {
     fx_config_free(c);
 }
 
-#define SHARED_CASES                                                                               \
-    cmocka_unit_test(test_bad_rows_are_dead_alone),                                                \
-        cmocka_unit_test(test_user_constraint_is_dead_alone), cmocka_unit_test(test_conflicts),    \
-        cmocka_unit_test(test_missing_fields_keep_what_is_there),                                  \
-        cmocka_unit_test(test_missing_fields_become_default_or_null),                              \
-        cmocka_unit_test(test_missing_fields_in_a_batch),                                          \
-        cmocka_unit_test(test_large_numbers_keep_their_digits_or_are_refused),                     \
-        cmocka_unit_test(test_arrays_are_written_as_they_are), cmocka_unit_test(test_epoch_times), \
-        cmocka_unit_test(test_known_identity_comes_first),                                         \
-        cmocka_unit_test(test_stale_fence_writes_nothing),                                         \
-        cmocka_unit_test(test_keys_cannot_be_made_to_collide),                                     \
-        cmocka_unit_test(test_ended_leases_are_left_out),                                          \
-        cmocka_unit_test(test_fences_of_others_are_seen),                                          \
-        cmocka_unit_test(test_two_processes_one_database),                                         \
-        cmocka_unit_test(test_kill_9_in_the_middle),                                               \
-        cmocka_unit_test(test_passed_to_the_end_leaves_nothing),                                   \
-        cmocka_unit_test(test_passed_identities_are_cleaned),                                      \
+#define SHARED_CASES                                                                            \
+    cmocka_unit_test(test_bad_rows_are_dead_alone),                                             \
+        cmocka_unit_test(test_user_constraint_is_dead_alone), cmocka_unit_test(test_conflicts), \
+        cmocka_unit_test(test_missing_fields_keep_what_is_there),                               \
+        cmocka_unit_test(test_missing_fields_become_default_or_null),                           \
+        cmocka_unit_test(test_missing_fields_in_a_batch),                                       \
+        cmocka_unit_test(test_large_numbers_keep_their_digits_or_are_refused),                  \
+        cmocka_unit_test(test_arrays_are_written_as_they_are),                                  \
+        cmocka_unit_test(test_reasons_hide_masked_values),                                      \
+        cmocka_unit_test(test_missing_parent_is_dead),                                          \
+        cmocka_unit_test(test_missing_parent_may_be_waited_for),                                \
+        cmocka_unit_test(test_epoch_times), cmocka_unit_test(test_known_identity_comes_first),  \
+        cmocka_unit_test(test_stale_fence_writes_nothing),                                      \
+        cmocka_unit_test(test_keys_cannot_be_made_to_collide),                                  \
+        cmocka_unit_test(test_ended_leases_are_left_out),                                       \
+        cmocka_unit_test(test_fences_of_others_are_seen),                                       \
+        cmocka_unit_test(test_two_processes_one_database),                                      \
+        cmocka_unit_test(test_kill_9_in_the_middle),                                            \
+        cmocka_unit_test(test_passed_to_the_end_leaves_nothing),                                \
+        cmocka_unit_test(test_passed_identities_are_cleaned),                                   \
         cmocka_unit_test(test_old_fences_are_cleaned)
 
 static UNUSED void begin_insert_cases(void) {

@@ -16,11 +16,14 @@ enum { VERSION_MIN = 120000 };
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
-/* Copies the first line of a text, without trailing spaces. */
+/* Copies the first line of a text, without trailing spaces. What has no room ends with "…". */
 static void copy_line(char *out, size_t size, const char *text) {
-    size_t n = strcspn(text, "\n");
+    size_t n = text ? strcspn(text, "\n") : 0, most = size - sizeof "…";
     while (n && (text[n - 1] == ' ' || text[n - 1] == '\r')) n--;
-    snprintf(out, size, "%.*s", (int)n, text);
+    if (n < size)
+        snprintf(out, size, "%.*s", (int)n, text ? text : "");
+    else
+        snprintf(out, size, "%.*s…", (int)lw_bytes_fit(lw_bytes(text, n), most), text);
 }
 
 static void fail_away(struct lw_pg *pg, struct lw_pg_error *error, const char *what) {
@@ -51,13 +54,20 @@ static void fail_result(struct lw_pg *pg, const PGresult *result, struct lw_pg_e
     }
     char line[360];
     copy_line(line, sizeof line, message ? message : "no message");
+    const char *parameter = context ? strstr(context, "parameter $") : NULL;
     *error = (struct lw_pg_error){
+        .parameter = parameter ? atoi(parameter + strlen("parameter $")) : -1,
         .class = lw_pg_class_of(state, context && strstr(context, "function"), raised)};
     /* pg_cancel_backend() has the SQLSTATE of a statement timeout, but is no message's fault */
     if (strcmp(state, "57014") == 0 && !raised && strstr(line, "user request"))
         error->class = LW_PG_BUSY;
     snprintf(error->state, sizeof error->state, "%.5s", state);
     snprintf(error->text, sizeof error->text, "%s (SQLSTATE %s)", line, error->state);
+    copy_line(error->column, sizeof error->column, PQresultErrorField(result, PG_DIAG_COLUMN_NAME));
+    copy_line(error->constraint, sizeof error->constraint,
+              PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME));
+    copy_line(error->detail, sizeof error->detail,
+              PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL));
 }
 
 /* --- waiting ---------------------------------------------------------------------------------- */

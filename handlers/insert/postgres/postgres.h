@@ -43,6 +43,7 @@
  *     sqlstate.c    what an error means for the messages
  *     table.c       Latchwork's tables, and the user's table: its columns, types and primary key
  *     statement.c   the text of the statement
+ *     reason.c      why the server has refused a row
  *     array.c       formats values as the text of an array
  *     tx.c          the transaction
  *     sweep.c       the cleaner's work */
@@ -73,10 +74,18 @@ enum lw_pg_class {
     LW_PG_OVER,
 };
 
+enum { LW_PG_NAME = 64 }; /* maximum size of a name in a server, with its NUL */
+
 struct lw_pg_error {
     enum lw_pg_class class;
-    char state[6];  /* SQLSTATE; "" if the error is not from the server */
-    char text[400]; /* the server's message and the SQLSTATE, for logs and reasons; no password */
+    char state[6]; /* SQLSTATE; "" if the error is not from the server */
+    /* the server's message and the SQLSTATE, for logs and reasons; no password; with "…" where a
+     * message was cut */
+    char text[400];
+    /* What the server says of the cause; "" or -1 if it says nothing: the column, the constraint,
+     * which keys, and the number of the parameter. */
+    char column[LW_PG_NAME], constraint[LW_PG_NAME], detail[300];
+    int parameter;
 };
 
 /* Returns what an SQLSTATE means. `in_function` is true if the error came up inside a function or
@@ -138,8 +147,9 @@ static inline bool lw_pg_casts(enum lw_pg_form form) {
 
 struct lw_pg_column {
     enum lw_pg_form form;
-    bool required; /* the column is NOT NULL and has no default */
-    char *type;    /* SQL name of the type, without a length; owned */
+    bool required;   /* the column is NOT NULL and has no default */
+    char *full_type; /* SQL name of the type with its length, as errors show it; owned */
+    char *type;      /* SQL name of the type, without a length; owned */
 };
 
 /* What the handler slots and the cleaner need to know of the user's table. It does not change after
@@ -158,6 +168,12 @@ int lw_pg_table_open(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err
 void lw_pg_table_close(struct lw_pg_table *t, size_t n_columns);
 /* Appends a name in double quotes, as an SQL identifier. */
 void lw_pg_quote(struct lw_buf *sql, const char *name);
+
+/* Writes the reason for which the server has refused a row. Asks the server about a check
+ * constraint. */
+void lw_pg_reason(struct lw_pg *pg, const struct lw_pg_table *t, const struct lw_json_value *row,
+                  const struct lw_pg_error *error, const struct lw_pg_wait *wait,
+                  char reason[LW_REASON_MAX]);
 
 /* --- the statement ---------------------------------------------------------------------------- */
 
@@ -193,7 +209,7 @@ enum lw_pg_fate {
 /* Returns the text of the statement for rows without the absent columns. It has the parameters of
  * all columns. The caller must free it. */
 char *lw_pg_statement(const struct lw_insert *in, const struct lw_pg_table *t,
-                      const struct lw_absent *absent);
+                      const struct lw_column_set *absent);
 
 /* Functions that format an array: call lw_array_begin(), one function per element, then
  * lw_array_end(). */

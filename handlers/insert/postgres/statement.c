@@ -117,7 +117,7 @@ static void add_marks(struct lw_buf *sql) {
 }
 
 static void add_conflict(struct lw_buf *sql, const struct lw_insert *in,
-                         const struct lw_absent *absent) {
+                         const struct lw_column_set *absent) {
     if (in->on_conflict == LW_CONFLICT_DEAD) return;
     if (in->on_conflict == LW_CONFLICT_IGNORE) {
         lw_buf_addf(sql, " ON CONFLICT DO NOTHING");
@@ -128,7 +128,7 @@ static void add_conflict(struct lw_buf *sql, const struct lw_insert *in,
     const char *before = ") DO UPDATE SET ";
     for (size_t i = 0; i < in->n_columns; i++) {
         if (in->columns[i].primary) continue;
-        if (lw_is_absent(absent, i) && in->missing == LW_MISSING_KEEP) continue;
+        if (lw_in_set(absent, i) && in->missing == LW_MISSING_KEEP) continue;
         lw_buf_addf(sql, "%s", before);
         lw_pg_quote(sql, in->columns[i].name);
         lw_buf_addf(sql, " = excluded."); /* of an absent column, this is the default */
@@ -154,11 +154,11 @@ static void add_kept(struct lw_buf *sql, const struct lw_insert *in, const struc
 
 /* Appends the names of the columns that are written, or their values. */
 static void add_written(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t,
-                        const struct lw_absent *absent, bool values) {
+                        const struct lw_column_set *absent, bool values) {
     bool keep = in->on_conflict == LW_CONFLICT_UPDATE && in->missing == LW_MISSING_KEEP;
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
-        bool gone = lw_is_absent(absent, i);
+        bool gone = lw_in_set(absent, i);
         if (gone && !(keep && t->columns[i].required)) continue;
         lw_buf_addf(sql, "%s", comma);
         comma = ", ";
@@ -177,7 +177,7 @@ static void add_written(struct lw_buf *sql, const struct lw_insert *in, const st
  * on_conflict is "update" and several messages have the same row, r writes only the last of these
  * messages. */
 static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t,
-                     const struct lw_absent *absent) {
+                     const struct lw_column_set *absent) {
     bool update = in->on_conflict == LW_CONFLICT_UPDATE;
     lw_buf_addf(sql, ", r AS (INSERT INTO %s (", t->name);
     add_written(sql, in, t, absent, false);
@@ -215,7 +215,7 @@ static void add_counts(struct lw_buf *sql, const struct lw_insert *in) {
 }
 
 char *lw_pg_statement(const struct lw_insert *in, const struct lw_pg_table *t,
-                      const struct lw_absent *absent) {
+                      const struct lw_column_set *absent) {
     struct lw_buf sql = {0};
     add_questions(&sql, in, t);
     add_marks(&sql);

@@ -135,7 +135,7 @@ static int read_columns(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *
         "SELECT a.attname, format_type(a.atttypid, -1), b.typcategory = 'A' OR b.typarray = 0,"
         " a.atttypid IN ('json'::regtype, 'jsonb'::regtype), b.typcategory = 'A', b.typelem IN "
         "('json'::regtype, 'jsonb'::regtype), a.attnotnull AND NOT a.atthasdef AND a.attidentity = "
-        "''"
+        "'', format_type(a.atttypid, a.atttypmod)"
         " FROM pg_attribute AS a JOIN pg_type AS b ON b.oid = a.atttypid"
         " WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped";
     const struct lw_insert *in = pg->in;
@@ -154,6 +154,7 @@ static int read_columns(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *
             continue;
         }
         t->columns[i].type = lw_strdup(PQgetvalue(result, row, 1));
+        t->columns[i].full_type = lw_strdup(PQgetvalue(result, row, 7));
         t->columns[i].required = is_true(result, row, 6);
         t->columns[i].form = is_true(result, row, 5)   ? LW_PG_ARRAY_OF_JSON
                              : is_true(result, row, 4) ? LW_PG_ARRAY
@@ -226,12 +227,15 @@ int lw_pg_table_open(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err
         return lw_fail(err, "insert: %s: %s", name, error.text);
     }
     if (make_tables(t, pg, err) || read_columns(t, pg, err) || check_key(t, pg, err)) return -1;
-    t->sql = lw_pg_statement(pg->in, t, &(struct lw_absent){0});
+    t->sql = lw_pg_statement(pg->in, t, &(struct lw_column_set){0});
     return try_statement(t, pg, err);
 }
 
 void lw_pg_table_close(struct lw_pg_table *t, size_t n_columns) {
-    for (size_t i = 0; t->columns && i < n_columns; i++) free(t->columns[i].type);
+    for (size_t i = 0; t->columns && i < n_columns; i++) {
+        free(t->columns[i].type);
+        free(t->columns[i].full_type);
+    }
     free(t->columns);
     free(t->name);
     free(t->sql);

@@ -25,7 +25,8 @@ enum {
     AGAIN_TIMES = 10,
     /* The pause before the n-th repetition of a statement is n times AGAIN_MS. */
     AGAIN_MS = 5,
-    PARTS = 64, /* number of parts into which latchwork_count is divided */
+    REASON_MS = 1000, /* maximum time for a question about a constraint */
+    PARTS = 64,       /* number of parts into which latchwork_count is divided */
 };
 
 struct item {
@@ -34,12 +35,14 @@ struct item {
      * NULL: none */
     const struct item *twin;
     const struct lw_json_value *row; /* the row: an array of n_columns values */
-    struct lw_absent absent;
+    struct lw_column_set absent;
     char *bad; /* why the payload makes no valid row; owned; NULL: it makes one */
     struct lw_fence_key key;
     int64_t replay;
     bool settled, chosen;
-    bool probed; /* its statement runs without its row, to find out whether the row is at fault */
+    /* its statement runs without its row, and it is tried again if it is neither known nor stale:
+     * to find out whether the row is at fault, or because its parent row may still come */
+    bool probed;
 };
 
 struct lw_writer {
@@ -49,9 +52,9 @@ struct lw_writer {
     struct item *items; /* jobs of the current batch, with room for LW_INSERT_BATCH */
     struct item **set;  /* jobs of one statement */
     struct lw_json_value *values;
-    struct lw_absent absent; /* the columns that `sql` leaves out */
-    char *sql;               /* the last statement that was made; owned; NULL: none */
-    struct lw_buf *arrays;   /* texts of the arrays, one per parameter from LW_PG_P_KEYS on */
+    struct lw_column_set absent; /* the columns that `sql` leaves out */
+    char *sql;                   /* the last statement that was made; owned; NULL: none */
+    struct lw_buf *arrays;       /* texts of the arrays, one per parameter from LW_PG_P_KEYS on */
     const char **params;
     char lock_ms[16], part[16];
     struct lw_insert_counts counts;
@@ -157,7 +160,7 @@ static size_t choose(struct lw_writer *w, size_t n) {
     for (size_t i = 0; i < n; i++) {
         struct item *it = &w->items[i];
         if (it->settled || it->twin || waits(w, it)) continue;
-        if (chosen && !lw_absent_same(&w->set[0]->absent, &it->absent)) continue;
+        if (chosen && !lw_same_set(&w->set[0]->absent, &it->absent)) continue;
         if (chosen && bytes + it->job->payload.n > SET_BYTES) break;
         bytes += it->job->payload.n;
         w->set[chosen++] = it;
@@ -247,6 +250,8 @@ static size_t drop_ended(struct item **set, size_t n, int64_t *patience_ms) {
 }
 
 static void apply_fate(struct lw_writer *w, struct item *it, enum lw_pg_fate fate) {
+    char why[LW_REASON_MAX];
+    struct lw_column_set key;
     switch (fate) {
     case LW_PG_WRITTEN: settle(it, LW_DONE, ""); break;
     case LW_PG_KNOWN:
@@ -263,7 +268,9 @@ static void apply_fate(struct lw_writer *w, struct item *it, enum lw_pg_fate fat
         break;
     case LW_PG_DUPLICATE:
         w->counts.dead++;
-        settle(it, LW_DEAD, "duplicate primary key");
+        key = lw_row_key(w->store->in);
+        lw_row_blame(w->store->in, it->row, &key, "duplicate primary key", "", why);
+        settle(it, LW_DEAD, why);
         break;
     }
 }
@@ -294,10 +301,10 @@ static bool apply(struct lw_writer *w, struct item **set, size_t n, const PGresu
 }
 
 /* Returns the text of the statement for rows without the absent columns. */
-static const char *statement(struct lw_writer *w, const struct lw_absent *absent) {
-    static const struct lw_absent none;
-    if (lw_absent_same(absent, &none)) return w->store->table.sql;
-    if (w->sql && lw_absent_same(absent, &w->absent)) return w->sql;
+static const char *statement(struct lw_writer *w, const struct lw_column_set *absent) {
+    static const struct lw_column_set none;
+    if (lw_same_set(absent, &none)) return w->store->table.sql;
+    if (w->sql && lw_same_set(absent, &w->absent)) return w->sql;
     free(w->sql);
     w->absent = *absent;
     w->sql = lw_pg_statement(w->store->in, &w->store->table, absent);
@@ -341,14 +348,16 @@ static bool blame_row(struct lw_writer *w, struct item **set, size_t n,
         return false;
     }
     char why[LW_REASON_MAX];
-    bool duplicate = strcmp(error->state, "23505") == 0;
-    snprintf(why, sizeof why, "%s: %s",
-             duplicate ? "duplicate primary key" : "the table refuses the row", error->text);
     if (set[0]->bad) { /* the statement failed without the row, so the row was not the cause */
+        snprintf(why, sizeof why, "PostgreSQL: %s", error->text);
         settle(set[0], LW_RETRY, why);
         return false;
     }
+    struct lw_pg_wait wait = {lw_boot_ms() + REASON_MS, NULL, NULL};
+    lw_pg_reason(&w->pg, &w->store->table, set[0]->row, error, &wait, why);
     set_bad(set[0], why);
+    set[0]->probed =
+        w->store->in->waits_for_parents && strcmp(error->state, "23503") == 0; /* a retry */
     return true;
 }
 
@@ -382,7 +391,11 @@ static void blame_unknown(struct lw_writer *w, struct item **set, size_t n,
     char why[LW_REASON_MAX];
     int64_t rest_ms;
     struct item *it = set[0];
-    snprintf(why, sizeof why, "PostgreSQL: %s", error->text);
+    if (it->bad)
+        snprintf(why, sizeof why, "PostgreSQL: %s", error->text);
+    else
+        lw_row_blame(w->store->in, it->row, &(struct lw_column_set){0}, "PostgreSQL", error->text,
+                     why);
     if (!it->bad && probe(w, it, why)) {
         lw_warn_some(20, "insert: %s: %s; message %s counts an attempt", w->store->name,
                      error->text, it->job->identity);

@@ -38,18 +38,20 @@ static int bind(sqlite3_stmt *st, int at, const struct lw_json_value *v, struct 
     return SQLITE_MISUSE;
 }
 
+int lw_sqlite_bind_value(const struct lw_column *c, const struct lw_json_value *value,
+                         struct lw_buf *scratch, sqlite3_stmt *st, int at) {
+    char time[LW_TIME_TEXT];
+    struct lw_json_value v = lw_row_value(c, value, time);
+    if (v.raw.p == time) return sqlite3_bind_text(st, at, time, (int)v.raw.n, SQLITE_TRANSIENT);
+    return bind(st, at, &v, scratch);
+}
+
 int lw_sqlite_bind(const struct lw_insert *in, struct lw_reader *reader,
-                   const struct lw_json_value *values, const struct lw_absent *absent,
+                   const struct lw_json_value *values, const struct lw_column_set *absent,
                    sqlite3_stmt *st) {
     int r = SQLITE_OK;
-    for (size_t i = 0; i < in->n_columns && r == SQLITE_OK; i++) {
-        char time[LW_TIME_TEXT];
-        struct lw_json_value v = lw_row_value(&in->columns[i], &values[i], time);
-        if (lw_is_absent(absent, i)) continue;
-        if (v.raw.p == time)
-            r = sqlite3_bind_text(st, (int)i + 1, time, (int)v.raw.n, SQLITE_TRANSIENT);
-        else
-            r = bind(st, (int)i + 1, &v, &reader->scratch);
-    }
+    for (size_t i = 0; i < in->n_columns && r == SQLITE_OK; i++)
+        if (!lw_in_set(absent, i))
+            r = lw_sqlite_bind_value(&in->columns[i], &values[i], &reader->scratch, st, (int)i + 1);
     return r;
 }

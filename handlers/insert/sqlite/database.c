@@ -71,7 +71,8 @@ int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err)
      * message as done, its row must survive a power cut. A checkpoint costs two more fsyncs and
      * writes each page that has changed since the last checkpoint, so fewer checkpoints write
      * less. */
-    static const char setup[] = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000";
+    static const char setup[] =
+        "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000; PRAGMA foreign_keys=ON";
     if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK)
         return fail(s, path, "cannot set up", err);
     return 0;
@@ -148,14 +149,14 @@ static char *create_sql(const struct lw_insert *in) {
 }
 
 static void add_update(sqlite3_str *sql, const struct lw_insert *in,
-                       const struct lw_absent *absent) {
+                       const struct lw_column_set *absent) {
     sqlite3_str_appendall(sql, " ON CONFLICT(");
     add_names(sql, in, true, "\"%w\"");
     sqlite3_str_appendall(sql, ") DO ");
     const char *before = "UPDATE SET ";
     for (size_t i = 0; i < in->n_columns; i++) {
         if (in->columns[i].primary) continue;
-        if (lw_is_absent(absent, i) && in->missing == LW_MISSING_KEEP) continue;
+        if (lw_in_set(absent, i) && in->missing == LW_MISSING_KEEP) continue;
         /* of an absent column, `excluded` has the default */
         sqlite3_str_appendf(sql, "%s\"%w\" = excluded.\"%w\"", before, in->columns[i].name,
                             in->columns[i].name);
@@ -179,14 +180,14 @@ static void add_kept(sqlite3_str *sql, const struct lw_insert *in, size_t column
     sqlite3_str_appendall(sql, ")");
 }
 
-static char *row_sql(const struct lw_sqlite *s, const struct lw_absent *absent) {
+static char *row_sql(const struct lw_sqlite *s, const struct lw_column_set *absent) {
     const struct lw_insert *in = s->in;
     bool update = in->on_conflict == LW_CONFLICT_UPDATE;
     sqlite3_str *sql = sqlite3_str_new(NULL), *values = sqlite3_str_new(NULL);
     sqlite3_str_appendf(sql, "INSERT INTO \"%w\"(", in->table);
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
-        bool gone = lw_is_absent(absent, i);
+        bool gone = lw_in_set(absent, i);
         if (gone && !(update && in->missing == LW_MISSING_KEEP && s->columns[i].required)) continue;
         sqlite3_str_appendf(sql, "%s\"%w\"", comma, in->columns[i].name);
         sqlite3_str_appendall(values, comma);
@@ -207,9 +208,9 @@ static char *row_sql(const struct lw_sqlite *s, const struct lw_absent *absent) 
     return sqlite3_str_finish(sql);
 }
 
-sqlite3_stmt *lw_sqlite_row_statement(struct lw_sqlite *s, const struct lw_absent *absent) {
+sqlite3_stmt *lw_sqlite_row_statement(struct lw_sqlite *s, const struct lw_column_set *absent) {
     for (int i = 0; i < LW_SQLITE_ROWS && s->rows[i].st; i++)
-        if (lw_absent_same(&s->rows[i].absent, absent)) return s->rows[i].st;
+        if (lw_same_set(&s->rows[i].absent, absent)) return s->rows[i].st;
     struct lw_sqlite_row *row = &s->rows[s->next_row];
     sqlite3_stmt *st = NULL;
     char *sql = row_sql(s, absent);
@@ -231,17 +232,12 @@ static enum lw_sqlite_holds what_it_holds(const char *type) {
     static const char *const texts[] = {"CHAR", "CLOB", "TEXT", "BLOB"}, *const doubles[] = {
                                                                              "REAL", "FLOA",
                                                                              "DOUB"};
-    char upper[128];
-    size_t n = 0;
-    for (; n < sizeof upper - 1 && type[n]; n++)
-        upper[n] = type[n] >= 'a' && type[n] <= 'z' ? (char)(type[n] - 32) : type[n];
-    upper[n] = '\0';
-    if (strstr(upper, "INT")) return LW_HOLDS_NUMBERS;
+    if (strcasestr(type, "INT")) return LW_HOLDS_NUMBERS;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (strstr(upper, texts[i])) return LW_HOLDS_ANYTHING;
+        if (strcasestr(type, texts[i])) return LW_HOLDS_ANYTHING;
     for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
-        if (strstr(upper, doubles[i])) return LW_HOLDS_DOUBLES;
-    return n ? LW_HOLDS_NUMBERS : LW_HOLDS_ANYTHING;
+        if (strcasestr(type, doubles[i])) return LW_HOLDS_DOUBLES;
+    return type[0] ? LW_HOLDS_NUMBERS : LW_HOLDS_ANYTHING;
 }
 
 /* Reads what the database says of the configured columns. A column that is not found is reported
@@ -343,7 +339,7 @@ static int prepare_row(struct lw_sqlite *s, const struct lw_insert *in, struct l
         return lw_refuse(
             err, "insert: %s: there is no table \"%s\"; create it, or set handler.create to true",
             in->address, in->table);
-    if (read_columns(s) || !lw_sqlite_row_statement(s, &(struct lw_absent){0}))
+    if (read_columns(s) || !lw_sqlite_row_statement(s, &(struct lw_column_set){0}))
         return lw_fail(err, "insert: %s: table \"%s\" does not fit handler.columns: %s",
                        in->address, in->table, sqlite3_errmsg(s->db));
     return 0;

@@ -19,6 +19,7 @@
  *     sqlite.c    the functions of struct lw_store_kind
  *     database.c  opens the database, creates the tables and prepares the statements
  *     bind.c      binds the values of a row to the parameters of a statement
+ *     reason.c    why the database has refused a row
  *     seen.c      identities
  *     fence.c     fences
  *     tx.c        the transaction
@@ -37,10 +38,13 @@ enum {
     LW_SQLITE_ROWS = 16, /* number of statements for rows that are kept */
 };
 
+/* Binds one value to the parameter `at`. Returns SQLite's result code. */
+int lw_sqlite_bind_value(const struct lw_column *c, const struct lw_json_value *value,
+                         struct lw_buf *scratch, sqlite3_stmt *st, int at);
 /* Binds the values to the parameters 1 to n_columns of a statement, except those of absent columns.
  * The payload must stay valid until the statement has run. Returns SQLite's result code. */
 int lw_sqlite_bind(const struct lw_insert *in, struct lw_reader *reader,
-                   const struct lw_json_value *values, const struct lw_absent *absent,
+                   const struct lw_json_value *values, const struct lw_column_set *absent,
                    sqlite3_stmt *st);
 
 /* --- the database ----------------------------------------------------------------------------- */
@@ -103,7 +107,7 @@ struct lw_sqlite {
     /* statements that write a row, each for rows that lack certain columns; `next_row` is where the
      * next one goes */
     struct lw_sqlite_row {
-        struct lw_absent absent;
+        struct lw_column_set absent;
         sqlite3_stmt *st; /* NULL: not used yet */
     } rows[LW_SQLITE_ROWS];
     unsigned next_row;
@@ -137,9 +141,14 @@ void lw_sqlite_close(struct lw_sqlite *s);
 bool lw_sqlite_in_place(struct lw_sqlite *s);
 /* Returns the statement that writes a row without the absent columns, or NULL with an error of the
  * database. */
-sqlite3_stmt *lw_sqlite_row_statement(struct lw_sqlite *s, const struct lw_absent *absent);
+sqlite3_stmt *lw_sqlite_row_statement(struct lw_sqlite *s, const struct lw_column_set *absent);
 /* Runs a statement whose rows are not needed, and resets it. Returns SQLite's result code. */
 int lw_sqlite_step(sqlite3_stmt *st);
+
+/* Writes the reason for which the database has refused a row with the error `code`. May use the
+ * connection. */
+void lw_sqlite_reason(struct lw_sqlite *s, const struct lw_json_value *row, int code,
+                      char reason[LW_REASON_MAX]);
 
 /* --- identities and fences -------------------------------------------------------------------- */
 

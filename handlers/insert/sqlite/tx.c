@@ -35,7 +35,7 @@ enum stand {
 struct lw_item {
     struct lw_job *job;
     const struct lw_json_value *row; /* the row: an array of n_columns values */
-    struct lw_absent absent;
+    struct lw_column_set absent;
     struct lw_err *bad; /* why the payload makes no row; NULL: it makes one */
     int64_t replay;
     enum stand stand;
@@ -93,15 +93,12 @@ static bool row_fault(int r) {
     return primary == SQLITE_CONSTRAINT || primary == SQLITE_MISMATCH || primary == SQLITE_TOOBIG;
 }
 
-static void refuse(struct tx *t, struct lw_item *it, int r) {
-    char why[LW_REASON_MAX];
-    bool duplicate = r == SQLITE_CONSTRAINT_PRIMARYKEY || r == SQLITE_CONSTRAINT_UNIQUE ||
-                     r == SQLITE_CONSTRAINT_ROWID;
-    snprintf(why, sizeof why, "%s: %s",
-             duplicate ? "duplicate primary key" : "the table refuses the row",
-             sqlite3_errmsg(t->s->db));
-    settle(it, LW_DEAD, why);
-    t->n_of.dead++;
+/* Settles a job whose row is refused: a dead letter, or a retry if its parent row may still come.
+ * Returns the number of dead letters. */
+static uint64_t refuse(struct tx *t, struct lw_item *it, int r, const char *reason) {
+    bool waits = r == SQLITE_CONSTRAINT_FOREIGNKEY && t->in->waits_for_parents;
+    settle(it, waits ? LW_RETRY : LW_DEAD, reason);
+    return !waits;
 }
 
 static int write_row(struct tx *t, struct lw_item *it) {
@@ -112,7 +109,9 @@ static int write_row(struct tx *t, struct lw_item *it) {
     if (r == SQLITE_OK) r = lw_sqlite_step(st);
     if (row_fault(r) && !sqlite3_get_autocommit(t->s->db)) {
         if (sqlite3_total_changes64(t->s->db) != last) return HALF_DONE;
-        refuse(t, it, r);
+        char reason[LW_REASON_MAX];
+        lw_sqlite_reason(t->s, it->row, r, reason);
+        t->n_of.dead += refuse(t, it, r, reason);
         r = SQLITE_DONE;
     } else if (r == SQLITE_DONE) {
         if (sqlite3_total_changes64(t->s->db) == last)
@@ -228,7 +227,8 @@ static void give_back(struct tx *t) {
 
 /* Commits what can be committed of the jobs. Returns SQLITE_DONE, or the error because of which
  * nothing was written; then `why` says what it is, and the unsettled jobs are still OPEN. */
-static int commit(struct tx *t, char *why, size_t size) {
+static int commit(struct tx *t, char why[LW_REASON_MAX]) {
+    const size_t size = LW_REASON_MAX;
     int r;
     /* the loop ends, because each repetition has at least one job fewer */
     while ((r = attempt(t)) == LEASES_ENDED) roll_back(t);
@@ -245,6 +245,9 @@ static int commit(struct tx *t, char *why, size_t size) {
         snprintf(why, size,
                  "the database file was removed or replaced; put it back, or restart "
                  "the workers to go on with the file that is there now");
+    else if (t->n == 1 && !t->items[0].bad && (row_fault(r) || r == HALF_DONE))
+        lw_sqlite_reason(t->s, t->items[0].row, r == HALF_DONE ? SQLITE_CONSTRAINT_TRIGGER : r,
+                         why);
     else if (r == HALF_DONE)
         snprintf(why, size, "SQLite: %s", sqlite3_errmsg(t->s->db));
     else
@@ -281,14 +284,11 @@ static void away(struct tx *t, int r, const char *why) {
 static bool transact_one(struct tx *t) {
     char why[LW_REASON_MAX];
     int64_t rest_ms;
-    int r = commit(t, why, sizeof why);
+    int r = commit(t, why);
     struct lw_item *it = &t->items[0];
     if (r == SQLITE_DONE || it->stand != OPEN) return true;
     if (row_fault(r) || r == HALF_DONE) {
-        char reason[LW_REASON_MAX + 32];
-        snprintf(reason, sizeof reason, "the table refuses the row: %s", why);
-        settle(it, LW_DEAD, reason);
-        lw_insert_count(&(struct lw_insert_counts){.dead = 1});
+        lw_insert_count(&(struct lw_insert_counts){.dead = refuse(t, it, r, why)});
         return true;
     }
     if (!may_be_a_row(r)) {
@@ -311,7 +311,7 @@ static void transact(struct tx *t) {
         return;
     }
     bool single = t->n == 1;
-    int r = single ? SQLITE_ERROR : commit(t, why, sizeof why);
+    int r = single ? SQLITE_ERROR : commit(t, why);
     if (r == SQLITE_DONE) return;
     if (!single && !may_be_a_row(r)) {
         away(t, r, why);

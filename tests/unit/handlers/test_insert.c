@@ -152,6 +152,22 @@ static void test_values(void **state) {
     close_fx(&x);
 }
 
+static void test_reason_of_a_strict_table(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "");
+    close_handler(&x);
+    run_sql(&x, "DROP TABLE orders; CREATE TABLE orders(id INTEGER PRIMARY KEY, amount INTEGER, "
+                "extra TEXT) STRICT");
+    open_at(&x, "");
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":\"x\"}"), LW_DEAD);
+    assert_contains(j.job.reason, "column \"amount\" gets \"x\" from /amount: cannot store TEXT");
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":\"y\"}"), LW_DEAD);
+    assert_contains(j.job.reason, "column \"id\" gets \"y\" from /id: ");
+    close_fx(&x);
+}
+
 /* More sets of missing fields than there are statements kept for them. */
 static void test_many_sets_of_missing_fields(void **state) {
     (void)state;
@@ -204,7 +220,7 @@ static void test_duplicates_in_one_batch_share_a_fate(void **state) {
     /* the batch was rolled back, and each message ran by itself */
     for (int i = 0; i < 4; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
     assert_int_equal(jobs[4]->outcome, LW_DEAD);
-    assert_contains(jobs[4]->reason, "the table refuses the row: SQLite: stop");
+    assert_contains(jobs[4]->reason, "the table refuses the row: stop");
     lw_handler_insert.run(x.h, x.s, jobs, 4);
     for (int i = 0; i < 4; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "2");
@@ -433,13 +449,13 @@ static void test_check(void **state) {
     assert_contains(text, "handler.columns: required");
     assert_contains(text, "handler.primary_key: required");
     free(text);
-    text =
-        fx_check(&lw_handler_insert,
-                 "{\"store\":\"mysql://"
-                 "x\",\"table\":\"latchwork_done\",\"columns\":{\"a\":\"b\",\"c\":\"/~2\",\"d\":1,"
-                 "\"e\":{\"from\":\"/e\",\"as\":\"epoch\"}},"
-                 "\"primary_key\":[\"x\"],\"on_conflict\":\"updat\",\"missing\":\"kepe\","
-                 "\"create\":1}");
+    text = fx_check(
+        &lw_handler_insert,
+        "{\"store\":\"mysql://"
+        "x\",\"table\":\"latchwork_done\",\"columns\":{\"a\":\"b\",\"c\":\"/~2\",\"d\":1,"
+        "\"e\":{\"from\":\"/e\",\"as\":\"epoch\"}},"
+        "\"primary_key\":[\"x\"],\"on_conflict\":\"updat\",\"missing\":\"kepe\",\"retry_on\":[\"unique\"],"
+        "\"create\":1}");
     assert_contains(text, "handler.store: must be sqlite:PATH or postgres://");
     assert_contains(text, "handler.table: names beginning");
     assert_contains(text, "handler.columns.a: must be a JSON pointer");
@@ -447,6 +463,7 @@ static void test_check(void **state) {
     assert_contains(text, "handler.columns.d: must be a JSON pointer");
     assert_contains(text, "handler.primary_key[0]: \"x\" is not among");
     assert_contains(text, "handler.columns.e: must have \"from\", and \"as\": epoch_s");
+    assert_contains(text, "handler.retry_on[0]: must be \"foreign_key\"");
     assert_contains(text, "did you mean update?");
     assert_contains(text, "handler.missing: must be keep, null or default; did you mean keep?");
     assert_contains(text, "handler.create: must be");
@@ -493,6 +510,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         SHARED_CASES,
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_reason_of_a_strict_table),
         cmocka_unit_test(test_many_sets_of_missing_fields),
         cmocka_unit_test(test_duplicates_in_one_batch_share_a_fate),
         cmocka_unit_test(test_fence_of_a_rolled_back_row_is_forgotten),
