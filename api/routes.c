@@ -60,7 +60,7 @@ const struct api_shape api_shapes[] = {
                 "fence:i?,key?:s,key_base64?:s,key_cut?:b,reason?:s,reason_base64?:s,"
                 "reason_cut?:b}"},
     {"Point", "{at_ms:i,received:i,done:i,retried:i,dead:i,skipped:i,dropped:i,parked:i,"
-              "drained:i,lag:i,waiting:i,in_handler:i,dead_letters:i,lanes:i,handler_p50_us:i?,"
+              "drained:i,lag:i,waiting:i,in_handler:i,dead_letters:i?,lanes:i?,handler_p50_us:i?,"
               "handler_p99_us:i?,end_to_end_p50_us:i?,end_to_end_p99_us:i?}"},
     {"Lock", "{key?:s,key_base64?:s,shard:i,holder:Holder,waiting:i,paused:b}"},
     {"AuditEntry", "{at_ms:i,shard:i,event?:s,who?:s,who_base64?:s,job?:i,words?:o,done?:i,"

@@ -33,7 +33,9 @@ static const char *const fields[] = {"at_ms",
 enum { FIELDS = sizeof fields / sizeof *fields, PERCENTILES = 4 };
 
 struct point {
-    int64_t v[FIELDS]; /* a percentile is -1 if the interval has no measurement */
+    /* a percentile is -1 if the interval has no measurement, and a figure of Redis is -1 while a
+     * shard does not answer */
+    int64_t v[FIELDS];
 };
 
 /* The sum of the histograms of all workers. */
@@ -72,11 +74,15 @@ static struct spread spread_of(const struct lw_metrics_source *m) {
     return s;
 }
 
+/* Returns -1, for unknown, while a shard does not answer. */
 static int64_t sum_of_shards(const json_t *stats, const char *name) {
     const json_t *shards = json_object_get(stats, "shards");
     int64_t n = 0;
-    for (size_t i = 0; i < json_array_size(shards); i++)
-        n += json_integer_value(json_object_get(json_array_get(shards, i), name));
+    for (size_t i = 0; i < json_array_size(shards); i++) {
+        const json_t *shard = json_array_get(shards, i);
+        if (!json_is_true(json_object_get(shard, "up"))) return -1;
+        n += json_integer_value(json_object_get(shard, name));
+    }
     return n;
 }
 

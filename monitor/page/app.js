@@ -204,8 +204,9 @@ function onEvent(name, data) {
 }
 
 function showDead(n) {
-  $("dead-badge").classList.toggle("none", !(n > 0)); // keeps its place, so that nothing moves
-  setText($("dead-badge"), n > 999 ? "999+" : count(n));
+  $("dead-badge").classList.toggle("none", known(n) && n <= 0); // keeps its place: nothing moves
+  setText($("dead-badge"), !known(n) ? "?" : n > 999 ? "999+" : count(n));
+  $("dead-badge").title = known(n) ? "" : "Unknown: Redis does not answer";
 }
 
 /** Reads one event of the stream: lines `event:` and `data:` up to an empty line. */
@@ -431,7 +432,10 @@ class Table {
     Object.assign(this, { columns, id, select, slots, rows: [], kept: new Map(),
       selected: new Set(), by: null, way: "ascending" });
     this.body = h("tbody", { role: "rowgroup" });
-    this.empty = h("p", { class: "empty" }, empty || "Nothing here.");
+    this.none = empty || "Nothing here.";
+    this.at = 0; // when the rows were known last; 0: never
+    this.empty = h("p", { class: "empty" }, "Not known yet.");
+    Table.made.push(this);
     this.heads = columns.map((c, i) => this.head(c, i));
     this.all = select && h("input",
       { type: "checkbox", "aria-label": `Select all of this page: ${caption}`,
@@ -459,7 +463,7 @@ class Table {
     this.by = i;
     this.heads.forEach((e, k) => this.columns[k].sort
       && e.setAttribute("aria-sort", k === i ? this.way : "none"));
-    this.set(this.rows);
+    if (this.at) this.show(this.rows);
   }
 
   ordered() {
@@ -472,8 +476,21 @@ class Table {
     return [...this.rows].sort((a, b) => sign * compare(sort(a), sort(b)));
   }
 
+  /** The server cannot tell the rows now. None and unknown must not look the same. */
+  unknown(why) {
+    setText(this.empty, this.rows.length ? `As of ${clock(this.at)}; unknown since then: ${why}`
+      : `Unknown: ${why}`);
+    this.empty.hidden = false;
+  }
+
   set(rows) {
+    this.at = Date.now();
+    this.show(rows);
+  }
+
+  show(rows) {
     this.rows = rows;
+    setText(this.empty, this.none);
     this.empty.hidden = rows.length > 0;
     const present = new Set();
     this.ordered().forEach((row, at) => {
@@ -544,6 +561,8 @@ class Table {
     return this.rows.filter((row) => this.selected.has(this.id(row)));
   }
 }
+
+Table.made = []; // those of the present view
 
 const facts = (pairs) =>
   h("dl", { class: "facts" },
@@ -1003,8 +1022,14 @@ function figuresText(s) {
   const arrived = shards.map((one) => one.oldest_ms).filter((ms) =>
     ms > 0); // when the oldest message of each shard came
   const down = shards.filter((one) => !one.up).map((one) => one.shard);
-  return `${count(s.ready)} of ${plural(s.workers, "worker")} ready, ${plural(s.partitions, "partition")}. Redis: ${plural(sum("lanes"), "lane")} with waiting messages` +
-    `${arrived.length ? `, the oldest for ${duration(Math.max(0, serverNow() - Math.min(...arrived)))}` : ""}; ${count(sum("paused"))} paused${down.length ? `; shard ${down.join(", ")} does not answer` : ""}.`;
+  const workers = `${count(s.ready)} of ${plural(s.workers, "worker")} ready, ${plural(s.partitions, "partition")}.`;
+  const who = shards.length > 1 ? `shard ${down.join(", ")} does` : "it does";
+  if (down.length)
+    return `${workers} Redis: waiting and paused lanes are unknown while ${who} not answer.`;
+  const oldest = arrived.length
+    ? `, the oldest for ${duration(Math.max(0, serverNow() - Math.min(...arrived)))}` : "";
+  const lanes = `${plural(sum("lanes"), "lane")} with waiting messages${oldest}`;
+  return `${workers} Redis: ${lanes}; ${count(sum("paused"))} paused.`;
 }
 
 function workersView() {
@@ -1102,16 +1127,19 @@ function keyView() {
           card(dead.element)),
         card(waiting.element, more), card(outcomes.element, note));
     },
+    unknown: () => holder.replaceChildren(facts(["Holder", "Waiting", "Paused"].map((name) =>
+      [name, "unknown"]))),
     async refresh(signal) {
+      // this host keeps the outcomes itself, so they are known while Redis does not answer
+      const o = await get(`outcomes${query({ key: decoded(path), limit: 50 })}`, signal);
+      outcomes.set(o.outcomes);
+      setText(note, `${o.since_ms ? `Kept since ${dateTime(o.since_ms)}. ` : ""}${o.complete === false ? "Older ones are gone. " : ""}${o.note || ""}`);
       const k = await get(`keys/${path}`, signal);
       holder.replaceChildren(holderFacts(k));
       waiting.set(k.messages || []);
       dead.set(k.dead || []);
       setText(more, k.waiting > (k.messages || []).length
         ? `${count(k.waiting)} wait; the first ${count(k.messages.length)} are shown.` : "");
-      const o = await get(`outcomes${query({ key: decoded(path), limit: 50 })}`, signal);
-      outcomes.set(o.outcomes);
-      setText(note, `${o.since_ms ? `Kept since ${dateTime(o.since_ms)}. ` : ""}${o.complete === false ? "Older ones are gone. " : ""}${o.note || ""}`);
     },
   };
 }
@@ -1188,6 +1216,11 @@ function listView({ title, path, fields, table, actions, idOf, top, after }) {
           button("Export JSONL", () => exportLines(path, bodyFilterQuery(values))));
       main.append(h("h1", null, title), filterForm(fields, values, path), summary, top || "", bar,
         card(table.element, pages));
+    },
+    unknown() {
+      total = null;
+      setText(summary, "How many match is unknown.");
+      say();
     },
     async refresh(signal) {
       const page = await get(`${path}${query({ ...cleaned(values, []), limit: PAGE_ROWS })}`,
@@ -1443,6 +1476,7 @@ function deadOneView() {
           h("pre", { id: "pretty", tabindex: "0", "aria-label": "Payload" }))),
         card(h("h2", null, "Edit the payload"), edit), was);
     },
+    unknown: () => shown || about.replaceChildren("Unknown."),
     async refresh(signal) {
       shown = await get(`dead/${id}`, signal);
       about.replaceChildren(deadFacts(shown));
@@ -1564,7 +1598,7 @@ function jobView() {
 }
 
 function jobsView() {
-  const ledger = h("div", { id: "ledger-result" }, "It has not run since the server started.");
+  const ledger = h("div", { id: "ledger-result" }, "Not known yet.");
   const table = new Table({
     caption: "Jobs of this server, newest first", id: (j) => String(j.id),
       empty: "No job has run since the server started. The audit has those of the commands, too.",
@@ -1601,7 +1635,8 @@ function jobsView() {
       const { jobs } = await get("jobs", signal);
       table.set([...jobs].sort((a, b) => b.started_ms - a.started_ms || 0));
       const last = (await get("ledger", signal)).ledger;
-      if (last) ledger.replaceChildren(...ledgerFacts(last).filter(Boolean));
+      ledger.replaceChildren(...(last ? ledgerFacts(last).filter(Boolean)
+        : ["It has not run since the server started."]));
     },
   };
 }
@@ -1625,7 +1660,7 @@ const auditWhat = (e) => {
 function auditView() {
   const find = h("input", { id: "find", type: "search", autocomplete: "off" });
   const pages = h("div", { class: "bar" });
-  let rows = [];
+  let rows = null;
   let values;
   const table = new Table({
     caption: "What was done, and by whom",
@@ -1643,7 +1678,7 @@ function auditView() {
         cell: (e) => h("span", { title: auditWhat(e) }, auditWhat(e)) },
     ],
   });
-  const show = () => table.set(rows.filter((e) =>
+  const show = () => rows && table.set(rows.filter((e) =>
     JSON.stringify(e).toLowerCase().includes(find.value.toLowerCase())));
   return {
     title: "Audit",
@@ -1680,6 +1715,7 @@ async function refresh() {
   if (!view || !view.refresh) return;
   if (view.pending) view.pending.abort();
   const pending = (view.pending = new AbortController());
+  const begun = Date.now();
   try {
     await sessionKnown;
     await view.refresh(pending.signal);
@@ -1690,6 +1726,9 @@ async function refresh() {
       askToken("Reading needs a token.");
     view.problem.hidden = false;
     setText(view.problem, e.message);
+    if (e.status === 404) return; // the server knows that it is not there
+    if (view.unknown) view.unknown();
+    Table.made.filter((t) => t.at < begun).forEach((t) => t.unknown(e.message));
   } finally {
     if (view.pending === pending) view.pending = null;
   }
@@ -1727,6 +1766,7 @@ function route() {
   if (current) live.listeners.delete(current.live);
   if (current && current.pending) current.pending.abort();
   clearTimeout(pollTimer);
+  Table.made = [];
   const view = (current = make());
   view.problem = h("p", { class: "problem", role: "alert", hidden: true });
   main.replaceChildren();

@@ -573,6 +573,40 @@ class Page(unittest.TestCase):
         self.view("dead")
         b.until_text("#count", r"\d+ match")
 
+    def test_unknown_is_not_none(self):
+        """While Redis does not answer, no list may say that there is nothing."""
+        b = self.b
+        lists = "return [...document.querySelectorAll('p.empty')].filter((e) => !e.hidden).map((e) => e.textContent)"
+        nothing = r"(?i)nothing|^no |^none|never wait"
+        self.letters("unknown-1")
+        self.view("key/nobody-home")
+        b.until("an empty list", lambda: "Nothing waits." in b.run(lists))
+        self.view("dead?key=unknown-1")
+        b.until_text("#count", "1 match")
+        redis = self.w.redis_server()
+        os.kill(redis, signal.SIGSTOP)
+        try:
+            b.run("refresh()")
+            b.until("old rows that say so", lambda: any("As of" in x for x in b.run(lists)), 60)
+            self.assertEqual(b.text("#count"), "How many match is unknown.")
+            for name in ("lanes", "dead", "locks", "audit", "key/nobody-home"):
+                self.view(name)
+                self.assertIn("Not known yet.", b.run(lists), name)
+                b.until("unknown", lambda: any("Unknown: " in x for x in b.run(lists)), 60)
+                for said in b.run(lists):
+                    if not said.startswith("No outcome of this key"):  # which this host knows
+                        self.assertNotRegex(said, nothing, name)
+            self.assertRegex(b.text("#holder"), r"Holder\s+unknown\s+Waiting\s+unknown")
+            self.view("overview")
+            b.until_text("#figures", "unknown while it does not answer", 60)
+            b.until_text("#dead-badge", r"\?", 60)
+        finally:
+            os.kill(redis, signal.SIGCONT)
+        self.view("key/nobody-home")
+        b.until("an empty list", lambda: "Nothing waits." in b.run(lists), 60)
+        self.view("overview")
+        b.until_text("#figures", "with waiting messages", 60)
+
     def test_left_and_come_back(self):
         """A page must close its connection when the user leaves it, because a browser opens at most
         six connections per server."""

@@ -134,6 +134,14 @@ class World:
                 return pid
         return None
 
+    def redis_server(self):
+        """Returns the id of the process of `latchwork dev`'s Redis."""
+        for pid in descendants(self.dev.pid):
+            with open("/proc/%d/cmdline" % pid, "rb") as f:
+                if b"redis-server" in f.read():
+                    return pid
+        return None
+
     def another(self, **http):
         """Starts another `latchwork run`, which uses the broker and the Redis of `latchwork dev`.
         The arguments are HTTP settings that only this process gets. Returns the address of its web

@@ -161,6 +161,14 @@ static void test_now(void **state) {
     assert_true(json_is_true(json_object_get(now, "more_partitions")));
     assert_int_equal(json_array_size(json_object_get(now, "failures")), 0);
     json_decref(now);
+    /* the figures of a shard that does not answer are old, so the sums are unknown */
+    w->shards[1].up = false;
+    text.n = 0;
+    lw_live_now(w->live, &w->m, json_array(), &text);
+    now = event(&text, "now");
+    assert_true(json_is_null(json_object_get(json_object_get(now, "point"), "dead_letters")));
+    assert_true(json_is_null(json_object_get(json_object_get(now, "point"), "lanes")));
+    json_decref(now);
 }
 
 /* --- outcomes --------------------------------------------------------------------------------- */
