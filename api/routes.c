@@ -2,6 +2,7 @@
 /* The table of all paths of the API below /api/v1/. Each row has the function that answers, the
  * allowed parameters, and the shape of the response. */
 #include "api/job.h"
+#include "monitor/metrics.h"
 
 const struct api_param api_params[] = {
     {API_P_KEY, "key", "[s]",
@@ -48,9 +49,9 @@ const struct api_shape api_shapes[] = {
      "edited_ms?:i,original_payload?:s?,original_payload_base64?:s,original_payload_masked?:b,"
      "original_payload_hidden?:b}"},
     {"Holder", "{worker?:s,worker_base64?:s,host:s?,pid:i?,since_ms:i,lease_left_ms:i,fence:i}"},
-    {"Counters", "{done:i,dead:i,dropped:i,skipped:i,received:i,redelivered:i,parked:i,drained:i,"
-                 "retried:i,stale:i,commits:i,epochs_lost:i,leases_lost:i,"
-                 "locks_granted:i,locks_busy:i,redis_commands:i,redis_round_trips:i}"},
+#define COUNTER(field) #field ":i,"
+    {"Counters", "{" LW_API_COUNTERS(COUNTER) "}"},
+#undef COUNTER
     {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,"
                "in_handler:i,counts:Counters}"},
     {"Partition", "{topic:s,partition:i,worker:i,committed:i,watermark:i,log_end:i,unfinished:i,"

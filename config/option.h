@@ -111,6 +111,7 @@ void lw_take_http_mask(struct lw_loader *l, const struct lw_option *o, json_t *v
 /* Sets http.payloads, which is not given: hidden from everybody who only has to reach the port. */
 void lw_default_payloads(struct lw_config *c);
 void lw_finish_http(struct lw_loader *l);
+void lw_finish_handler(struct lw_loader *l);
 /* The functions lw_take_tracing_endpoint() to lw_finish_tracing() are in tracing.c, which reads,
  * checks and shows the section `tracing`. */
 void lw_take_tracing_endpoint(struct lw_loader *l, const struct lw_option *o, json_t *v);

@@ -118,19 +118,6 @@ static json_t *show_tokens(const struct lw_config *c, bool write) {
 json_t *lw_show_http_read_tokens(const struct lw_config *c) { return show_tokens(c, false); }
 json_t *lw_show_http_write_tokens(const struct lw_config *c) { return show_tokens(c, true); }
 
-json_t *lw_show_handler(const struct lw_config *c) {
-    json_t *v = json_deep_copy(c->handler.shown);
-    bool exec = !strcmp(c->handler.type, "exec"), http = !strcmp(c->handler.type, "http");
-    if (!http)
-        json_object_set_new(v, exec ? "processes" : "threads", json_integer(c->handler.threads));
-    if (exec || http) {
-        json_object_set_new(v, "in_flight", json_integer(c->handler.in_flight));
-        json_object_set_new(v, "batch", json_integer(c->handler.batch));
-    }
-    json_object_set_new(v, "timeout_ms", json_integer(c->handler.timeout_ms));
-    return v;
-}
-
 static json_t *show_text(const char *text, bool secret) {
     return text ? json_string(secret ? "***" : text) : NULL;
 }

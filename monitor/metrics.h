@@ -35,6 +35,13 @@ void lw_metrics_names(struct lw_buf *out);
  * the metrics, each as a new reference. */
 json_t *lw_metrics_workers(const struct lw_metrics_source *m);
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
+/* The fields of struct lw_counts that the API reports (api/routes.c makes their shape of them). */
+/* clang-format off */
+#define LW_API_COUNTERS(X) \
+    X(done) X(dead) X(dropped) X(skipped) X(received) X(redelivered) X(parked) X(drained) \
+    X(retried) X(stale) X(commits) X(epochs_lost) X(leases_lost) X(locks_granted) \
+    X(locks_busy) X(redis_commands) X(redis_round_trips)
+/* clang-format on */
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);
 /* Returns totals over all workers, and the last figures of each shard. */
 json_t *lw_metrics_stats(const struct lw_metrics_source *m);

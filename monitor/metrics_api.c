@@ -15,25 +15,8 @@ static const struct {
     const char *name;
     size_t at;
 } counters[] = {
-#define ROW(field) \
-    { #field, offsetof(struct lw_counts, field) }
-    ROW(done),
-    ROW(dead),
-    ROW(dropped),
-    ROW(skipped),
-    ROW(received),
-    ROW(redelivered),
-    ROW(parked),
-    ROW(drained),
-    ROW(retried),
-    ROW(stale),
-    ROW(commits),
-    ROW(epochs_lost),
-    ROW(leases_lost),
-    ROW(locks_granted),
-    ROW(locks_busy),
-    ROW(redis_commands),
-    ROW(redis_round_trips),
+#define ROW(field) {#field, offsetof(struct lw_counts, field)},
+    LW_API_COUNTERS(ROW)
 #undef ROW
 };
 enum { COUNTERS = sizeof counters / sizeof *counters };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the configuration. Each folder of tests/config/cases has the file input.json and either
- * error or effective.json, and may have the files env, set and warnings. */
+ * error or effective.json, and may have the files env, set and warnings. The effective.json of
+ * good-minimal has every key. In all other cases the file has the keys whose values differ from
+ * those, and null for the keys that do not exist there. */
 #include "base/nearest.h"
 #include "config/config.h"
 
@@ -19,6 +21,7 @@
 #include "base/redis/login.h"
 
 #define CASES "tests/config/cases"
+#define EVERY_KEY CASES "/good-minimal"
 enum { SETS_MAX = 16, CASES_MIN = 50 };
 
 static char *slurp(const char *dir, const char *file) {
@@ -54,13 +57,47 @@ static bool same_text(const char *what, const struct lw_buf *got, const char *wa
     return false;
 }
 
-static bool same_json(const struct lw_config *c, const char *want) {
+/* Returns what is different in `v`, with null for what only `base` has. */
+static json_t *differences(json_t *v, json_t *base) {
+    json_t *out = json_object(), *value;
+    const char *key;
+    json_object_foreach(v, key, value) {
+        json_t *was = json_object_get(base, key);
+        if (json_is_object(value) && json_is_object(was)) {
+            json_t *inner = differences(value, was);
+            if (json_object_size(inner)) json_object_set(out, key, inner);
+            json_decref(inner);
+        } else if (!was || !json_equal(value, was)) {
+            json_object_set(out, key, value);
+        }
+    }
+    json_object_foreach(base, key, value)
+        if (!json_object_get(v, key)) json_object_set_new(out, key, json_null());
+    return out;
+}
+
+static json_t *effective_of(const char *dir) {
+    char *text = slurp(dir, "effective.json");
+    json_t *v = text ? json_loads(text, 0, NULL) : NULL;
+    assert_non_null(v);
+    free(text);
+    return v;
+}
+
+static bool same_json(const struct lw_config *c, const char *dir) {
     struct lw_buf got = {0};
     lw_config_print(c, &got);
-    json_t *a = json_loadb(got.p, got.n, 0, NULL), *b = json_loads(want, 0, NULL);
-    assert_non_null(b);
+    json_t *a = json_loadb(got.p, got.n, 0, NULL), *b = effective_of(dir);
+    if (strcmp(dir, EVERY_KEY)) {
+        json_t *base = effective_of(EVERY_KEY), *all = a;
+        a = differences(all, base);
+        json_decref(base);
+        json_decref(all);
+    }
     bool same = json_equal(a, b);
-    if (!same) print_error("--- want\n%s--- got\n%.*s", want, (int)got.n, got.p);
+    char *is = json_dumps(a, JSON_INDENT(2)), *want = json_dumps(b, JSON_INDENT(2));
+    if (!same) print_error("--- want\n%s\n--- got\n%s\n", want, is);
+    free(is), free(want);
     json_decref(a);
     json_decref(b);
     lw_buf_free(&got);
@@ -88,7 +125,7 @@ static bool run_case(const char *name) {
     for (size_t i = 0; i < n_env; i++) unsetenv(env[i].path);
     bool ok = same_text("errors", &problems.errors, error ? error : "") &&
               (c != NULL) == (effective != NULL);
-    if (ok && effective) ok = same_json(c, effective);
+    if (ok && effective) ok = same_json(c, dir);
     if (ok && warnings) ok = same_text("warnings", &problems.warnings, warnings);
     struct lw_buf shown = {0};
     if (c) lw_config_print(c, &shown);
