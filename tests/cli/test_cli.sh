@@ -9,19 +9,11 @@ unset NO_COLOR
 build=$(pwd)/${1:-build}
 program=$build/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
-dir=$(mktemp -d) || exit 1
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 running=
 # shellcheck disable=SC2086
 trap '[ -z "$running" ] || kill -9 $running 2>/dev/null; rm -rf "$dir"' EXIT
-passed=0 failed=0
-
-bad() {
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-    echo "  command: latchwork $2"
-    sed 's/^/  stdout: /' "$dir/out" | head -20
-    sed 's/^/  stderr: /' "$dir/err" | head -20
-}
 
 # usage: t NAME STATUS STDOUT STDERR ARGUMENT…
 # Runs the program, which must end with STATUS. STDOUT and STDERR are patterns (ERE). Some line of
@@ -31,32 +23,15 @@ t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4
     (cd "$dir" && "$program" "$@") >"$dir/out" 2>"$dir/err" </dev/null
-    status=$?
-    if [ $status -ne "$want" ]; then bad "$name: exit status $status, wanted $want" "$*"; return; fi
-    for stream in out err; do
-        eval "pattern=\$$stream"
-        if [ -z "$pattern" ]; then
-            if [ -s "$dir/$stream" ]; then bad "$name: std$stream is not empty" "$*"; return; fi
-        elif ! grep -Eq -- "$pattern" "$dir/$stream"; then
-            bad "$name: std$stream lacks /$pattern/" "$*"
-            return
-        fi
-    done
-    if grep -q "$(printf '\033')" "$dir/out" "$dir/err"; then
-        bad "$name: colour in a pipe" "$*"
-        return
-    fi
-    passed=$((passed + 1))
+    ends_with "$want" "$out" "$err" "$name (latchwork $*)" $?
+    ! grep -q "$(printf '\033')" "$dir/out" "$dir/err" ||
+        bad "$name (latchwork $*): colour in a pipe"
 }
 
 # usage: also PATTERN
 # Checks that the last command also printed a line on stderr that matches the pattern (ERE).
 also() {
-    if grep -Eq -- "$1" "$dir/err"; then
-        passed=$((passed + 1))
-    else
-        bad "stderr lacks /$1/ too" "(as before)"
-    fi
+    ok "$name: stderr has /$1/ too" "grep -Eq -- '$1' '$dir/err'"
 }
 
 cat >"$dir/good.json" <<'END'
@@ -166,7 +141,7 @@ t "run: a plugin that is none" 78 "" "plugin odd\.so: cannot be loaded" \
     run -c plugin.json --workers 1
 also "refused to run"
 if grep -Eq "^RestartPreventExitStatus=2 78$" "deploy/latchwork@.service"; then
-    passed=$((passed + 1))
+    good
 else
     bad "deploy/latchwork@.service: restarts what was refused" "RestartPreventExitStatus"
 fi
@@ -220,7 +195,7 @@ for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     : >"$dir/err"
     if grep -Eq "^\.(B|BR) ${c}( |$)" "$build/man/latchwork.1" &&
         grep -Eq "commands=.*[\" ]${c}[\" ]" "$build/completion.bash"; then
-        passed=$((passed + 1))
+        good
     else
         bad "$c is missing in man/latchwork.1 or completion.bash" "--help"
     fi
@@ -236,10 +211,9 @@ wait $running
 status=$?
 running=
 if [ $status -eq 0 ] && grep -q "SIGTERM" "$dir/err"; then
-    passed=$((passed + 1))
+    good
 else
     bad "SIGTERM without servers: exit status $status" "run"
 fi
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+summary

@@ -3,18 +3,8 @@
 # Tests scripts/deps.sh and scripts/need.sh. Fake programs named apt-get, dpkg-query, sudo and id
 # replace the real programs, and only record how they were called.
 # Usage: tests/cli/test_deps.sh [BUILD_DIR]
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-passed=0 failed=0
-check() { # usage: check NAME COMMAND…. Counts the check NAME as passed if COMMAND succeeds.
-    name=$1
-    shift
-    if "$@"; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-        sed 's/^/    | /' "$dir/out" "$dir/asked" 2>/dev/null
-    fi
-}
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 said() { grep -Fq -- "$1" "$dir/out"; }
 asked() { grep -Fq -- "$1" "$dir/asked" 2>/dev/null; }
 double() { # usage: double NAME. Makes a fake program of this name, whose text is read from stdin.
@@ -121,5 +111,4 @@ scripts/need.sh nosuchcompiler 'rdkafka' >"$dir/out" 2>&1
 check 'a compiler that is missing' [ $? -eq 1 ]
 check 'is named' said 'the compiler nosuchcompiler is missing'
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+summary

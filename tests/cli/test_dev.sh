@@ -11,26 +11,14 @@ export LC_ALL
 unset NO_COLOR LATCHWORK_JOURNAL
 program=$(pwd)/${1:-build}/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
-dir=$(mktemp -d /tmp/lw-dev-XXXXXX) || exit 1
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 # `latchwork dev` makes its folders in TMPDIR. The test checks that none is left behind.
 TMPDIR=$dir
 export TMPDIR
 running=
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null; [ -z "$running" ] || wait "$running"; rm -rf "$dir"' EXIT
-passed=0 failed=0
 
-ok() { # usage: ok NAME STATUS. Counts the check NAME as passed if STATUS is 0.
-    if [ "$2" -eq 0 ]; then passed=$((passed + 1)); return; fi
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-    sed 's/^/  stdout: /' "$dir/out" | tail -30
-    sed 's/^/  stderr: /' "$dir/err" | tail -10
-}
-# usage: equal NAME IS MUST-BE. Counts the check NAME as passed if the two texts are equal.
-equal() {
-    [ "$2" = "$3" ]
-    ok "$1: is '$2', must be '$3'" $?
-}
 figure() { sed -n "s/^  $1  *\([0-9,]*\) .*/\1/p" "$dir/out" | tr -d ,; }
 folders() { find "$dir" -mindepth 1 -maxdepth 1 -name 'latchwork-dev-*'; }
 left_behind() { # usage: left_behind PID…. Prints the ids of the given processes that still run.
@@ -76,29 +64,29 @@ for wrong in "--workers 0" "--workers x" "--rate 0" "--demo --workers 2" "--demo
     "$program" dev $wrong >"$dir/out" 2>"$dir/err"
     equal "dev $wrong" $? 2
     grep -q '^latchwork dev: ' "$dir/err"
-    ok "dev $wrong says why" $?
+    ok "dev $wrong says why" "[ $? -eq 0 ]"
 done
 PATH=/nonexistent "$program" dev >"$dir/out" 2>"$dir/err"
 equal "dev without redis-server" $? 1
 grep -q 'apt-get install redis-server' "$dir/err"
-ok "dev without redis-server names the package" $?
+ok "dev without redis-server names the package" "[ $? -eq 0 ]"
 equal "folders left behind by a start that failed" "$(folders)" ""
 
 # --- the demo -------------------------------------------------------------------------------------
 "$program" dev --demo --keep >"$dir/out" 2>"$dir/err"
 equal "the demo" $? 0
 grep -q '^  page  *http' "$dir/out"
-ok "the demo names its page" $?
+ok "the demo names its page" "[ $? -eq 0 ]"
 home=$(folders)
 equal "messages produced" "$(figure 'messages produced')" 20000
 equal "rows inserted" "$(figure 'rows inserted')" 2000
 equal "duplicates ignored" "$(figure 'duplicates ignored')" 18000
 for name in overlaps lost misordered; do equal "$name" "$(figure $name)" 0; done
 [ "$(figure parked)" -gt 0 ]
-ok "workers met at keys" $?
+ok "workers met at keys" "[ $? -eq 0 ]"
 equal "drained is what was parked" "$(($(figure drained) >= $(figure parked)))" 1
 grep -q 'was killed with -9' "$dir/out" && grep -q 'was replaced by process' "$dir/out"
-ok "a worker was killed and replaced" $?
+ok "a worker was killed and replaced" "[ $? -eq 0 ]"
 equal "rows, by SQLite" \
     "$(sqlite3 "$home/orders.db" 'select count(*), count(distinct id) from orders')" "2000|2000"
 equal "messages done, by the journal" \
@@ -112,17 +100,17 @@ rm -rf "$home"
 # --- dev, and Ctrl-C ------------------------------------------------------------------------------
 start --workers 2 --rate 300
 wait_for 40 'rows [1-9]'
-ok "dev shows rows" $?
+ok "dev shows rows" "[ $? -eq 0 ]"
 home=$(folders)
 [ -S "$home/redis.sock" ] && [ -f "$home/latchwork.json" ]
-ok "dev shows what is where" $?
+ok "dev shows what is where" "[ $? -eq 0 ]"
 "$program" check -c "$home/latchwork.json" >"$dir/check" 2>&1
 equal "check of the configuration that is shown" $? 0
 everyone=$(descendants $running)
 equal "redis, broker, traffic, supervisor, metrics, two workers" "$(echo "$everyone" | wc -l)" 7
 worker=$(sed -n 's/^  workers   *\([0-9]*\) .*/\1/p' "$dir/out")
 echo "$everyone" | grep -qx "$worker"
-ok "the pids that are shown are ours" $?
+ok "the pids that are shown are ours" "[ $? -eq 0 ]"
 kill -9 "$worker"
 i=0
 while [ "$(descendants $running | grep -cvxF "$everyone")" -eq 0 ] && [ $i -lt 100 ]; do
@@ -132,7 +120,7 @@ done
 everyone="$everyone $(descendants $running)"
 # shellcheck disable=SC2086
 [ "$(left_behind $everyone | sort -u | wc -l)" -eq 7 ]
-ok "a killed worker is replaced" $?
+ok "a killed worker is replaced" "[ $? -eq 0 ]"
 kill -INT $running
 wait $running
 equal "dev after SIGINT" $? 0
@@ -141,12 +129,12 @@ running=
 equal "processes left behind by dev" "$(left_behind $everyone)" ""
 equal "folders left behind by dev" "$(folders)" ""
 [ ! -s "$dir/err" ]
-ok "dev has nothing to complain about" $?
+ok "dev has nothing to complain about" "[ $? -eq 0 ]"
 
 # --- if the coordinator is killed, its children must end, too -------------------------------------
 start --workers 2
 wait_for 40 '^  workers '
-ok "dev has started" $?
+ok "dev has started" "[ $? -eq 0 ]"
 everyone=$(descendants $running)
 equal "redis, broker, traffic, supervisor, metrics, two workers, once more" \
     "$(echo "$everyone" | wc -l)" 7
@@ -162,11 +150,11 @@ equal "processes that outlive their coordinator" "$(left_behind $everyone)" ""
 # --- dev with faults ------------------------------------------------------------------------------
 start --faults
 wait_for 60 'waiting [1-9].* dead 10$'
-ok "ten dead letters, and messages that wait" $?
+ok "ten dead letters, and messages that wait" "[ $? -eq 0 ]"
 page=$(sed -n 's,^  page  *\(http.*\)/#/?token=.*,\1,p' "$dir/out")
 key=$(curl -sS "$page/api/v1/lanes/customer-7")
 echo "$key" | grep -q '"key":"customer-7".*"holder":"'
-ok "the stuck key has a holder: $key" $?
+ok "the stuck key has a holder: $key" "[ $? -eq 0 ]"
 everyone=$(descendants $running)
 kill -INT $running
 wait $running
@@ -175,5 +163,4 @@ running=
 # shellcheck disable=SC2086
 equal "processes left behind by dev --faults" "$(left_behind $everyone)" ""
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+summary

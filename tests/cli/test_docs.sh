@@ -10,18 +10,11 @@ export LC_ALL
 build=$(pwd)/${1:-build}
 program=$build/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-passed=0 failed=0
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 # shellcheck disable=SC2012 # the names of the pages are plain
 pages="$(ls ./*.md | sed "s|^\./||") tests/README.md bench/README.md
     bench/NOTES.md $(find doc -name '*.md' | sort)"
-
-good() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-}
 
 # --- the generated pages --------------------------------------------------------------------------
 "$program" reference | grep '^doc/' >"$dir/generated" || bad "reference lists nothing"
@@ -294,5 +287,4 @@ else
     good
 fi
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+summary

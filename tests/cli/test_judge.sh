@@ -5,10 +5,9 @@
 # Usage: tests/cli/test_judge.sh [BUILD_DIR]
 judge=$(pwd)/${1:-build}/bench/judge
 [ -x "$judge" ] || { echo "no program at $judge"; exit 1; }
-dir=$(mktemp -d) || exit 1
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 mkdir "$dir/j"
-trap 'rm -rf "$dir"' EXIT
-passed=0 failed=0
 
 # usage: t NAME FIGURE…
 # Judges the journals in the folder $dir/j, with the file $dir/produced if it is not empty. The
@@ -22,16 +21,10 @@ t() {
     else
         "$judge" "$dir/j"
     fi >"$dir/out" 2>"$dir/err" ||
-        { failed=$((failed + 1)); echo "FAILED: $name: exit status $?"; cat "$dir/err"; return; }
+        { bad "$name: exit status $?"; return; }
     for figure; do
         [ "$figure" != -- ] || continue
-        if grep -qF -- "$figure" "$dir/out"; then
-            passed=$((passed + 1))
-        else
-            failed=$((failed + 1))
-            echo "FAILED: $name: no $figure in"
-            cat "$dir/out"
-        fi
+        if grep -qF -- "$figure" "$dir/out"; then good; else bad "$name: no $figure"; fi
     done
 }
 
@@ -40,13 +33,7 @@ t() {
 # stderr.
 refused() {
     "$judge" "$dir/j" >"$dir/out" 2>"$dir/err"
-    if [ $? -eq 1 ] && grep -qF -- "$2" "$dir/err"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1"
-        cat "$dir/out" "$dir/err"
-    fi
+    if [ $? -eq 1 ] && grep -qF -- "$2" "$dir/err"; then good; else bad "$1"; fi
 }
 
 : >"$dir/produced"
@@ -103,5 +90,4 @@ refused "a number is missing" "a.journal:1: not of the form"
 printf '100 90 k 0 1\n' >"$dir/j/a.journal"
 refused "ends before it starts" "a.journal:1: not of the form"
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+summary

@@ -12,7 +12,8 @@ case $build in /*) ;; *) build=$(pwd)/$build ;; esac
 program=$build/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
 tests=$(pwd)/tests/cli
-dir=$(mktemp -d /tmp/lw-lock-XXXXXX) || exit 1
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 server=
 # shellcheck disable=SC2329
 end() {
@@ -24,7 +25,6 @@ end() {
 }
 trap end EXIT
 trap "exit 130" INT TERM
-passed=0 failed=0
 url=unix://$dir/redis.sock
 cli() { redis-cli -s "$dir/redis.sock" "$@"; }
 start_redis() {
@@ -33,17 +33,6 @@ start_redis() {
     server=$!
     until_true "redis answers" "[ \"\$(cli ping 2>/dev/null)\" = PONG ]"
 }
-bad() {
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-    sed 's/^/  stdout: /' "$dir/out" 2>/dev/null | head -20
-    sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | head -20
-}
-good() { passed=$((passed + 1)); }
-# usage: ok NAME CONDITION. Counts the check NAME as passed if the condition is true.
-ok() { if eval "$2"; then good; else bad "$1"; fi; }
-# usage: equal NAME IS MUST-BE. Counts the check NAME as passed if the two texts are equal.
-equal() { if [ "$2" = "$3" ]; then good; else bad "$1: is '$2', must be '$3'"; fi; }
 # usage: until_true NAME CONDITION. Waits at most 20 s until the condition is true.
 until_true() {
     i=0
@@ -61,18 +50,7 @@ t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4
     lock "$@"
-    status=$?
-    if [ $status -ne "$want" ]; then bad "$name: exit status $status, wanted $want"; return; fi
-    for stream in out err; do
-        eval "pattern=\$$stream"
-        if [ -z "$pattern" ]; then
-            if [ -s "$dir/$stream" ]; then bad "$name: std$stream is not empty"; return; fi
-        elif ! grep -Eq -- "$pattern" "$dir/$stream"; then
-            bad "$name: std$stream lacks /$pattern/"
-            return
-        fi
-    done
-    good
+    ends_with "$want" "$out" "$err" "$name" $?
 }
 # usage: background NAME ARGUMENT…
 # Starts a command in the background. The variable $held gets its pid, and `wait $held` returns its
@@ -535,5 +513,4 @@ equal "inventory" "$(cat "$dir/out")" \
 equal "inventory --no-lock: exit status" $? 1
 ok "inventory --no-lock oversells" 'grep -q "^oversold by [1-9]" "$dir/out"'
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+summary

@@ -6,14 +6,10 @@
 LC_ALL=C
 export LC_ALL
 build=${1:-build}
-dir=$(mktemp -d) || exit 1
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 servers=
 trap 'for p in $servers; do kill "$p" 2>/dev/null; done; rm -rf "$dir"' EXIT
-failed=0
-bad() {
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-}
 
 make --no-print-directory -s B="$build" DESTDIR="$dir/root" PREFIX=/usr install >"$dir/log" 2>&1 ||
     bad "make install: $(tail -n 3 "$dir/log")"
@@ -47,26 +43,28 @@ together() { # usage: together COMMAND…. Runs the command four times in parall
         "$@" &
         pids="$pids $!"
     done
-    for p in $pids; do wait "$p" || bad "$1: status $?"; done
+    for p in $pids; do
+        wait "$p"
+        equal "$1: exit status" $? 0
+    done
 }
 numbers() { od -An -v -tu8 "$1" | tr -s ' \n' ' '; }
 
 # In the example inventory, 1,000 clients buy from a stock of 100.
 said=$("$dir/inventory" "unix://$dir/1.sock" 2>&1)
-[ "$said" = "1000 clients: sold 100 of 100, 900 went away; 0 left, at the lowest 0" ] ||
-    bad "inventory: $said"
+equal inventory "$said" "1000 clients: sold 100 of 100, 900 went away; 0 left, at the lowest 0"
 "$dir/inventory" --no-lock "unix://$dir/1.sock" >"$dir/log" 2>&1 &&
     bad "inventory --no-lock does not oversell"
-grep -q '^oversold by [1-9]' "$dir/log" || bad "inventory --no-lock: $(tail -n 1 "$dir/log")"
+check "inventory --no-lock oversells" grep -q '^oversold by [1-9]' "$dir/log"
 
 # In the example rowlock, transfers between eight accounts must leave the sum unchanged.
 : >"$dir/accounts"
 for _ in 1 2 3 4 5 6 7 8; do printf 'd\000\000\000\000\000\000\000' >>"$dir/accounts"; done
 together "$dir/rowlock" "unix://$dir/1.sock" 200 "$dir/accounts"
 sum=$(od -An -v -td8 "$dir/accounts" | tr -s ' ' '\n' | awk '{ n += $1 } END { print n }')
-[ "$sum" = 800 ] || bad "rowlock: the accounts hold $sum, not 800"
-[ "$(numbers "$dir/accounts")" != " 100 100 100 100 100 100 100 100 " ] ||
-    bad "rowlock: nothing was transferred"
+equal "rowlock: what the accounts hold" "$sum" 800
+ok "rowlock: something was transferred" \
+    '[ "$(numbers "$dir/accounts")" != " 100 100 100 100 100 100 100 100 " ]'
 "$dir/rowlock" 2>/dev/null && bad "rowlock: usage is an error"
 
 # While the example redlock runs, two of the five servers are stopped.
@@ -82,7 +80,6 @@ killer=$!
 together "$dir/redlock" 20 "$dir/counter" $urls
 wait "$killer"
 count=$(numbers "$dir/counter" | cut -d ' ' -f 2)
-[ "$count" = 80 ] || bad "redlock: the counter is $count, not 80"
+equal "redlock: the counter" "$count" 80
 
-[ $failed = 0 ] && echo "examples of the lock library: good"
-exit $failed
+summary
