@@ -99,7 +99,9 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     struct exec x = w->exec[at];
     if (x.queued) {
         w->exec[at] = w->exec[--w->n_exec];
+        int others = w->n_exec;
         go_on(me, x.job);
+        if (w->n_exec > others) w->exec[others].before_revoke = x.before_revoke;
         return;
     }
     if (trouble_lingers(w, &x)) return;
