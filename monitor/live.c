@@ -5,6 +5,7 @@
 #include "monitor/outcome_list.h"
 #include "monitor/percentile.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -183,6 +184,21 @@ static struct point point_now(struct lw_live *l, const struct lw_metrics_source 
     return p;
 }
 
+/* Returns the number of dead letters since the oldest point of the last minute. */
+static int64_t died_lately(struct lw_live *l, const struct point *now) {
+    enum { DEAD = 4, LATELY_MS = 60000 };
+    int64_t died = 0;
+    assert(!strcmp(fields[DEAD], "dead"));
+    pthread_mutex_lock(&l->lock);
+    for (uint64_t i = l->n; i > 0 && l->n - i < LW_LIVE_POINTS; i--) {
+        const struct point *p = &l->point[(i - 1) % LW_LIVE_POINTS];
+        if (now->v[0] - p->v[0] > LATELY_MS) break;
+        died = now->v[DEAD] - p->v[DEAD];
+    }
+    pthread_mutex_unlock(&l->lock);
+    return died;
+}
+
 void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot,
                  struct lw_buf *out) {
     json_t *stats = lw_metrics_stats(m);
@@ -198,6 +214,7 @@ void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *h
     json_object_set_new(data, "partitions", cut(lw_metrics_partitions(m), &more));
     json_object_set_new(data, "more_partitions", json_boolean(more));
     json_object_set_new(data, "hot", hot);
+    json_object_set_new(data, "troubles", lw_metrics_troubles(m, died_lately(l, &p)));
     json_object_set_new(data, "failures", lw_outcomes_list(m->board, &failed));
     put_event(out, "now", data);
 }

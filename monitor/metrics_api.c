@@ -11,6 +11,9 @@
  * time after which the supervisor kills a worker that stands still, which is at least 90 s. */
 enum { STILL_MS = 75000, TICK_MS = 15000, SERVED_MS = 10000 };
 
+/* A watermark that has stood still for BLOCKED_MS is told as a trouble. */
+enum { BLOCKED_MS = 60000 };
+
 static const struct {
     const char *name;
     size_t at;
@@ -153,9 +156,24 @@ bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why) {
     return why->n == before;
 }
 
-/* Writes why a worker is not ready. Checks the age of the worker's row on the board first, because
- * the row may be outdated: the worker writes it in each turn, and a rebalance or an unreachable
- * broker may delay the next turn. */
+static void say_ago(struct lw_buf *out, int64_t ms) {
+    if (ms < 120 * 1000)
+        lw_buf_addf(out, "%" PRId64 " s", ms / 1000);
+    else
+        lw_buf_addf(out, "%" PRId64 " min", ms / 60000);
+}
+
+/* Writes that a shard does not answer, or nothing. */
+static void say_down(const struct lw_metrics_source *m, int shard, struct lw_buf *why) {
+    int64_t down_ms = m->shards[shard].down_ms;
+    if (m->shards[shard].up || !down_ms) return;
+    lw_buf_addf(why, "Redis shard %d does not answer for ", shard);
+    say_ago(why, m->now_ms - down_ms);
+}
+
+/* Writes why a worker is not ready, or nothing. Checks the age of the worker's row on the board
+ * first, because the row may be outdated: the worker writes it in each turn, and a rebalance or an
+ * unreachable broker may delay the next turn. */
 static void say_unready(const struct lw_metrics_source *m, int worker, struct lw_buf *why) {
     const struct lw_board_worker *w = &m->board->workers[worker];
     char text[sizeof w->why.text];
@@ -165,16 +183,74 @@ static void say_unready(const struct lw_metrics_source *m, int worker, struct lw
     if (up && still)
         lw_buf_addf(why,
                     "worker %d: no main-loop turn for %" PRId64
-                    " ms: it waits for Kafka in a rebalance, or hangs\n",
+                    " ms: it waits for Kafka in a rebalance, or hangs",
                     worker, m->now_ms - beat);
     else if (up && lw_note_get(&w->why, text, sizeof text) && text[0])
-        lw_buf_addf(why, "worker %d is not ready: %s\n", worker, text);
+        lw_buf_addf(why, "worker %d is not ready: %s", worker, text);
     else
-        lw_buf_addf(why, "worker %d is %s\n", worker, state_of(w));
+        lw_buf_addf(why, "worker %d is %s", worker, state_of(w));
 }
 
 bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why) {
     size_t before = why->n;
-    for (int i = 0; i < m->board->n_wanted; i++) say_unready(m, i, why);
-    return why->n == before;
+    for (int i = 0; i < m->board->n_wanted; i++) {
+        size_t at = why->n;
+        say_unready(m, i, why);
+        if (why->n > at) lw_buf_addf(why, "\n");
+    }
+    bool ready = why->n == before;
+    for (int i = 0; !ready && i < m->config->redis.shards; i++) {
+        size_t at = why->n;
+        say_down(m, i, why);
+        if (why->n > at) lw_buf_addf(why, "\n");
+    }
+    return ready;
+}
+
+/* --- what is wrong ---------------------------------------------------------------------------- */
+
+static void add_trouble(json_t *list, struct lw_buf *text, const char *link) {
+    if (text->n)
+        json_array_append_new(list,
+                              json_pack("{s:s%,s:s}", "text", text->p, text->n, "link", link));
+    lw_buf_free(text);
+}
+
+/* Adds the partition whose watermark has stood still for longest, if that is long. */
+static void add_blocked(const struct lw_metrics_source *m, json_t *list) {
+    const struct lw_board_partition *p, *worst = NULL;
+    int64_t most_ms = BLOCKED_MS;
+    for (int at = 0; (p = lw_board_next(m->board, &at));) {
+        int64_t ms = atomic_load(&p->unfinished) > 0 ? m->now_ms - atomic_load(&p->moved_ms) : 0;
+        if (ms < most_ms) continue;
+        most_ms = ms;
+        worst = p;
+    }
+    if (!worst) return;
+    struct lw_buf text = {0}, link = {0};
+    lw_buf_addf(&text, "partition %s/%d is blocked for ", worst->topic, (int)worst->partition);
+    say_ago(&text, most_ms);
+    lw_buf_addf(&link, "/lanes?topic=%s&partition=%d", worst->topic, (int)worst->partition);
+    lw_buf_add(&link, "", 1);
+    add_trouble(list, &text, link.p);
+    lw_buf_free(&link);
+}
+
+json_t *lw_metrics_troubles(const struct lw_metrics_source *m, int64_t died) {
+    json_t *list = json_array();
+    struct lw_buf text = {0};
+    for (int i = 0; i < m->config->redis.shards; i++) {
+        say_down(m, i, &text);
+        add_trouble(list, &text, "/overview");
+    }
+    for (int i = 0; i < m->board->n_wanted; i++) {
+        say_unready(m, i, &text);
+        add_trouble(list, &text, "/workers");
+    }
+    add_blocked(m, list);
+    if (died > 0)
+        lw_buf_addf(&text, "%" PRId64 " dead letter%s in the last minute", died,
+                    died == 1 ? "" : "s");
+    add_trouble(list, &text, "/dead?order=newest");
+    return list;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/shard_look.h"
 
+#include "base/clock.h"
+
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/redis/connection.h"
@@ -195,9 +197,11 @@ void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out) {
     struct lw_err err = {0};
     out->up = ask(k, out, &err);
     if (out->up) {
+        out->down_ms = 0;
         k->told = false;
         return;
     }
+    if (!out->down_ms) out->down_ms = lw_boot_ms();
     drop(k); /* replies may still be under way, so the connection is closed */
     if (!k->told) lw_warn("%s: can't be asked for metrics: %s; retrying", k->name, err.text);
     k->told = true;

@@ -23,6 +23,9 @@ struct lw_shard_look {
     /* `oldest_ms` is the time at which the oldest head found so far first arrived, ms since 1970;
      * 0: no message waits */
     int64_t oldest_ms;
+    /* `down_ms` is the time, ms on the boot clock, since when the shard has not answered; 0: it
+     * answers, or was not asked yet */
+    int64_t down_ms;
 };
 
 /* A connection to a shard, with a position in the round through the shard's lanes. */
@@ -33,7 +36,7 @@ struct lw_shard_looker;
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);
 void lw_shard_looker_close(struct lw_shard_looker *k);
 /* Asks the shard for its figures, and connects first if necessary. After a failure `up` is false
- * and all other fields keep their old values. Of several failures in a row, only the first is
+ * and the figures keep their old values. Of several failures in a row, only the first is
  * logged. */
 void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out);
 enum { LW_LOOK_WAITING = 16 };

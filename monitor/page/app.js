@@ -198,9 +198,25 @@ function onEvent(name, data) {
     clockOffset = data.point.at_ms - Date.now();
     addPoint(data.point);
     showDead(data.point.dead_letters);
+    showTroubles(data.troubles || []);
   } else return;
   live.tries = 0;
   for (const listener of live.listeners) listener();
+}
+
+/** One sentence that says what is wrong now, on every view. It keeps its place when all is well, so
+ * that nothing moves. */
+function showTroubles(troubles) {
+  const [worst] = troubles;
+  const e = $("trouble");
+  const more = troubles.length > 1 ? ` (and ${count(troubles.length - 1)} more)` : "";
+  const text = worst ? `${worst.text[0].toUpperCase()}${worst.text.slice(1)}${more}`
+    : "Nothing is wrong on this host.";
+  e.classList.toggle("bad", Boolean(worst));
+  e.title = plain(troubles.map((t) => t.text).join("\n"));
+  setText(e, text);
+  if (worst) e.setAttribute("href", `#${worst.link}`);
+  else e.removeAttribute("href");
 }
 
 function showDead(n) {
@@ -311,6 +327,11 @@ function showConnection(special) {
   const text = special ? "No access" : is === "live" ? "Live" : is === "connecting" ? "Connecting"
     : `Stale: ${duration(age - (age % 5000))} old`;
   if (special) live.at = 0;
+  if (is !== "live") {
+    $("trouble").classList.remove("bad");
+    $("trouble").removeAttribute("href");
+    setText($("trouble"), "What is wrong now is unknown: this page gets no figures.");
+  }
   if (e.textContent === "No access" && is === "connecting") return;
   setText(e, text);
   e.dataset.state = is;

@@ -16,7 +16,9 @@ import subprocess
 import sys
 import threading
 import unittest
+import urllib.error
 import urllib.parse
+import urllib.request
 
 sys.dont_write_bytecode = True
 from driver import Browser  # noqa: E402
@@ -606,6 +608,39 @@ class Page(unittest.TestCase):
         b.until("an empty list", lambda: "Nothing waits." in b.run(lists), 60)
         self.view("overview")
         b.until_text("#figures", "with waiting messages", 60)
+
+    def test_what_is_wrong_now(self):
+        """Each view must say in a sentence what is wrong now, with a link to more, and /readyz must
+        say the same."""
+        b = self.b
+        told = "return document.getElementById('trouble').title"
+        self.letters("wrong-now", 2)
+        self.view("locks")
+        b.until(
+            "dead letters",
+            lambda: re.search(r"\d+ dead letters? in the last minute", b.run(told)),
+            60,
+        )
+        redis = self.w.redis_server()
+        os.kill(redis, signal.SIGSTOP)
+        try:
+            self.view("workers")
+            b.until_text("#trouble", r"^Redis shard 0 does not answer for \d+ s", 60)
+            address = self.w.base + "readyz"
+
+            def unready():
+                try:
+                    return not urllib.request.urlopen(address, timeout=20)
+                except urllib.error.HTTPError as e:
+                    return "Redis shard 0 does not answer for" in e.read().decode()
+
+            b.until("the same sentence at /readyz", unready, 60)
+            b.one("#trouble").click()
+            b.until_text("h1", "Overview")
+        finally:
+            os.kill(redis, signal.SIGCONT)
+        b.until("an end of it", lambda: "Redis shard" not in b.run(told), 60)
+        self.view("workers")
 
     def test_left_and_come_back(self):
         """A page must close its connection when the user leaves it, because a browser opens at most

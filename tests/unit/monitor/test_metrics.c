@@ -134,7 +134,7 @@ static void test_form_with_everything(void **state) {
     assert_non_null(p);
     atomic_store(&p->log_end, 100);
     atomic_store(&p->committed, 58);
-    w->shards[0] = (struct lw_shard_look){true, 3, 1, 4, 1, 5};
+    w->shards[0] = (struct lw_shard_look){true, 3, 1, 4, 1, 5, 0};
     for (int i = 0; i < 3; i++) {
         lw_hist_add(&w->board->workers[i].counts.handler, &lw_bounds_handler, 1 << (5 * i));
         lw_hist_add(&w->board->workers[i].counts.redis, &lw_bounds_redis, INT64_MAX / 4);
@@ -447,6 +447,43 @@ static void test_ready_says_why(void **state) {
     char *why = unready(w);
     assert_non_null(strstr(why, "worker 2: no main-loop turn for 30000 ms"));
     free(why);
+    w->shards[1] = (struct lw_shard_look){.down_ms = w->m.now_ms - 12345};
+    why = unready(w);
+    assert_non_null(strstr(why, "\nRedis shard 1 does not answer for 12 s\n"));
+    free(why);
+}
+
+static void expect_trouble(struct world *w, size_t i, const char *text, const char *link) {
+    json_t *list = lw_metrics_troubles(&w->m, 3), *one = json_array_get(list, i);
+    assert_non_null(one);
+    assert_string_equal(json_string_value(json_object_get(one, "text")), text);
+    assert_string_equal(json_string_value(json_object_get(one, "link")), link);
+    json_decref(list);
+}
+
+static void test_troubles(void **state) {
+    struct world *w = *state;
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&w->board->workers[i].pid, 100 + i);
+        atomic_store(&w->board->workers[i].heartbeat_ms, w->m.now_ms - 500);
+        atomic_store(&w->board->workers[i].ready, true);
+    }
+    json_t *none = lw_metrics_troubles(&w->m, 0);
+    assert_int_equal(json_array_size(none), 0);
+    json_decref(none);
+    expect_trouble(w, 0, "3 dead letters in the last minute", "/dead?order=newest");
+    struct lw_board_partition *p = lw_board_own(w->board, 1, "orders", 7);
+    atomic_store(&p->unfinished, 1);
+    atomic_store(&p->moved_ms, w->m.now_ms - 59000);
+    expect_trouble(w, 0, "3 dead letters in the last minute", "/dead?order=newest");
+    atomic_store(&p->moved_ms, w->m.now_ms - 125000);
+    expect_trouble(w, 0, "partition orders/7 is blocked for 2 min",
+                   "/lanes?topic=orders&partition=7");
+    atomic_store(&w->board->workers[2].pid, 0);
+    w->shards[0] = (struct lw_shard_look){.down_ms = w->m.now_ms - 12000};
+    expect_trouble(w, 0, "Redis shard 0 does not answer for 12 s", "/overview");
+    expect_trouble(w, 1, "worker 2 is down", "/workers");
+    expect_trouble(w, 3, "3 dead letters in the last minute", "/dead?order=newest");
 }
 
 /* A worker writes the reason why it is not ready to the board. If the worker dies while it writes,
@@ -547,6 +584,7 @@ int main(void) {
         T(test_json),
         T(test_health),
         T(test_ready_says_why),
+        T(test_troubles),
         T(test_note),
         T(test_hosts),
         T(test_http_texts),
