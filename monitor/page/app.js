@@ -340,6 +340,8 @@ function showConnection(special) {
 
 // ---- dialogs and messages ----
 
+const SAFE = { autofocus: true }; // of the button that changes nothing: Enter must do no harm
+
 /** Opens a dialog; build(close) returns its children. Resolves with what close() was given, or
  * undefined after Escape. */
 function dialog(title, build) {
@@ -741,7 +743,7 @@ function confirmForm(what, dry, close) {
     h("div", { class: "bar" },
       h("button", { class: what.grave ? "grave" : "main", disabled: !dry.count },
       `${what.verb} ${much}`),
-      button("Cancel", () => close(null))));
+      button("Cancel", () => close(null), SAFE)));
 }
 
 /** Asks for the dry run of a bulk action, shows it, and starts the job if that is wanted.
@@ -851,7 +853,7 @@ function breakForm(dry, close) {
     h("p", null, "Breaking ends the lock and raises the fence. The worker is told to end the handler; the message was not finished, so it runs again."),
     h("div", { class: "bar" },
       button("Break the lock", () => close(true), { class: "grave", disabled: !holder }),
-      button("Cancel", () => close(false))),
+      button("Cancel", () => close(false), SAFE)),
   ];
 }
 
@@ -1451,7 +1453,7 @@ function editor(m, refreshView) {
         p.binary ? "" : diffElement(dry.old ?? before, dry.new ?? area.value),
         h("div", { class: "bar" },
           button(replay ? "Save and replay" : "Save", () => close(true), { class: "main" }),
-          button("Cancel", () => close(false)))]);
+          button("Cancel", () => close(false), SAFE))]);
       if (!sure) return;
       const answer = await post(`dead/${segment(m.id)}/edit`, body({ execute: true, replay }));
       toast(replay ? "Saved, and put back into its lane." : "Saved.");
@@ -1722,6 +1724,15 @@ function auditView() {
   };
 }
 
+function nowhereView() {
+  return {
+    title: "No such view",
+    build: (main) => main.append(h("h1", null, "No such view"),
+      h("p", { class: "notice" }, `This page has no view "${decoded(location.hash.slice(1))}". `,
+      h("a", { href: "#/overview" }, "Overview"))),
+  };
+}
+
 // ---- from the address to a view ----
 
 const VIEWS = { overview, key: keyView, lanes: lanesView, dead: deadView, locks: locksView,
@@ -1781,7 +1792,8 @@ const showTitle = () =>
 
 function route() {
   const { parts, values } = parseHash();
-  const make = (parts[1] && ONE[parts[0]]) || VIEWS[parts[0]] || overview;
+  const of = (views) => Object.hasOwn(views, parts[0]) && views[parts[0]];
+  const make = (parts[1] && of(ONE)) || of(VIEWS) || nowhereView;
   const main = $("main");
   const focused = current !== null && document.activeElement !== $("key");
   if (current) live.listeners.delete(current.live);
@@ -1869,7 +1881,11 @@ async function start() {
   document.addEventListener("visibilitychange", onVisibility);
   window.addEventListener("pagehide", onLeave);
   window.addEventListener("pageshow", onReturn);
-  window.addEventListener("hashchange", route);
+  window.addEventListener("hashchange", () => {
+    // a question about what is no longer shown must not be answered
+    document.querySelectorAll("dialog[open]").forEach((d) => d.close());
+    route();
+  });
   setInterval(showConnection, 1000);
   sessionKnown = loadSession().catch(() => {});
   route(); // the view and the stream need not wait for the session

@@ -642,6 +642,35 @@ class Page(unittest.TestCase):
         b.until("an end of it", lambda: "Redis shard" not in b.run(told), 60)
         self.view("workers")
 
+    def test_dialogs_and_wrong_addresses(self):
+        """A dialog must close when the view changes, and its safe button must have the focus. An
+        address without a view must say so."""
+        b = self.b
+        name = P + "lock:safe-lock"
+        self.w.redis("SET", name, "my-host-77-0a1b2c3d.9:1700000000000123", "PX", 600000)
+        self.open("key/safe-lock")
+        b.until_text("#holder", "my-host")
+        b.press("Break the lock", "main")
+        b.until_text("dialog #dry-run", "my-host-77-0a1b2c3d has held it for")
+        self.assertEqual(b.run("return document.activeElement.textContent"), "Cancel")
+        b.run("location.hash = '#/audit'")
+        b.until_text("h1", "Audit")
+        b.until("no dialog", lambda: not b.run("return document.querySelector('dialog')"))
+        self.assertIsNotNone(self.w.redis("GET", name), "the dialog was not answered")
+        (letter,) = self.letters("safe-button")
+        self.open("dead/" + quote(letter["id"]))
+        b.until_text("main", re.escape(letter["reason"]))
+        b.press("Drop", "main")
+        b.until_text("dialog #dry-run", "1 dead letter")
+        self.assertEqual(b.run("return document.activeElement.textContent"), "Cancel")
+        b.run("document.activeElement.click()")
+        b.until("no dialog", lambda: not b.run("return document.querySelector('dialog')"))
+        self.assertEqual(len(self.of("safe-button")), 1)
+        for wrong in ("nonsense", "constructor", "lane?key=1"):
+            self.view(wrong)
+            b.until_text("h1", "No such view")
+            self.assertIn('no view "/%s"' % wrong, b.text("main"))
+
     def test_left_and_come_back(self):
         """A page must close its connection when the user leaves it, because a browser opens at most
         six connections per server."""
