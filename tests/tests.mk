@@ -117,6 +117,13 @@ upgrade-test: tests
 soak: tests
 	tests/run.sh soak $(B)
 
+## proof: let each way of handling meet each fault, in 25 minutes; goes on where it stopped, writes doc/explanation/proof.md
+.PHONY: proof
+proof: tests
+	@scripts/deps.sh check
+	@p="tests/live/test_proof.py $(B) $(B)/proof.jsonl"; $$p 1/2 & $$p 2/2; s=$$?; wait $$! || s=1; \
+	    tests/live/test_proof.py --page $(B)/proof.jsonl doc/explanation/proof.md; exit $$s
+
 ## scale: measure operators' commands and the API over a million lanes in a private Redis, and bound their memory
 .PHONY: scale
 scale: all

@@ -95,7 +95,7 @@ FAULTS = {
 
 
 def end(m):
-    if not m["payload"].startswith("hostile"):
+    if not (m.get("payload") or "").startswith("hostile"):
         done(m)
         return
     fault = chance.choice(sorted(FAULTS))

@@ -16,7 +16,11 @@ response at the first N attempts:
     {"do": "answer", "status": 503, "headers": {…}, "body": "…"}
     {"do": "sleep", "ms": 2000}     answers after that time
     {"do": "hang-up"}               closes the connection without a response
-    {"do": "stale"}                 answers 409, once per message"""
+    {"do": "stale"}                 answers 409, once per message
+    {"do": "short"}                 closes the connection within the body of a response
+    {"do": "twice"}                 sends the response twice
+    {"do": "drip"}                  sends the response byte by byte
+    {"do": "babble"}                answers with text that is not HTTP, and closes"""
 
 import asyncio
 import base64
@@ -102,7 +106,20 @@ async def serve_one(reader, writer, headers, body, line):
         await asyncio.gather(gone, return_exceptions=True)
     if wish.get("do") == "hang-up":
         return False
+    if wish.get("do") in ("short", "babble"):
+        short = b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nshort"
+        writer.write(short if wish["do"] == "short" else b"this is not HTTP\r\n\r\n")
+        await writer.drain()
+        return False
     line["status"] = wish.get("status", 200)
+    if wish.get("do") == "drip":
+        for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n":
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0.005)
+        return True
+    if wish.get("do") == "twice":
+        await answer(writer)
     await answer(writer, line["status"], wish.get("body", ""), wish.get("headers", {}))
     return True
 
@@ -131,7 +148,7 @@ async def serve(reader, writer):
             finally:
                 line["end_us"] = boot_us()
                 os.write(LOG, (json.dumps(line) + "\n").encode())
-    except (asyncio.IncompleteReadError, OSError):
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
         pass
     finally:
         writer.close()

@@ -124,13 +124,14 @@ def misbehave(what, payload, request):
 
 
 def run(request):
+    """Runs one message. Returns True if it is done."""
     note("start", request)
     what, payload = orders(request)
     outcome = what if what in ("retry", "dead") else "done"
     if what and outcome == "done":
         misbehave(what, payload, request)
         if what in ("garbage", "foreign"):
-            return
+            return False
     work(request, random.uniform(low_ms, high_ms) / 1000)
     note("end", request, " " + outcome)
     answer = {"id": request["id"], "outcome": outcome}
@@ -141,10 +142,12 @@ def run(request):
             + "".join("; %s is %s" % tuple(h) for h in request["headers"])
         )
     say(json.dumps(answer) + "\n")
+    return outcome == "done"
 
 
 for text in sys.stdin.buffer:
     message = json.loads(text)
     # A cancel needs no reply, because a handler that ignores it is killed before the lease ends.
     if "cancel" not in message:
-        run(message)
+        # The first message of a batch that is not done ends the batch.
+        all(run(one) for one in message.get("batch", [message]))

@@ -3,6 +3,10 @@
 it as runs."""
 
 import os
+import re
+
+# where the next line begins behind a line of which a killed process wrote only a part
+CUT = re.compile(r"(?<=.)(?=(?:start|beat|end) \d+ \d+ \S+/\d+ )")
 
 
 class Run:
@@ -57,6 +61,8 @@ def read(path):
         for line in f:
             if not line.endswith("\n"):
                 break
+            # A kill can cut only a line that is longer than a page, that of a very long key.
+            *cut, line = CUT.split(line) if len(line) > 4096 else [line]
             what, at, pid, identity, key, fence, attempt, *outcome = line.split()
             name = (identity, fence)
             if what == "start":
