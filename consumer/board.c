@@ -126,7 +126,8 @@ static struct lw_suspect *slot_for_new(struct lw_board *b) {
     return best;
 }
 
-static void accuse(struct lw_board *b, const char *identity) {
+/* Returns true if the message was no suspect before. */
+static bool accuse(struct lw_board *b, const char *identity) {
     static uint64_t age;
     uint32_t word;
     int i = find(b, identity, &word);
@@ -138,6 +139,7 @@ static void accuse(struct lw_board *b, const char *identity) {
     snprintf(s->identity, sizeof s->identity, "%s", identity);
     atomic_store(&s->word, word | 1);
     atomic_fetch_add(&b->n_suspects, 1);
+    return i < 0;
 }
 
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms) {
@@ -149,17 +151,19 @@ void lw_board_forget_old(struct lw_board *b, int64_t now_ms) {
     }
 }
 
-void lw_board_suspect(struct lw_board *b, int worker) {
+int lw_board_suspect(struct lw_board *b, int worker) {
     struct lw_board_worker *w = &b->workers[worker];
+    int n = 0;
     for (size_t i = 0; i < LW_BOARD_SEATS; i++) {
         struct lw_seat *s = &w->seats[i];
         if (!atomic_load_explicit(&s->busy, memory_order_acquire)) continue;
         /* the worker that crashed may have overwritten the NUL at the end of the identity, so this
          * function adds one */
         s->identity[sizeof s->identity - 1] = 0;
-        accuse(b, s->identity);
+        n += accuse(b, s->identity);
         lw_seat_leave(s);
     }
+    return n;
 }
 
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset) {

@@ -243,9 +243,9 @@ void lw_seat_leave(struct lw_seat *s);
 bool lw_board_is_suspect(const struct lw_board *b, const char *identity);
 /* Ends the suspicion of a message. Workers call this function when the message is finished. */
 void lw_board_forget(struct lw_board *b, const char *identity);
-/* Makes the messages in a worker's seats suspects. The supervisor calls this function when the
- * worker has died. */
-void lw_board_suspect(struct lw_board *b, int worker);
+/* Makes the messages in a worker's seats suspects, and returns how many of them were none before.
+ * The supervisor calls this function when the worker has died. */
+int lw_board_suspect(struct lw_board *b, int worker);
 enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
 /* Ends each suspicion that is older than LW_SUSPECT_MS, counted from the time when the message
  * became a suspect. The supervisor calls this function periodically. Without it, a suspicion might

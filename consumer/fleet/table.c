@@ -76,9 +76,11 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     w->pid = 0;
 }
 
-static void accuse(struct lw_sup *s, struct lw_sup_worker *w) {
-    if (s->o->runs_in_worker) lw_board_suspect(s->board, w->index);
+/* Returns the number of messages that have become suspects. */
+static int accuse(struct lw_sup *s, struct lw_sup_worker *w) {
+    int n = s->o->runs_in_worker ? lw_board_suspect(s->board, w->index) : 0;
     for (int i = 0; i < LW_BOARD_SEATS; i++) lw_seat_leave(&s->board->workers[w->index].seats[i]);
+    return n;
 }
 
 static uint64_t done_by(const struct lw_sup *s, const struct lw_sup_worker *w) {
@@ -87,15 +89,16 @@ static uint64_t done_by(const struct lw_sup *s, const struct lw_sup_worker *w) {
 
 /* A worker that did a message since its start is started again at once. Otherwise a few messages on
  * which a plugin dies would keep all others waiting for the backoff. Retries and dead letters do
- * not count, because a plugin that dies of every message causes them as well. */
-static void wait_for_restart(struct lw_sup *s, struct lw_sup_worker *w) {
+ * not count, because a plugin that dies of every message causes them as well. The backoff does not
+ * grow after a death with new suspects, because these do not end the worker again. */
+static void wait_for_restart(struct lw_sup *s, struct lw_sup_worker *w, int new_suspects) {
     bool progress = done_by(s, w) != w->done;
-    if (progress || s->now() - w->started_ms >= s->times.calm_ms)
+    if (progress || new_suspects || s->now() - w->started_ms >= s->times.calm_ms)
         w->backoff_ms = s->times.backoff_ms;
     int64_t wait_ms = progress ? 0 : w->backoff_ms;
     lw_warn("worker %d %s; started again in %" PRId64 " ms", w->index, w->why, wait_ms);
     to(w, LW_SUP_WAITING, s->now() + wait_ms);
-    if (progress) return;
+    if (progress || new_suspects) return;
     w->backoff_ms =
         w->backoff_ms * 2 < s->times.backoff_max_ms ? w->backoff_ms * 2 : s->times.backoff_max_ms;
 }
@@ -125,7 +128,7 @@ static void start(struct lw_sup *s, struct lw_sup_worker *w) {
     if (w->pid == -1) {
         w->pid = 0;
         snprintf(w->why, sizeof w->why, "could not be forked (%s)", strerror(errno));
-        wait_for_restart(s, w);
+        wait_for_restart(s, w, 0);
         return;
     }
     w->lives++;
@@ -137,14 +140,7 @@ static void start(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void ended(struct lw_sup *s, struct lw_sup_worker *w) {
     bury(s, w);
-    accuse(s, w);
-    wait_for_restart(s, w);
-}
-
-static void crashed(struct lw_sup *s, struct lw_sup_worker *w) {
-    bury(s, w);
-    accuse(s, w);
-    wait_for_restart(s, w);
+    wait_for_restart(s, w, accuse(s, w));
 }
 
 static void rolled(struct lw_sup *s, struct lw_sup_worker *w) {
@@ -154,11 +150,11 @@ static void rolled(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void kill_rolled(struct lw_sup *s, struct lw_sup_worker *w) {
     bury(s, w);
-    accuse(s, w);
+    int suspects = accuse(s, w);
     if (w->killed)
         start(s, w); /* the supervisor itself killed the worker, so the restart needs no backoff */
     else
-        wait_for_restart(s, w);
+        wait_for_restart(s, w, suspects);
 }
 
 static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
@@ -239,9 +235,9 @@ static cell *const table[LW_SUP_STATES][LW_SUP_EVENTS] = {
     /* The columns are the events in the order of enum lw_sup_event: START, EXIT_CLEAN, EXIT_FAILED,
      * CRASHED, KILLED, REFUSED, TIMER, STOP, RELOAD, HUNG. */
     [LW_SUP_IDLE]     = {start,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   NEVER,           gone,       ignore, NEVER},
-    [LW_SUP_RUNNING]  = {NEVER,     ended,     ended,      crashed,      ended,       refused, NEVER,           stop,       roll,   kill_hung},
+    [LW_SUP_RUNNING]  = {NEVER,     ended,     ended,      ended,      ended,       refused, NEVER,           stop,       roll,   kill_hung},
     [LW_SUP_WAITING]  = {NEVER,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   start,           gone,       start,  NEVER},
-    [LW_SUP_ROLLING]  = {NEVER,     rolled,    ended,      crashed,      kill_rolled, refused, out_of_patience, stop,       ignore, kill_hung},
+    [LW_SUP_ROLLING]  = {NEVER,     rolled,    ended,      ended,      kill_rolled, refused, out_of_patience, stop,       ignore, kill_hung},
     [LW_SUP_STOPPING] = {NEVER,     gone,      gone_badly, gone_crashed, gone_badly,  refused, out_of_patience, stop_again, ignore, ignore},
     [LW_SUP_GONE]     = {start,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   NEVER,           ignore,     ignore, NEVER},
 };

@@ -227,6 +227,21 @@ static void test_killed_for_a_late_roll_starts_at_once(void **state) {
     assert_true(lw_board_is_suspect(board, "t/0/1"));
 }
 
+/* The backoff grows only if a death makes no message a suspect that was none before. */
+static void test_backoff_of_deaths_with_suspects(void **state) {
+    (void)state;
+    static const struct {
+        const char *identity;
+        int64_t wait_ms;
+    } deaths[] = {{"t/0/1", 200}, {"t/0/2", 200}, {"t/0/2", 200}, {"t/0/2", 400}, {"t/0/3", 200}};
+    for (size_t i = 0; i < sizeof deaths / sizeof *deaths; i++) {
+        struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
+        lw_seat_take(&board->workers[0].seats[3], deaths[i].identity, lw_bytes_of("k"), 1);
+        lw_sup_step(sup, w, LW_SUP_CRASHED);
+        assert_int_equal(w->deadline_ms, NOW + deaths[i].wait_ms);
+    }
+}
+
 static void test_killed_after_a_second_signal_is_no_failure(void **state) {
     (void)state;
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
@@ -358,6 +373,7 @@ int main(void) {
         T(test_fork_that_fails_is_tried_again),
         T(test_ends_are_told_apart),
         T(test_killed_for_a_late_roll_starts_at_once),
+        T(test_backoff_of_deaths_with_suspects),
         T(test_killed_after_a_second_signal_is_no_failure),
         cmocka_unit_test(test_fenced_while_it_stops_is_no_failure),
         T(test_hung_main_loop),
