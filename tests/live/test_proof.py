@@ -307,7 +307,7 @@ def process_killed(t, run, door):
 
 def at_random(t, run, door):
     """Each fault that hostile.py knows: half lines, late, double and foreign answers, and more."""
-    bad = [b"hostile-%d." % i for i in range(12)]
+    bad = [b"hostile-%d." % i for i in range(36)]
     reasons = set(test_poison.REASONS.values())
     for payload in bad:
         t.wanted[payload] = ("either", "|".join(reasons))
@@ -678,9 +678,11 @@ def judge_cell(t, way, door, fault, said, loses):
         descriptors="%d to %d" % (fds, fds_after),
     )
     log = "".join(i.log() for i in t.instances + t.gone)
-    t.check(under_load or after, "the fault was not under load")
+    t.check(under_load or during or after, "the fault was not under load")
     t.check(re.search(said, log, re.I), "the log does not say %r" % said)
-    t.check(silence < 30, "innocent keys stood still for %.1f s" % silence)
+    # What takes all keys' broker or service away may last as long as it does on this machine.
+    limit = 30 + (to_us - from_us) / 1e6
+    t.check(silence < limit, "innocent keys stood still for %.1f s" % silence)
     t.check(fds_after <= fds + 24, "descriptors: %d before, %d after" % (fds, fds_after))
     t.check(rss_after <= 2 * rss + 64, "memory: %d MB before, %d MB after" % (rss, rss_after))
 
