@@ -352,7 +352,8 @@ static void test_suspects(void **state) {
     assert_int_equal(suspect(&x, &j, "stuck", 50), LW_RETRY);
     assert_string_equal(j.job.reason, "timed out");
     struct lw_job *job = fx_job(&j, 1, "k", "stuck");
-    job->suspect = job->lease->cancelled = true;
+    job->suspect = true;
+    job->lease->cancelled = true;
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_BACK);
     close_fx(&x);
 }
