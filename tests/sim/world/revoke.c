@@ -6,7 +6,7 @@
  * partitions has ended, however many messages of these partitions wait in Redis. */
 #include "tests/sim/world/world.h"
 
-#include "queue/lane.h"
+#include "tests/sim/world/inside.h"
 #include "tests/sim/world/operator.h"
 
 #include <inttypes.h>
@@ -23,18 +23,9 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
            r->part[job->partition] && !operator_replay(job);
 }
 
-/* Checks that no message of a revoked partition starts from the fast path. In Redis a head has the
- * mark waiting (1), while a message of the fast path has no mark. A head may also have no mark if
- * Redis may have lost data, or if a script failed in the middle and a waiting list is reported as
- * vanished. So nothing is checked in worlds with such faults. */
+/* Checks that no message of a revoked partition starts from the fast path. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
-    if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 ||
-        w->f->disaster > 0 || w->f->failover > 0 || w->f->torn > 0 || !leaves(w, worker, job))
-        return;
-    uint32_t tag;
-    char tp[16];
-    snprintf(tp, sizeof tp, "t:%d", (int)job->partition);
-    if (state_in(w->master[lw_lane_shard(job->key, SHARDS, &tag)], tp, job->offset) == 0)
+    if (w->revoke.on && leaves(w, worker, job) && inside_is_fast(job))
         world_bad(w, "worker %d starts %s, whose partition is being revoked", worker,
                   job->identity);
 }
