@@ -103,6 +103,23 @@ static inline void lw_job_begin(struct lw_job *job, struct lw_job_lease *lease) 
     job->reason[0] = '\0';
 }
 
+/* Returns true if the lease of a job is lost or has ended, so that the job must not start. */
+static inline bool lw_lease_over(const struct lw_job_lease *lease, int64_t now_ms) {
+    return atomic_load(&lease->cancelled) || now_ms >= atomic_load(&lease->deadline_ms);
+}
+
+/* Returns the time by which a job must be done: the end of its lease or, if that comes sooner, of
+ * its own time. */
+static inline int64_t lw_job_end_ms(const struct lw_job *job) {
+    int64_t deadline_ms = atomic_load(&job->lease->deadline_ms);
+    return deadline_ms < job->give_up_ms ? deadline_ms : job->give_up_ms;
+}
+
+/* Returns true if a job that runs must stop: its lease is over, or its own time. */
+static inline bool lw_job_over(const struct lw_job *job, int64_t now_ms) {
+    return lw_lease_over(job->lease, now_ms) || now_ms >= job->give_up_ms;
+}
+
 /* For the main thread: links `next` as the follower of `job`, which is not reaped yet. Returns
  * false if `job` is already over; the caller must then submit `next` when it reaps `job` as done. A
  * job has at most one follower. */

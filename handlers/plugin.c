@@ -36,8 +36,7 @@ struct lw_handler {
     const struct latchwork_handler *api;
     void *self;
     bool inited;
-    const struct lw_config *c;
-    const json_t *config; /* borrowed from the configuration; may be NULL */
+    const struct lw_config *c; /* borrowed */
     /* `settings` lists the numbers and booleans that host_setting() has returned as text; `lock`
      * guards the list */
     struct setting *settings;
@@ -129,22 +128,24 @@ static const char *keep_text(struct lw_handler *h, const json_t *v) {
     return s->text;
 }
 
+/* Returns the plugin's own section of the configuration, or NULL. */
+static const json_t *config_of(const struct lw_handler *h) {
+    return json_object_get(h->c->handler.json, "config");
+}
+
 static const char *host_setting(const struct latchwork_host *host, const char *pointer) {
     struct lw_handler *h = (struct lw_handler *)(uintptr_t)host;
-    const json_t *v = point(h->config, pointer);
+    const json_t *v = point(config_of(h), pointer);
     if (json_is_string(v)) return json_string_value(v);
     return json_is_number(v) || json_is_boolean(v) ? keep_text(h, v) : NULL;
 }
 
 static int64_t lease_deadline_ms(const struct latchwork_lease *lease) {
-    const struct lw_job *job = ((const struct view *)(const void *)lease)->job;
-    int64_t deadline = atomic_load(&job->lease->deadline_ms);
-    return deadline < job->give_up_ms ? deadline : job->give_up_ms;
+    return lw_job_end_ms(((const struct view *)(const void *)lease)->job);
 }
 
 static int lease_cancelled(const struct latchwork_lease *lease) {
-    const struct lw_job *job = ((const struct view *)(const void *)lease)->job;
-    return atomic_load(&job->lease->cancelled) || lw_boot_ms() >= lease_deadline_ms(lease);
+    return lw_job_over(((const struct view *)(const void *)lease)->job, lw_boot_ms());
 }
 
 /* --- configuration, loading ------------------------------------------------------------------- */
@@ -229,7 +230,8 @@ static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
 static int init(struct lw_handler *h, const char *path, struct lw_err *err) {
     h->batch_max = h->api->batch_max ? h->api->batch_max : 1;
     if (!h->api->init) return h->inited = true, 0;
-    char *text = h->config ? json_dumps(h->config, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    const json_t *config = config_of(h);
+    char *text = config ? json_dumps(config, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     char why[512] = "";
     int r = h->api->init(&h->host, text ? text : "null", &h->self, why, sizeof why);
     free(text);
@@ -258,7 +260,6 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
     h->host =
         (struct latchwork_host){LATCHWORK_ABI, sizeof h->host, host_log, lw_boot_ms, host_setting};
     h->c = c;
-    h->config = json_object_get(c->handler.json, "config");
     pthread_mutex_init(&h->lock, NULL);
     const char *path = json_string_value(json_object_get(c->handler.json, "path"));
     if (load(h, path, err) == 0 && init(h, path, err) == 0) return h;
@@ -333,8 +334,7 @@ static void view(struct view *v, const struct lw_job *job) {
  * ever. */
 static bool timed_out(const struct lw_job *job) {
     int64_t now = lw_boot_ms();
-    return now >= job->give_up_ms && now < atomic_load(&job->lease->deadline_ms) &&
-           !atomic_load(&job->lease->cancelled);
+    return now >= job->give_up_ms && !lw_lease_over(job->lease, now);
 }
 
 static void answered(struct lw_job *job, int outcome) {

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "handlers/reason.h"
 #include "queue/envelope.h"
 
 #include <errno.h>
@@ -41,10 +42,6 @@ struct shared {
     enum lw_outcome outcome;
     char reason[LW_REASON_MAX];
 };
-
-static bool is_over(const struct lw_job_lease *lease, int64_t now_ms) {
-    return atomic_load(&lease->cancelled) || now_ms >= atomic_load(&lease->deadline_ms);
-}
 
 static struct shared *map(int fd, size_t size) {
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -131,11 +128,6 @@ static void wait_for(pid_t pid, struct shared *s, const struct lw_job *job, sigi
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
 }
 
-static void say(struct lw_job *job, enum lw_outcome outcome, const char *reason) {
-    job->outcome = outcome;
-    snprintf(job->reason, sizeof job->reason, "%s", outcome == LW_BACK ? "" : reason);
-}
-
 static void judge(struct lw_job *job, const struct shared *s, const siginfo_t *end) {
     char how[128];
     if (end->si_code == CLD_EXITED)
@@ -144,14 +136,20 @@ static void judge(struct lw_job *job, const struct shared *s, const siginfo_t *e
         snprintf(how, sizeof how, "the plugin died of signal %d (%s)", end->si_status,
                  strsignal(end->si_status));
     switch (atomic_load(&s->step)) {
-    case ANSWERED: say(job, s->outcome, s->reason); break;
-    case OVERDUE:
-        say(job, is_over(job->lease, lw_boot_ms()) ? LW_BACK : LW_RETRY, "timed out");
+    case ANSWERED:
+        job->outcome = s->outcome;
+        memcpy(job->reason, s->reason, sizeof job->reason);
         break;
-    case RUNNING: say(job, LW_RETRY, how); break;
+    case OVERDUE:
+        if (lw_lease_over(job->lease, lw_boot_ms()))
+            lw_job_answer(job, LW_BACK, "");
+        else
+            lw_job_answer(job, LW_RETRY, "timed out");
+        break;
+    case RUNNING: lw_job_answer(job, LW_RETRY, how); break;
     default: /* the plugin did not see the message */
         lw_warn_some(20, "%s: not run: %s before it had the message", job->identity, how);
-        say(job, LW_BACK, "");
+        lw_job_answer(job, LW_BACK, "");
         job->wait_ms = PAUSE_MS;
     }
 }
@@ -166,7 +164,7 @@ void lw_plugin_host_run(const struct lw_config *config, struct lw_job *job) {
     if (e) {
         lw_warn_some(20, "%s: not run: a process for the plugin cannot be started: %s",
                      job->identity, strerror(e));
-        say(job, LW_BACK, "");
+        lw_job_answer(job, LW_BACK, "");
         job->wait_ms = PAUSE_MS;
     } else {
         siginfo_t end = {0};
@@ -184,7 +182,7 @@ static void *watch(void *arg) {
     for (;;) {
         int64_t now = lw_boot_ms();
         int running = RUNNING;
-        if ((now >= s->give_up_ms || is_over(&s->lease, now)) &&
+        if ((now >= s->give_up_ms || lw_lease_over(&s->lease, now)) &&
             (atomic_compare_exchange_strong(&s->step, &running, OVERDUE) || running == ANSWERED))
             kill(0, SIGKILL);
         lw_sleep_ms(NAP_MS);

@@ -313,7 +313,7 @@ static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
 static bool startable(struct lw_job *job, int64_t now_ms) {
     job->reason[0] = '\0';
     job->outcome = LW_BACK;
-    return !atomic_load(&job->lease->cancelled) && now_ms < atomic_load(&job->lease->deadline_ms);
+    return !lw_lease_over(job->lease, now_ms);
 }
 
 static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, size_t i) {

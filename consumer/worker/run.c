@@ -272,11 +272,10 @@ void run_flush(struct lw_worker *w) {
     size_t n = 0;
     for (size_t i = 0; i < w->runs.n_start; i++) {
         struct run *r = (struct run *)(void *)w->runs.start[i];
-        struct lw_job_lease *lease = r->job.lease;
         if (r->hold->lost) {
             left_handler(w, r);
             late_remove(w, r);
-        } else if (atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) {
+        } else if (lw_lease_over(r->job.lease, now)) {
             left_handler(w, r);
             run_finish(w, r, LW_BACK);
         } else {
@@ -329,10 +328,8 @@ static void tell_back(const struct run *r, uint32_t times) {
 static int64_t rest_of(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);
-    const struct lw_job_lease *lease = r->job.lease;
     int64_t now = now_ms(w);
-    if (w->stopping || atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now)
-        return 0;
+    if (w->stopping || lw_lease_over(r->job.lease, now)) return 0;
     if (!w->runs.given_back)
         w->runs.given_back = lw_alloc(BACK_SLOTS * sizeof w->runs.given_back[0]);
     if (r->job.wait_ms > 0) return r->job.wait_ms;

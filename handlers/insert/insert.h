@@ -221,11 +221,6 @@ static inline bool lw_fence_key_same(struct lw_fence_key x, struct lw_fence_key 
 }
 /* Returns the replay number in an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
 int64_t lw_insert_replay(const char *identity);
-/* Returns true if the job's lease or timeout has ended. Then no row may be written for the job. */
-bool lw_insert_ended(const struct lw_job *job, int64_t now_ms);
-/* Returns the time at which the job's lease or timeout ends, whichever ends first, if the lease is
- * not renewed. Boot clock, ms. */
-int64_t lw_insert_end_ms(const struct lw_job *job);
 /* Returns roughly the fence of a message granted age_s seconds ago, computed from this machine's
  * clock. That is possible because fences follow the time of Redis in µs. */
 int64_t lw_insert_fence_before(int64_t age_s);

@@ -23,15 +23,6 @@ int64_t lw_insert_replay(const char *identity) {
     return mark ? strtoll(mark + 1, NULL, 10) : 0;
 }
 
-int64_t lw_insert_end_ms(const struct lw_job *job) {
-    int64_t deadline = atomic_load(&job->lease->deadline_ms);
-    return deadline < job->give_up_ms ? deadline : job->give_up_ms;
-}
-
-bool lw_insert_ended(const struct lw_job *job, int64_t now_ms) {
-    return atomic_load(&job->lease->cancelled) || now_ms >= lw_insert_end_ms(job);
-}
-
 int64_t lw_insert_fence_before(int64_t age_s) { return (lw_wall_ms() - age_s * 1000) * 1000; }
 
 static struct { _Atomic uint64_t inserted, updated, ignored, known, stale, dead; } counted;

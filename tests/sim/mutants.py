@@ -191,7 +191,7 @@ M = {
         ),
         (
             "consumer/worker/run.c",
-            "atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now",
+            "lw_lease_over(r->job.lease, now)",
             "false",
         ),
     ],

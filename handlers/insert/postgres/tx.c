@@ -226,7 +226,7 @@ static bool all_ended(void *ctx) {
     const struct set *set = ctx;
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < set->n; i++)
-        if (!lw_insert_ended(set->items[i]->job, now)) return false;
+        if (!lw_job_over(set->items[i]->job, now)) return false;
     return true;
 }
 
@@ -238,11 +238,11 @@ static size_t drop_ended(struct item **set, size_t n, int64_t *patience_ms) {
     *patience_ms = 0;
     for (size_t i = 0; i < n; i++) {
         struct item *it = set[i];
-        if (lw_insert_ended(it->job, now)) {
+        if (lw_job_over(it->job, now)) {
             settle(it, LW_BACK, "");
             continue;
         }
-        int64_t end = lw_insert_end_ms(it->job) - now;
+        int64_t end = lw_job_end_ms(it->job) - now;
         if (end > *patience_ms) *patience_ms = end < LW_INSERT_BUSY_MS ? end : LW_INSERT_BUSY_MS;
         set[left++] = it;
     }

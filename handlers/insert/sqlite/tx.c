@@ -126,7 +126,7 @@ static int write_row(struct tx *t, struct lw_item *it) {
 
 /* Processes one job. Returns SQLITE_DONE, or the error that ends the transaction. */
 static int apply(struct tx *t, struct lw_item *it, int64_t now) {
-    if (lw_insert_ended(it->job, now)) return settle(it, LW_BACK, ""), SQLITE_DONE;
+    if (lw_job_over(it->job, now)) return settle(it, LW_BACK, ""), SQLITE_DONE;
     enum lw_known known = LW_UNKNOWN;
     int r = it->replay ? replay_known(t, it, &known) : lw_seen_get(t->s, it->job, &known);
     if (r != SQLITE_DONE) return r;
@@ -167,7 +167,7 @@ static bool lost_any(struct tx *t) {
     int64_t now = lw_boot_ms();
     bool any = false;
     for (size_t i = 0; i < t->n; i++) {
-        if (t->items[i].stand != WRITTEN || !lw_insert_ended(t->items[i].job, now)) continue;
+        if (t->items[i].stand != WRITTEN || !lw_job_over(t->items[i].job, now)) continue;
         settle(&t->items[i], LW_BACK, "");
         any = true;
     }
@@ -187,7 +187,7 @@ static void roll_back(struct tx *t) {
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {
-        int64_t until = lw_insert_end_ms(t->items[i].job);
+        int64_t until = lw_job_end_ms(t->items[i].job);
         if (t->items[i].stand == OPEN && until > last) last = until;
     }
     return last < now + LW_INSERT_BUSY_MS ? last : now + LW_INSERT_BUSY_MS;
