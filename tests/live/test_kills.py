@@ -229,6 +229,17 @@ def kill_workers_insert_ignore(t):
     )
 
 
+def stop_for(t, pids, ms):
+    """Stops processes, a worker first, and lets them go on after some time."""
+    for p in pids:
+        send(p, signal.SIGSTOP)
+    # Take the time after the signals, because a run may still begin between two signals.
+    t.stops.append((pids[0], boot_us()))
+    time.sleep(ms / 1000)
+    for p in reversed(pids):
+        send(p, signal.SIGCONT)
+
+
 def stop_often(t, run, ttl_ms, family):
     """While there is load, and at least three times, stops a random worker by SIGSTOP for 3 × TTL
     and then sends SIGCONT. If `family` is true, also stops the worker's handlers."""
@@ -240,13 +251,7 @@ def stop_often(t, run, ttl_ms, family):
             continue
         pid = random.choice(workers)
         pids = [pid] + (descendants(pid) if family else [])
-        for p in pids:
-            send(p, signal.SIGSTOP)
-        # Take the time after the signals, because a run may still begin between two signals.
-        t.stops.append((pid, boot_us()))
-        time.sleep(3 * ttl_ms / 1000)
-        for p in reversed(pids):
-            send(p, signal.SIGCONT)
+        stop_for(t, pids, 3 * ttl_ms)
         n += 1
     t.figure(stops=n)
 

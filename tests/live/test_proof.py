@@ -185,13 +185,7 @@ def worker_killed(t, run, door):
 
 def worker_stopped(t, run, door):
     pid = random.choice(run.workers())
-    pids = [pid] + descendants(pid)
-    for p in pids:
-        send(p, signal.SIGSTOP)
-    t.stops.append((pid, boot_us()))
-    time.sleep(3 * TTL_MS / 1000)
-    for p in reversed(pids):
-        send(p, signal.SIGCONT)
+    test_kills.stop_for(t, [pid] + descendants(pid), 3 * TTL_MS)
     return 1
 
 

@@ -189,11 +189,7 @@ M = {
             "if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping)",
             "if (w->stopping)",
         ),
-        (
-            "consumer/worker/run.c",
-            "lw_lease_over(r->job.lease, now)",
-            "false",
-        ),
+        ("consumer/worker/run.c", "lw_lease_over(r->job.lease, now)", "false"),
     ],
     'repair of what has a gap before it': [
         ('consumer/worker/partition.c', "if (tag_test(x->open, tag)) return false;", "")
