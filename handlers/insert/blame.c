@@ -44,7 +44,7 @@ static void hide_masked(const struct lw_insert *in, const struct lw_json_value *
         char time[LW_TIME_TEXT];
         struct lw_json_value v = lw_row_value(&in->columns[i], &row[i], time);
         if (!in->columns[i].masked || v.kind == LW_JSON_NOTHING || v.kind == LW_JSON_NULL) continue;
-        hide(text, v.kind == LW_JSON_STRING ? lw_json_text(&v, &scratch) : v.raw);
+        hide(text, lw_json_text(&v, &scratch));
         if (row[i].raw.p != v.raw.p) hide(text, row[i].raw);
     }
     lw_buf_free(&scratch);

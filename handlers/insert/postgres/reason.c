@@ -13,13 +13,12 @@ static bool exceeds(const char *type, const struct lw_json_value *v, struct lw_b
     const char *at = strchr(type, '(');
     int n = 0, scale = 0;
     if (!at || sscanf(at, "(%d,%d", &n, &scale) < 1) return false;
+    struct lw_bytes text = lw_json_text(v, scratch);
     if (strncmp(type, "numeric", 7) == 0) {
-        struct lw_bytes digits = v->kind == LW_JSON_STRING ? lw_json_text(v, scratch) : v->raw;
-        char text[64];
-        snprintf(text, sizeof text, "%.*s", (int)digits.n, digits.p);
-        return fabs(strtod(text, NULL)) + 0.5 * pow(10, -scale) >= pow(10, n - scale);
+        char digits[64];
+        snprintf(digits, sizeof digits, "%.*s", (int)text.n, text.p);
+        return fabs(strtod(digits, NULL)) + 0.5 * pow(10, -scale) >= pow(10, n - scale);
     }
-    struct lw_bytes text = v->kind == LW_JSON_STRING ? lw_json_text(v, scratch) : v->raw;
     int characters = 0;
     for (size_t i = 0; i < text.n; i++) characters += (text.p[i] & 0xc0) != 0x80;
     return characters > n;
@@ -28,11 +27,16 @@ static bool exceeds(const char *type, const struct lw_json_value *v, struct lw_b
 /* Returns true if the server's message quotes the value. */
 static bool quotes(const char *message, const struct lw_json_value *v, struct lw_buf *scratch) {
     struct lw_buf quoted = {0};
-    struct lw_bytes text = v->kind == LW_JSON_STRING ? lw_json_text(v, scratch) : v->raw;
+    struct lw_bytes text = lw_json_text(v, scratch);
     lw_buf_addf(&quoted, "\"%.*s\"", (int)text.n, text.p);
     bool found = memmem(message, strlen(message), quoted.p, quoted.n);
     lw_buf_free(&quoted);
     return found;
+}
+
+static void add_named(const struct lw_insert *in, const char *name, struct lw_column_set *columns) {
+    for (size_t i = 0; i < in->n_columns; i++)
+        if (strcmp(in->columns[i].name, name) == 0) lw_set_add(columns, i);
 }
 
 /* Adds the columns of a check constraint. If the server does not answer, adds none. */
@@ -47,9 +51,7 @@ static void find_checked(struct lw_pg *pg, const struct lw_pg_table *t,
     PGresult *result =
         error->constraint[0] && pg->conn ? lw_pg_query(pg, sql, 2, values, wait, &other) : NULL;
     for (int row = 0; result && row < PQntuples(result); row++)
-        for (size_t i = 0; i < pg->in->n_columns; i++)
-            if (strcmp(PQgetvalue(result, row, 0), pg->in->columns[i].name) == 0)
-                lw_set_add(columns, i);
+        add_named(pg->in, PQgetvalue(result, row, 0), columns);
     PQclear(result);
 }
 
@@ -96,8 +98,7 @@ void lw_pg_reason(struct lw_pg *pg, const struct lw_pg_table *t, const struct lw
     bool duplicate = strcmp(error->state, "23505") == 0,
          foreign = strcmp(error->state, "23503") == 0;
     if (error->column[0]) {
-        for (size_t i = 0; i < in->n_columns; i++)
-            if (strcmp(in->columns[i].name, error->column) == 0) lw_set_add(&columns, i);
+        add_named(in, error->column, &columns);
     } else if (error->parameter > LW_PG_P_COLUMNS && parameter < in->n_columns) {
         lw_set_add(&columns, parameter);
     } else if (strcmp(error->state, "23514") == 0) {

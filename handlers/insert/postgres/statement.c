@@ -62,13 +62,21 @@ static void add_messages(struct lw_buf *sql, const struct lw_insert *in,
     lw_buf_addf(sql, ", n)");
 }
 
-/* Appends the column `there`: true if the table has a row with the message's primary key. */
-static void add_there(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
-    lw_buf_addf(sql, ", coalesce((SELECT true FROM %s AS o WHERE ROW(", t->name);
+/* Appends the part of a query that finds the row with the message's primary key, as `o`. */
+static void add_same_row(struct lw_buf *sql, const struct lw_insert *in,
+                         const struct lw_pg_table *t) {
+    lw_buf_addf(sql, " FROM %s AS o WHERE ROW(", t->name);
     add_key_names(sql, in, "o.");
     lw_buf_addf(sql, ") = ROW(");
     add_key(sql, in, t);
-    lw_buf_addf(sql, ") LIMIT 1), false) AS there");
+    lw_buf_addf(sql, ")");
+}
+
+/* Appends the column `there`: true if the table has a row with the message's primary key. */
+static void add_there(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
+    lw_buf_addf(sql, ", coalesce((SELECT true");
+    add_same_row(sql, in, t);
+    lw_buf_addf(sql, " LIMIT 1), false) AS there");
 }
 
 /* Appends the queries j and w (see the top of this file). With on_conflict "dead" they also ask
@@ -145,11 +153,8 @@ static void add_kept(struct lw_buf *sql, const struct lw_insert *in, const struc
                      size_t column) {
     lw_buf_addf(sql, "(SELECT o.");
     lw_pg_quote(sql, in->columns[column].name);
-    lw_buf_addf(sql, " FROM %s AS o WHERE ROW(", t->name);
-    add_key_names(sql, in, "o.");
-    lw_buf_addf(sql, ") = ROW(");
-    add_key(sql, in, t);
-    lw_buf_addf(sql, "))");
+    add_same_row(sql, in, t);
+    lw_buf_addf(sql, ")");
 }
 
 /* Appends the names of the columns that are written, or their values. */
