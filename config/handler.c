@@ -7,16 +7,6 @@
 
 enum { HTTP_IN_FLIGHT = 64 };
 
-static int four(const struct lw_config *c) {
-    (void)c;
-    return 4;
-}
-
-static int one(const struct lw_config *c) {
-    (void)c;
-    return 1;
-}
-
 /* PostgreSQL allows many concurrent writers, SQLite one. */
 static int writers(const struct lw_config *c) {
     const char *store = json_string_value(json_object_get(c->handler.json, "store"));
@@ -26,13 +16,13 @@ static int writers(const struct lw_config *c) {
 static const struct kind {
     const char *type;
     const char *slots; /* key of the number of threads or processes; NULL: there is none */
-    int (*default_slots)(const struct lw_config *c);
-    int in_flight; /* default of in_flight; 0: neither in_flight nor batch exists */
+    int default_slots; /* 0: as many as the store can have writers */
+    int in_flight;     /* default of in_flight; 0: neither in_flight nor batch exists */
 } kinds[] = {
-    {"exec", "processes", four, 1},
-    {"plugin", "threads", four, 0},
-    {"http", NULL, one, HTTP_IN_FLIGHT},
-    {"insert", "threads", writers, 0},
+    {"exec", "processes", 4, 1},
+    {"plugin", "threads", 4, 0},
+    {"http", NULL, 1, HTTP_IN_FLIGHT},
+    {"insert", "threads", 0, 0},
 };
 
 /* Returns the kind of the configured handler. An unknown type, which handlers/ reports, is like a
@@ -49,8 +39,8 @@ static bool knows_followers(const struct lw_config *c) {
     return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business;
 }
 
-/* Returns true for an http handler with "mode": "batch". Unless handler.batch is given, a batch of
- * such a handler has up to lock.run_ahead messages. */
+/* Returns true for an http handler, the only one without slots, with "mode": "batch". Unless
+ * handler.batch is given, a batch of such a handler has up to lock.run_ahead messages. */
 static bool sends_batches(const struct lw_config *c) {
     const char *mode = json_string_value(json_object_get(c->handler.json, "mode"));
     return !kind_of(c)->slots && mode && !strcmp(mode, "batch");
@@ -88,7 +78,7 @@ void lw_finish_handler(struct lw_loader *l) {
         if (json_object_get(c->handler.json, slots[i]) && (!k->slots || strcmp(slots[i], k->slots)))
             lw_problem(l->problems, "handler.%s: %.64s has handler.%s instead", slots[i],
                        c->handler.type, k->slots ? k->slots : "in_flight");
-    if (!c->handler.threads) c->handler.threads = k->default_slots(c);
+    if (!c->handler.threads) c->handler.threads = k->default_slots ? k->default_slots : writers(c);
     finish_requests(l, k);
     if (c->workers * c->handler.threads > LW_SLOTS_MAX)
         lw_problem(l->problems, "workers: %d workers with %d handlers each are more than %d",

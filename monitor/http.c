@@ -21,9 +21,11 @@ enum {
     /* A body that is too large is read and discarded up to this number of bytes, because some
      * clients read the response only after they have sent the whole body. */
     SWALLOW_MAX = 1 << 20,
-    LINES = 2,      /* threads for slow requests: one for the lengthy, one for the others */
-    DENIED = LINES, /* the thread that sends the answers to wrong tokens */
 };
+
+/* The threads beside MHD's: two for slow requests, and one that sends the answers to wrong
+ * tokens. */
+enum { SHORT, LENGTHY, DENIED, LINES };
 
 struct pending {
     struct lw_http_request q;
@@ -64,7 +66,7 @@ struct lw_http {
     struct lw_streams *streams;
     int port;
     char machine[256];
-    struct line line[LINES + 1];
+    struct line line[LINES];
     pthread_mutex_t lock; /* guards `closing` and the last fields of each struct line */
     bool closing;
 };
@@ -355,7 +357,7 @@ static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *
         refuse(p, MHD_HTTP_METHOD_NOT_ALLOWED, "read-only: GET or HEAD");
     else if (!h->handler.quick(h->handler.ctx, &p->q, &p->a)) {
         bool lengthy = h->handler.lengthy && h->handler.lengthy(h->handler.ctx, &p->q);
-        if (hand_over(h, p, &h->line[lengthy], true)) return MHD_YES;
+        if (hand_over(h, p, &h->line[lengthy ? LENGTHY : SHORT], true)) return MHD_YES;
         refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests wait; ask again");
     } else if (p->a.status == MHD_HTTP_UNAUTHORIZED && p->q.authorization) {
         p->due_ms = lw_boot_ms() + LW_HTTP_DENIED_MS;
@@ -438,17 +440,17 @@ static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
 static void end_slow(struct lw_http *h) {
     pthread_mutex_lock(&h->lock);
     h->closing = true;
-    for (int i = 0; i <= LINES; i++) pthread_cond_signal(&h->line[i].more);
+    for (int i = 0; i < LINES; i++) pthread_cond_signal(&h->line[i].more);
     pthread_mutex_unlock(&h->lock);
-    for (int i = 0; i <= LINES; i++)
+    for (int i = 0; i < LINES; i++)
         if (h->line[i].started) pthread_join(h->line[i].thread, NULL);
 }
 
 static bool start_slow(struct lw_http *h, struct lw_err *err) {
-    static const int most[] = {LW_HTTP_WAITING, LW_HTTP_LENGTHY, LW_HTTP_DENIED};
-    for (int i = 0; i <= LINES && h->handler.slow; i++) {
+    static const int most[LINES] = {LW_HTTP_WAITING, LW_HTTP_LENGTHY, LW_HTTP_DENIED};
+    for (int i = 0; i < LINES && h->handler.slow; i++) {
         struct line *l = &h->line[i];
-        *l = (struct line){.http = h, .lengthy = i == 1, .most = most[i], .last = &l->first};
+        *l = (struct line){.http = h, .lengthy = i == LENGTHY, .most = most[i], .last = &l->first};
         lw_cond_init(&l->more);
         int failed = pthread_create(&l->thread, NULL, i == DENIED ? be_late : be_slow, l);
         l->started = !failed;

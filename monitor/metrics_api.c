@@ -191,18 +191,23 @@ static void say_unready(const struct lw_metrics_source *m, int worker, struct lw
         lw_buf_addf(why, "worker %d is %s", worker, state_of(w));
 }
 
+/* Ends a line, if something was written since `at`. */
+static void end_line(struct lw_buf *out, size_t at) {
+    if (out->n > at) lw_buf_addf(out, "\n");
+}
+
 bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why) {
-    size_t before = why->n;
+    size_t before = why->n, at;
     for (int i = 0; i < m->board->n_wanted; i++) {
-        size_t at = why->n;
+        at = why->n;
         say_unready(m, i, why);
-        if (why->n > at) lw_buf_addf(why, "\n");
+        end_line(why, at);
     }
     bool ready = why->n == before;
     for (int i = 0; !ready && i < m->config->redis.shards; i++) {
-        size_t at = why->n;
+        at = why->n;
         say_down(m, i, why);
-        if (why->n > at) lw_buf_addf(why, "\n");
+        end_line(why, at);
     }
     return ready;
 }

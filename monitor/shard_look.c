@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/shard_look.h"
 
-#include "base/clock.h"
-
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/redis/connection.h"
 #include "base/redis/reply.h"
