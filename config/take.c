@@ -34,6 +34,9 @@ const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX
     case JSON_STRING: break;
     }
     safe = lw_or_abort(lw_url_redact(was ? was->raw : json_string_value(v)));
+    /* the query of a URL may hold a secret, too */
+    char *query = strstr(safe, "://") ? strpbrk(safe, "?#") : NULL;
+    if (query && strlen(query) > 3) memcpy(query + 1, "***", 4);
     snprintf(buf, LW_SHOWN_MAX, strlen(safe) > 128 ? "\"%.125s…\"" : "\"%s\"", safe);
     free(safe);
     return buf;

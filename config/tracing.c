@@ -52,10 +52,7 @@ void lw_take_tracing_endpoint(struct lw_loader *l, const struct lw_option *o, js
     if (!text) return;
     CURLU *u = lw_or_abort(curl_url());
     why = endpoint_problem(u, text);
-    /* a URL with a query may hold a secret, so it is not shown; lw_shown() hides a password */
-    if (why && strpbrk(text, "?#"))
-        lw_problem(l->problems, "%s: %s", o->path, why);
-    else if (why)
+    if (why)
         lw_problem(l->problems, "%s: %s: %s", o->path, lw_shown(l, v, buf), why);
     else
         complete_path(u);
