@@ -42,11 +42,17 @@ static size_t character(const unsigned char *p, unsigned *code) {
 }
 
 /* Returns true for a character that must not reach a terminal or another program as it is: C0 and
- * C1 controls, line and paragraph separators, and the controls of writing direction, which change
- * the order in which the rest of the line is shown. */
+ * C1 controls, line and paragraph separators, the controls of writing direction, which change the
+ * order in which the rest of the line is shown, and characters that nobody sees, with which two
+ * different names look the same. The page (HIDDEN in app.js) marks the same ones. */
 static bool is_control(unsigned c) {
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
-           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+    static const unsigned ranges[][2] = {
+        {0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},      {0x61c, 0x61c},   {0x115f, 0x1160},
+        {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f}, {0x3164, 0x3164},
+        {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (c <= ranges[i][1]) return c >= ranges[i][0];
+    return false;
 }
 
 /* Writes a text into a line of the log, as valid UTF-8 whatever the text is. Control characters
@@ -56,12 +62,15 @@ static bool is_control(unsigned c) {
 static size_t put_text(char *out, size_t room, const char *text, bool json, bool quoted) {
     size_t n = 0;
     unsigned c = 0;
-    for (const unsigned char *p = (const unsigned char *)text; *p && n + 7 < room;) {
+    for (const unsigned char *p = (const unsigned char *)text; *p && n + 13 < room;) {
         size_t bytes = character(p, &c);
         if (!bytes && json) {
             n += (size_t)snprintf(out + n, room - n, "\xef\xbf\xbd");
         } else if (!bytes || (bytes == 1 && is_control(c) && !json)) {
             n += (size_t)snprintf(out + n, room - n, "\\x%02x", *p);
+        } else if (is_control(c) && c > 0xffff) {
+            n += (size_t)snprintf(out + n, room - n, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10),
+                                  0xdc00 + (c & 0x3ff));
         } else if (is_control(c)) {
             n += (size_t)snprintf(out + n, room - n, "\\u%04x", c);
         } else if (quoted && (*p == '"' || *p == '\\')) {
@@ -76,14 +85,14 @@ static size_t put_text(char *out, size_t room, const char *text, bool json, bool
     return n;
 }
 
-/* Returns true if a text could be taken for a text with fields behind it: it has a word with an
- * equals sign after a space, or begins with a quote. */
+/* Returns true if a text could be taken for fields, or for a text with fields behind it: it has a
+ * word with an equals sign at its beginning or after a space, or begins with a quote. */
 static bool imitates(const char *text) {
     if (*text == '"') return true;
     for (const char *at = text; (at = strchr(at, '=')); at++) {
         const char *word = at;
         while (word > text && (word[-1] == '_' || (word[-1] >= 'a' && word[-1] <= 'z'))) word--;
-        if (word < at && word > text && word[-1] == ' ') return true;
+        if (word < at && (word == text || word[-1] == ' ')) return true;
     }
     return false;
 }

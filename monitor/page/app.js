@@ -76,9 +76,9 @@ const SVG_NAMES = new Set(["svg", "path", "line"]);
 
 /** Characters that nobody sees, or that change the order in which the rest of a text is shown, as
  * their names: a key or a reason must not pretend to be another one. */
-const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 const plain = (text) => String(text).replace(HIDDEN,
-  (c) => `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 
 /** Makes an element. Attributes: `on…` takes a function, `data` an object, true and false set and
  * leave out; everything else is text. Children: elements, text, arrays of them; null and false are

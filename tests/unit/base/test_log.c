@@ -43,6 +43,9 @@ static void test_bytes(void **state) {
     expect(false,
            "\xe2\x80\xae \xe2\x81\xa6 \xe2\x80\x8f \xd8\x9c \xe2\x80\xa8 \xe2\x81\xa9 \xe2\x80\xac",
            "\\u202e \\u2066 \\u200f \\u061c \\u2028 \\u2069 \\u202c");
+    /* characters that nobody sees */
+    expect(false, "a\xe2\x80\x8b\xc2\xad\xe2\x81\xa0\xef\xbf\xb9\xf3\xa0\x80\x81",
+           "a\\u200b\\u00ad\\u2060\\ufff9\\udb40\\udc01");
     expect(true, "\xe2\x80\xae\n\x7f\xe2\x80\xac", "\"\\u202e\\u000a\\u007f\\u202c\"}");
 }
 
@@ -53,6 +56,7 @@ static void test_fields(void **state) {
            "\"failed: x id=orders/0/1 outcome=done\"");
     expect(false, "failed: \" id=1", "\"failed: \\\" id=1\"");
     expect(false, "\"quoted\"", "\"\\\"quoted\\\"\"");
+    expect(false, "outcome=done", "\"outcome=done\"");
     expect(false, "a==b, x=1", "\"a==b, x=1\"");
     expect(false, "/path?x=1 && 2=3", "/path?x=1 && 2=3");
     const struct lw_log_field f[] = {{"id", "a b", 0}, {"n", NULL, 7}, {"k", "\xc2\x9b\xff", 0}};
