@@ -361,7 +361,8 @@ static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *
         refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests wait; ask again");
     } else if (p->a.status == MHD_HTTP_UNAUTHORIZED && p->q.authorization) {
         p->due_ms = lw_boot_ms() + LW_HTTP_DENIED_MS;
-        if (hand_over(h, p, &h->line[DENIED], false)) return MHD_YES;
+        /* MHD_NO closes the connection */
+        return hand_over(h, p, &h->line[DENIED], false) ? MHD_YES : MHD_NO;
     }
     return send_answer(h, p);
 }

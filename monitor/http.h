@@ -38,8 +38,8 @@ enum {
     /* LW_HTTP_WAITING is the maximum number of short requests that wait or are being answered */
     LW_HTTP_WAITING = 16,
     LW_HTTP_LENGTHY = 8, /* maximum number of lengthy requests that wait or are being answered */
-    /* A wrong token is answered after LW_HTTP_DENIED_MS, for at most LW_HTTP_DENIED requests at a
-     * time. Right tokens never wait for that. */
+    /* A wrong token is answered after LW_HTTP_DENIED_MS. While LW_HTTP_DENIED such answers wait,
+     * the connection of one more is closed without an answer. Right tokens never wait for that. */
     LW_HTTP_DENIED = 16,
     LW_HTTP_DENIED_MS = 1000,
     LW_HTTP_LIMIT_MS = 5000

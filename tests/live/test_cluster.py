@@ -113,6 +113,10 @@ def master_killed(t):
     t.figure(kills=KILLS)
     finish(t, run, before, pauses, wiped=True)
     t.check(" is lost: " in run.log(), "no epoch was lost")
+    # repeated warnings are counted, not written
+    warnings = len(re.findall(r"^\S+ warn ", run.log(), re.M))
+    t.check(warnings <= KILLS * 100, "%d warnings for %d failovers" % (warnings, KILLS))
+    t.figure(warnings=warnings)
 
 
 @scenario

@@ -60,6 +60,8 @@ static const char script[] =
     "    elif what == 'loud':\n"
     "        for k in range(3000): sys.stderr.write('x' * 300 + '\\n')\n"
     "        sys.stderr.write('no newline'); sys.stderr.flush(); say(done)\n"
+    "    elif what == 'flood':\n"
+    "        sys.stderr.write('flood\\n' * 1000000); sys.stderr.flush(); say(done)\n"
     "    else: say(done)\n"
     "open(here + '/bye', 'a').write('bye\\n')\n";
 
@@ -642,6 +644,28 @@ static void test_stderr_goes_to_the_log(void **state) {
     fx_remove(folder);
 }
 
+/* A handler that writes a million lines to stderr gets its message done, and does not fill the
+ * log. */
+static void test_a_flood_of_stderr(void **state) {
+    (void)state;
+    char *folder = fx_folder(), log[256];
+    snprintf(log, sizeof log, "%s/log", folder);
+    int keep = fx_capture(log);
+    struct fx x;
+    open_fx(&x, 60000);
+    enum lw_outcome flood = play(&x, "flood"), next = play(&x, "ok");
+    close_fx(&x);
+    fx_release(keep);
+    assert_int_equal(flood, LW_DONE);
+    assert_int_equal(next, LW_DONE);
+    char *text = fx_read(log);
+    size_t lines = 0;
+    for (char *at = text; (at = strstr(at, "]: flood\n")); at++) lines++;
+    assert_true(lines > 0 && lines < 100000);
+    free(text);
+    fx_remove(folder);
+}
+
 /* --- configuration ---------------------------------------------------------------------------- */
 
 static void test_check(void **state) {
@@ -710,6 +734,7 @@ int main(void) {
         cmocka_unit_test(test_end_of_input_lets_it_finish),
         cmocka_unit_test(test_worker_killed_takes_all_with_it),
         cmocka_unit_test(test_stderr_goes_to_the_log),
+        cmocka_unit_test(test_a_flood_of_stderr),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_registry),
     };
