@@ -28,7 +28,6 @@ struct rules {
     int overtakes[KEYS];
     /* Number of times in a row that a worker's handler gave back a message of a key. */
     int backs[KEYS][WORKERS];
-    bool lost_data;
     int poisoned; /* index of the worker that a poison message kills next; -1: none */
     struct lw_board *board[WORKERS];
     struct retry {
@@ -171,7 +170,7 @@ void rules_after(struct world *w, const redisReply *r) {
     }
 }
 
-void rules_lost_data(struct world *w) { w->rules->lost_data = true; }
+void rules_lost_data(struct world *w) { w->losses++; }
 
 /* --- oracles ---------------------------------------------------------------------------------- */
 
@@ -182,7 +181,7 @@ static void check_attempt(struct world *w, const struct exec *x, const struct of
     if (attempt > 1 + r->failed)
         world_bad(w, "%s runs as attempt %d after %d failures", x->job->identity, attempt,
                   r->failed);
-    if (!w->rules->lost_data && live(w, x) && attempt != 1 + r->recorded)
+    if (!w->losses && live(w, x) && attempt != 1 + r->recorded)
         world_bad(w, "%s runs as attempt %d, %d are recorded", x->job->identity, attempt,
                   r->recorded);
 }
@@ -302,17 +301,17 @@ enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
 
 void rules_died(struct world *w, int part, int index) {
     const struct of_record *r = record(w, part, index);
-    if (r->said_dead || w->rules->lost_data) return;
+    if (r->said_dead || w->losses) return;
     if (r->recorded + 1 < w->config.retry.max_attempts)
         world_bad(w, "t/%d/%" PRId64 " is a dead letter after %d attempts", part,
                   w->part[part].offset[index], r->recorded + 1);
 }
 
 bool rules_twin_forgot(const struct world *w, int part, int index) {
-    return w->rules->lost_data && w->f->dedup && has_twin(w, part, index, -1);
+    return w->losses && w->f->dedup && has_twin(w, part, index, -1);
 }
 
-bool rules_forgot(const struct world *w) { return w->rules->lost_data && w->f->dedup; }
+bool rules_forgot(const struct world *w) { return w->losses && w->f->dedup; }
 
 bool rules_gone(const struct world *w, int part, int index) {
     return w->f->dedup && has_twin(w, part, index, -1);

@@ -260,7 +260,10 @@ struct world {
     int n_order;
     struct effect {
         int part, index;
+        bool below_commit; /* the commit was above it, so that Kafka has it no more */
+        int losses;        /* value of `losses` at that time */
     } * effects;
+    int losses; /* number of times that a server may have lost data */
     int n_effects, cap_effects;
     bool taint[KEYS], vanished[KEYS];
     struct operator* operator;
