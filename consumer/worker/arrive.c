@@ -2,15 +2,7 @@
 /* arrive: the step in which Kafka delivers a record. The record becomes a message in the memory of
  * this worker, behind the other messages of its lane. There are two exceptions: the record was
  * delivered before, or it has no key and key.missing says to skip such records. */
-#include "consumer/worker/lane.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/outcome.h"
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "queue/lane.h"
-
-#include <assert.h>
-#include <stdio.h>
 
 /* HELD_MAX is the maximum number of records in memory that are neither in a call nor running. */
 enum { HELD_MAX = 20000 };

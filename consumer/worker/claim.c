@@ -1,21 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim: the step that takes the lanes that hints name, and gets their heads. */
-#include "consumer/worker/claim.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/grants.h"
-#include "consumer/worker/hints.h"
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/limits.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "queue/calls.h"
-
-#include <assert.h>
-#include <stdlib.h>
+#include "base/redis/reply.h"
 
 void claim_begin(struct shard *sh) { sh->claim.n = 0; }
 

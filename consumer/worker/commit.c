@@ -2,20 +2,9 @@
 /* commit: the step that commits the watermarks to Kafka, with metadata that lists which messages
  * above them are finished. Each offset that Kafka has accepted as a commit is sent to the shards,
  * as the partition's floor. */
-#include "consumer/worker/commit.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/first.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "queue/commit_meta.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/redis/reply.h"
 
 enum {
     COMMIT_MS = 200,

@@ -9,19 +9,9 @@
  * that needs a key which has left fails with ASK or TRYAGAIN. It is sent again, after a pause and
  * another HELLO, until the slot has moved: then HELLO itself fails with MOVED, and the worker
  * connects to the new owner. That node has another life, so the epoch ends. */
-#include "consumer/worker/connection.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/epoch.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/repair.h"
-#include "consumer/worker/shard.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "base/redis/reply.h"
 
 enum {
     /* PAUSE_MS is the pause after the first call that fails because keys are moving; each further

@@ -1,17 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Logs the state that a worker has in memory. An operator who finds that a worker makes no progress
  * asks for this output with SIGUSR1. The output is bounded and shows keys only as hashes. */
-#include "base/log.h"
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/run.h"
-#include "consumer/worker/shard.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 enum { PARTS_SHOWN = 64, SHARDS_SHOWN = 32, HOLDS_SHOWN = 64 };
 

@@ -1,28 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epoch: the part of the worker that joins an epoch, and handles the end of an epoch
  * (doc/lifecycle.txt, section 3). */
-#include "consumer/worker/epoch.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/commit.h"
-#include "consumer/worker/connection.h"
-#include "consumer/worker/first.h"
-#include "consumer/worker/hints.h"
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/repair.h"
-#include "consumer/worker/rival.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/tend.h"
+#include "base/redis/reply.h"
 #include "queue/epoch.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static void set_epoch(struct lw_worker *w, struct shard *sh, const char *id) {
     assert(strlen(id) < sizeof sh->epoch.id);

@@ -14,17 +14,9 @@
  * The order matters: a query that was sent before the epoch began proves nothing, because commits
  * and grants may have followed it. The query also proves nothing if the server was a replica,
  * because its old master may go on granting for a while. */
-#include "consumer/worker/first.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/epoch.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-
-#include <assert.h>
-#include <string.h>
+#include "base/redis/reply.h"
 
 enum { LIFT_MS = 100, LOOK_AGAIN_MS = 500 };
 

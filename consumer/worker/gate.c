@@ -1,24 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gate: the step in which new messages ask for their lane. The answer says for each message whether
  * it runs at once, waits in Redis, or is finished already. */
-#include "consumer/worker/gate.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/grants.h"
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/limits.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/outcome.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/tell.h"
-#include "queue/calls.h"
-
-#include <assert.h>
-#include <stdlib.h>
+#include "base/redis/reply.h"
 
 enum { REST_MS = 20, OOM_MS = 200 };
 

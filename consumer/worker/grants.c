@@ -1,18 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grants: the part of the worker that finds out from a reply of gate, claim or settle which
  * messages are granted. */
-#include "consumer/worker/grants.h"
-
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "queue/lane.h"
-
-#include <assert.h>
-#include <stdlib.h>
 
 int grants_tries(struct grants *g) {
     assert(g->tries);

@@ -3,17 +3,9 @@
  * first hint comes from a blocking pop (BRPOPLPUSH into claimed:<worker>) on a connection of its
  * own. After that, the turn's pipeline fetches more hints. If a hint is lost, tend makes it
  * again. */
-#include "consumer/worker/hints.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/claim.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-
-#include <assert.h>
-#include <stdlib.h>
+#include "base/redis/reply.h"
 
 enum { HINTS_MAX = 4096 };
 

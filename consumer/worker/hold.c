@@ -7,20 +7,7 @@
  * If the next message was linked in time (handlers/handler.h), the thread that ran one message
  * starts the next one at once. So between two messages the lane waits neither for Redis nor for the
  * main thread. */
-#include "consumer/worker/hold.h"
-
-#include "consumer/worker/lane.h"
-#include "consumer/worker/limits.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/run.h"
-#include "consumer/worker/settle.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/tell.h"
-
-#include <assert.h>
-#include <stdlib.h>
 
 /* Returns true if several messages of a lane may be granted at once and linked. For that,
  * lock.run_ahead must be greater than 1, and retry.order and dedup must allow it. */

@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane: the part of the worker that handles lanes, and their messages in memory. A lane is in
  * memory as long as it has a message, a run or an unanswered call. */
-#include "consumer/worker/lane.h"
 
-#include "consumer/worker/gate.h"
-#include "consumer/worker/hold.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "queue/lane.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <xxhash.h>
 
 int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) {

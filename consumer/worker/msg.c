@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* msg: the part of the worker that handles messages in memory. The bytes of a message belong to a
  * claimed envelope, or to a Kafka record, which is released when the message is freed. */
-#include "consumer/worker/msg.h"
-
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-
-#include <assert.h>
-#include <stdlib.h>
 
 void msgs_open(struct lw_worker *w) {
     assert(w->bytes.lane > 0);

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the state of the worker's partitions to the board, where the exporter reads it for the
  * metrics. How messages are handled does not depend on this file. */
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-
-#include <assert.h>
 
 static void put(_Atomic int64_t *to, int64_t v) {
     atomic_store_explicit(to, v, memory_order_relaxed);

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the outcomes of messages to the board, where the exporter reads them for its web page. How
  * messages are handled does not depend on this file. */
-#include "consumer/worker/outcome.h"
-
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/run.h"
-
-#include <assert.h>
 
 /* Returns the index of the slot on the board that has the partition's name, or -1 if the board has
  * no room for the name. Partitions of other workers have slots, too, because this worker may run

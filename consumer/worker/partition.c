@@ -1,24 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles the assignment, rewind and release of partitions. Records arrive in arrive.c. */
-#include "consumer/worker/partition.h"
-
-#include "consumer/worker/commit.h"
-#include "consumer/worker/epoch.h"
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/limits.h"
-#include "consumer/worker/msg.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/repair.h"
-#include "consumer/worker/run.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/vanished.h"
-#include "queue/commit_meta.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* RECORDS_MAX limits the records that a worker tracks above its watermarks. Each record takes 16
  * bytes. Every partition gets an equal share of that number, but at least PART_RECORDS_MIN and at

@@ -6,30 +6,10 @@
  * else about that key is sent. A shard has one pipeline at a time, so unanswered means: in the
  * pipeline that is in flight. "same calls first": after a lost reply the same calls are sent again
  * before anything else. Gate and claim then have the same tokens, and settle asks for no grants. */
-#include "consumer/worker/pipe.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/claim.h"
-#include "consumer/worker/commit.h"
-#include "consumer/worker/connection.h"
-#include "consumer/worker/epoch.h"
-#include "consumer/worker/first.h"
-#include "consumer/worker/gate.h"
-#include "consumer/worker/hints.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/refusal.h"
-#include "consumer/worker/repair.h"
-#include "consumer/worker/settle.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/tend.h"
-#include "consumer/worker/vanished.h"
-#include "consumer/worker/watch.h"
+#include "base/redis/reply.h"
 #include "queue/server.h"
-
-#include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* SHA-1 of each script, from the reply to SCRIPT LOAD; it is the same on all shards */
 static char sha[LW_SCRIPTS][41];

@@ -6,20 +6,24 @@
 #define LW_CONSUMER_WORKER_PRIVATE_H
 
 #include "consumer/worker/commit.h"
+#include "consumer/worker/grants.h"
+#include "consumer/worker/hold.h"
+#include "consumer/worker/lane.h"
 #include "consumer/worker/limits.h"
 #include "consumer/worker/msg.h"
+#include "consumer/worker/outcome.h"
+#include "consumer/worker/partition.h"
 #include "consumer/worker/rival.h"
 #include "consumer/worker/run.h"
+#include "consumer/worker/shard.h"
+#include "consumer/worker/tell.h"
 #include "consumer/worker/worker.h"
 
 #include <assert.h>
-
-struct hold;
-struct lane;
-struct msg;
-struct part;
-struct run;
-struct shard;
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct lw_worker {
     struct lw_worker_setup set;

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "consumer/worker/refusal.h"
 
-#include "base/redis/denied.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
+#include "base/redis/denied.h"
 
 enum {
     HOLD_MS = 2000,      /* time after a refusal in which nothing is admitted */

@@ -4,22 +4,9 @@
  * still known as done after the rewind, are sent first, right after enter. Two kinds of messages
  * are sent later: those whose handlers ended after the old epoch was lost, and those that are
  * listed as finished only in commit metadata. */
-#include "consumer/worker/repair.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/commit.h"
-#include "consumer/worker/epoch.h"
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/run.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/msg.h"
-
-#include <assert.h>
-#include <stdlib.h>
+#include "base/redis/reply.h"
 
 bool repair_over(const struct shard *sh) {
     check_repair(&sh->repair);

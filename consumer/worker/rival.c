@@ -14,16 +14,7 @@
  * foreign epoch, because the younger fleet may have stopped before its second commit. But after
  * Redis was wiped, other workers of this fleet commit under a new epoch, too. So a worker first
  * waits as long as it may need to notice the end of its own epoch, and then logs the error. */
-#include "consumer/worker/rival.h"
-
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "queue/commit_meta.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 enum { RIVAL_SEEN = 3, PATIENCE_MS = 3000, GAP_MS = 1000, FORGET_MS = 60000, SAID_MS = 60000 };
 

@@ -1,22 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run: the step in which a granted message goes to the handlers and comes back with an outcome. */
-#include "consumer/worker/run.h"
 
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/limits.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/repair.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/tell.h"
 #include "queue/dead_headers.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 enum { RESEND_MS = 1000 };
 

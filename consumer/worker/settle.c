@@ -1,25 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* settle: the step that records the outcomes of runs and decides how their lanes go on. */
-#include "consumer/worker/settle.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/grants.h"
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/limits.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/outcome.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/run.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/tell.h"
-#include "consumer/worker/tend.h"
-#include "queue/calls.h"
-
-#include <assert.h>
-#include <stdlib.h>
+#include "base/redis/reply.h"
 
 enum {
     /* If a hold has at most LOW_WATER unfinished messages, a settle is due at once, so that it asks

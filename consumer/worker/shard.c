@@ -11,18 +11,7 @@
  *
  * connection.c sends HELLO, epoch.c sends enter, and repair.c sends repair. The calls gate, settle,
  * claim and watch are sent only in phase READY. */
-#include "consumer/worker/shard.h"
-
-#include "consumer/worker/gate.h"
-#include "consumer/worker/hints.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/repair.h"
-#include "consumer/worker/settle.h"
-#include "queue/lane.h"
-
-#include <assert.h>
-#include <stdlib.h>
 
 void shard_to(struct shard *sh, enum phase to) {
     assert(sh->phase <= READY && to <= READY);

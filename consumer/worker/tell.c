@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the log lines about single messages. They never show the payload. They show the key in the
  * form that log.keys sets. */
-#include "consumer/worker/tell.h"
 
 #include "consumer/worker/private.h"
-#include "consumer/worker/run.h"
 
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <xxhash.h>
 
 /* Formats a key in the form that log.keys sets. */

@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tend: the step that checks lanes when their time has come, notes in Redis that this worker is
  * alive (the heartbeat), and checks the server's life and clock regularly. */
-#include "consumer/worker/tend.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/connection.h"
-#include "consumer/worker/epoch.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/vanished.h"
-
-#include <assert.h>
+#include "base/redis/reply.h"
 
 enum { TEND_BATCH = 256 };
 

@@ -41,28 +41,7 @@
  *
  * Arrival is not a step of a turn: records from Kafka (arrive.c) and answers from Redis (pipe.c)
  * come between two turns. */
-#include "consumer/worker/claim.h"
-#include "consumer/worker/commit.h"
-#include "consumer/worker/epoch.h"
-#include "consumer/worker/first.h"
-#include "consumer/worker/gate.h"
-#include "consumer/worker/hints.h"
-#include "consumer/worker/hold.h"
-#include "consumer/worker/limits.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/refusal.h"
-#include "consumer/worker/repair.h"
-#include "consumer/worker/run.h"
-#include "consumer/worker/settle.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/tend.h"
-#include "consumer/worker/vanished.h"
-#include "consumer/worker/watch.h"
-
-#include <assert.h>
 
 /* PACE_MS is the minimum gap between non-urgent pipelines, so that each carries a larger batch. */
 enum { PACE_MS = 2 };

@@ -13,22 +13,9 @@
  * A worker that has just been assigned a partition reads the whole stream. It also sets back the
  * states of messages that earlier owners parked in such lanes, up to the end that the log had at
  * the assignment. */
-#include "consumer/worker/vanished.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/limits.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/tell.h"
-#include "consumer/worker/tend.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "base/redis/reply.h"
 
 enum { LANES_A_LOOK = 32, UNPARK_BATCH = 1024, SAID_MS = 60000 };
 

@@ -1,21 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watch: the step that reads the states of messages from Redis. The states show an owner whether
  * its waiting messages are finished and, at the assignment, which messages were finished before. */
-#include "consumer/worker/watch.h"
 
-#include "base/redis/reply.h"
-#include "consumer/worker/commit.h"
-#include "consumer/worker/limits.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/vanished.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "base/redis/reply.h"
 
 enum {
     /* at most LOOK_SEGMENTS / 2 segments of a partition are read when it is assigned */

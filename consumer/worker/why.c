@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Describes why a worker makes no progress, as far as the worker's logic can see, for the log and
  * /readyz. This file only reads the worker's state. */
-#include "consumer/worker/connection.h"
-#include "consumer/worker/epoch.h"
-#include "consumer/worker/gate.h"
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-
-#include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *out, size_t size) {
     check_shard(sh);

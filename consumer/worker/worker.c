@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens, queries, stops and frees a worker. The steps of its work are in turn.c. */
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/partition.h"
-#include "consumer/worker/pipe.h"
-#include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
-#include "consumer/worker/msg.h"
 
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
+#include "consumer/worker/private.h"
+
 #include <xxhash.h>
 
 static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {

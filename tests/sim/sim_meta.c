@@ -6,10 +6,8 @@
  * does not end, so that the watermark stands still, and the case checks which record of key K has
  * the last effect.
  * usage: sim_meta [CASE…] */
-#include "base/log.h"
-#include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/shard.h"
+#include "base/log.h"
 #include "queue/commit_meta.h"
 #include "tests/sim/redis/store.h"
 

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints the state of the simulated workers, which shows why a run does not end (sim_lanes
  * --trace). */
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/msg.h"
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/run.h"
-#include "consumer/worker/shard.h"
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>

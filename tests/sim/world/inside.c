@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/sim/world/inside.h"
-
-#include "consumer/worker/hold.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
-#include "consumer/worker/run.h"
+#include "tests/sim/world/inside.h"
 
 const char *inside_idle_replay(const struct lw_worker *lw) {
     for (const struct part *p = lw->parts; p; p = p->hh.next)
