@@ -73,9 +73,9 @@ struct part {
     /* `full_ms` is the time of the last log line that says that the partition tracks too many
      * records; 0: never */
     int64_t full_ms;
-    /* `slot` is the slot of the partition on the board (observe.c); NULL: it has none yet */
+    /* `slot` is the slot of the partition on the board (tell.c); NULL: it has none yet */
     struct lw_board_partition *slot;
-    /* `named` is the index of a slot on the board with this partition's name, plus 1 (outcome.c);
+    /* `named` is the index of a slot on the board with this partition's name, plus 1 (tell.c);
      * -1: the board has no room for it; 0: not looked up yet */
     int32_t named;
     /* `meta_open` is a bitmap of the tags of delivered records that the commit metadata does not

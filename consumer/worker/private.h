@@ -11,12 +11,11 @@
 #include "consumer/worker/lane.h"
 #include "consumer/worker/limits.h"
 #include "consumer/worker/msg.h"
-#include "consumer/worker/outcome.h"
+#include "consumer/outcomes.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/rival.h"
 #include "consumer/worker/run.h"
 #include "consumer/worker/shard.h"
-#include "consumer/worker/tell.h"
 #include "consumer/worker/worker.h"
 
 #include <assert.h>
@@ -108,6 +107,19 @@ static inline size_t window_most(const struct lw_worker *w) {
     size_t most = (size_t)lw_config_at_once(w->c) + BATCH;
     return most > 2 * BATCH ? most : 2 * BATCH;
 }
+
+/* --- tell.c: what people see of it ----------------------------------------------------------- */
+
+/* Formats a key in the form that log.keys sets. */
+void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TEXT]);
+/* Logs why a message did not end as done, in one line with its identity, key, attempt, fence and
+ * time in the handler. */
+void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level, const char *what);
+/* Notes on the board the outcome of a run after Redis has recorded it. */
+void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms);
+/* Notes on the board the end of a record that is given to no handler. */
+void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key,
+                       enum lw_end end, const char *reason);
 
 /* Asserts that the fields of a worker agree with each other. Most functions that act on a whole
  * worker begin with this check. */

@@ -334,6 +334,8 @@ static void took_it(struct lw_worker *w, const struct run *r) {
     if (w->runs.given_back) w->runs.given_back[r->hold->lane->tag % BACK_SLOTS].times = 0;
 }
 
+uint64_t lw_worker_in_handler(const struct lw_worker *w) { return w->runs.in_handler; }
+
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
     check_run((struct run *)(void *)job);
     struct run *r = (struct run *)(void *)job;

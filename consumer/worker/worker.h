@@ -196,17 +196,17 @@ void lw_worker_stop(struct lw_worker *w);
 bool lw_worker_busy(const struct lw_worker *w);
 void lw_worker_commit_all(struct lw_worker *w);
 /* Writes the worker's partitions to the board, where the exporter reads them for the metrics
- * (observe.c). `log_end` returns the end of a partition's log, or -1 if that is unknown. `log_end`
+ * (tell.c). `log_end` returns the end of a partition's log, or -1 if that is unknown. `log_end`
  * may be NULL. */
 void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen),
                        void *ctx);
-/* Logs the state in the worker's memory, in a bounded number of lines (dump.c). */
+/* Logs the state in the worker's memory, in a bounded number of lines. */
 void lw_worker_dump(struct lw_worker *w);
 /* Returns how many messages of the worker's partitions wait in Redis. */
 uint64_t lw_worker_waiting(const struct lw_worker *w);
 /* Returns how many messages were given to the worker's handlers and have not come back. */
 uint64_t lw_worker_in_handler(const struct lw_worker *w);
-/* Describes what keeps the worker from making progress (why.c). Returns false if nothing does. */
+/* Describes what keeps the worker from making progress. Returns false if nothing does. */
 bool lw_worker_why(struct lw_worker *w, char *out, size_t size);
 /* Returns true if every shard is READY and refuses no command. */
 bool lw_worker_ready(const struct lw_worker *w);
