@@ -93,7 +93,7 @@ static void encode_messages(struct lw_worker *w, const struct shard *sh,
             struct msg *m = sh->gate.msgs[it->first + k];
             if (it->envelopes) {
                 w->scratch.n = 0;
-                msg_envelope(w, m, &w->scratch);
+                msg_envelope(m, &w->scratch);
                 lw_call_envelope(c, lw_bytes(w->scratch.p, w->scratch.n));
             }
             if (w->c->dedup.business) lw_call_dedup(c, m->dedup);

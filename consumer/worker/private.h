@@ -7,14 +7,11 @@
 
 #include "consumer/worker/commit.h"
 #include "consumer/worker/grants.h"
-#include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
 #include "consumer/worker/limits.h"
-#include "consumer/worker/msg.h"
 #include "consumer/outcomes.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/rival.h"
-#include "consumer/worker/run.h"
 #include "consumer/worker/shard.h"
 #include "consumer/worker/worker.h"
 

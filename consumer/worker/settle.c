@@ -216,7 +216,7 @@ static void encode_last(struct lw_worker *w, const struct settle_item *it,
     if (!lw_settle_carries(it->outcome)) return;
     struct run *last = nth(it->hold, it->n_runs - 1);
     w->scratch.n = 0;
-    msg_envelope(w, last->msg, &w->scratch);
+    msg_envelope(last->msg, &w->scratch);
     lw_settle_last(c, it->outcome, it->backoff_ms, last->job.reason,
                    lw_bytes(w->scratch.p, w->scratch.n));
 }

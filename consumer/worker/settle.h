@@ -4,7 +4,6 @@
 #define LW_CONSUMER_WORKER_SETTLE_H
 
 #include "consumer/worker/limits.h"
-#include "consumer/worker/run.h"
 
 #include <assert.h>
 #include <hiredis/hiredis.h>

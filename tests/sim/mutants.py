@@ -97,7 +97,7 @@ M = {
     ],
     'old assignment survives': [
         (
-            'consumer/worker/msg.h',
+            'consumer/worker/lane.h',
             "!m->gen || m->part->gen != m->gen || m->part->pass != m->pass",
             "!m->part->gen",
         ),
@@ -131,7 +131,7 @@ M = {
     ],
     'newer ones jump over what comes back': [
         (
-            "consumer/worker/hold.c",
+            "consumer/worker/lane.c",
             "lane_push_front(w, l, again[--n]);",
             "lane_push(w, l, again[--n]);",
         )
@@ -266,7 +266,7 @@ M = {
     ],
     'a lost hold is settled again': [
         (
-            'consumer/worker/hold.c',
+            'consumer/worker/lane.c',
             "    settle_unlist(&w->shards[h->lease.shard], h);\n    h->stale = true;",
             "    h->stale = true;",
         )
@@ -299,19 +299,19 @@ M = {
     ],
     'taken back to the end of the chain': [
         (
-            'consumer/worker/hold.c',
+            'consumer/worker/lane.c',
             "        lane_push_front(w, h->lane, m);\n    else",
             "        lane_push(w, h->lane, m);\n    else",
         )
     ],
     'taken back in the wrong order': [
         (
-            'consumer/worker/hold.c',
+            'consumer/worker/lane.c',
             "    take_back(w, h, r->next);\n    struct msg *m = run_take_msg(r);",
             "    struct run *after = r->next;\n    struct msg *m = run_take_msg(r);",
         ),
         (
-            'consumer/worker/hold.c',
+            'consumer/worker/lane.c',
             "        msg_free(w, m);\n    run_free(w, r);\n}\n\nvoid hold_cut",
             "        msg_free(w, m);\n    run_free(w, r);\n    take_back(w, h, after);\n}\n\nvoid hold_cut",
         ),
@@ -325,7 +325,7 @@ M = {
     ],
     'taken back though it started': [
         (
-            'consumer/worker/hold.c',
+            'consumer/worker/lane.c',
             "if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;",
             "if (before->state != FINISHED && (lw_job_unthen(&before->job, &r->job), true)) break;",
         )
@@ -390,7 +390,7 @@ M = {
         )
     ],
     'a follower does not wait for the one before it': [
-        ('consumer/worker/hold.c', "if (!before || before->state == FINISHED)", "if (true)")
+        ('consumer/worker/lane.c', "if (!before || before->state == FINISHED)", "if (true)")
     ],
     'one fence a call': [
         ('queue/lua/parts/fences.lua', "text(fence_base + reserve - 1)", "text(fence_base)")
@@ -411,7 +411,7 @@ M = {
     ],
     'what failed is forgotten before it is told': [
         (
-            'consumer/worker/hold.h',
+            'consumer/worker/lane.h',
             "    if (!h->n_finished) h->failed = false;",
             "    h->failed = false;",
         )
@@ -588,7 +588,7 @@ M = {
     ],
     'partitions of replays are never forgotten': [
         (
-            'consumer/worker/msg.c',
+            'consumer/worker/lane.c',
             "if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);",
             "--m->part->n_msgs;",
         )
@@ -627,7 +627,7 @@ M = {
     ],
     'headers take no memory': [
         (
-            'consumer/worker/msg.c',
+            'consumer/worker/lane.c',
             "(m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n)",
             "0",
         )
@@ -694,7 +694,7 @@ M = {
         ('consumer/worker/partition.c', "if (in && !tag_test(p->meta_open, m->tag) &&", "if (in &&")
     ],
     'all dones of an ended lease count when the epoch is lost': [
-        ('consumer/worker/hold.c', "        if (!live) return;", "        (void)live;")
+        ('consumer/worker/lane.c', "        if (!live) return;", "        (void)live;")
     ],
     'a broker that takes less metadata is not heeded': [
         (
