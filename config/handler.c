@@ -34,7 +34,7 @@ static const struct kind *kind_of(const struct lw_config *c) {
 }
 
 /* Returns true if a worker can be granted the next messages of a key while an earlier message of
- * the key runs. This is so only if messages run ahead (consumer/worker/hold.c). */
+ * the key runs. This is so only if messages run ahead (consumer/worker/lane.c). */
 static bool knows_followers(const struct lw_config *c) {
     return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business;
 }

@@ -63,7 +63,7 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
     for (; *from < w->n_assigned && n < max; (*from)++) {
         struct part *p = w->assigned[*from];
         int64_t mark = lw_offsets_watermark(p->offsets);
-        if (!all && mark == p->committed && !p->claims) continue;
+        if (!all && mark == p->committed && !p->meta.claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
         /* Leave the partition out until its states have been read from all shards. Before that, the
          * metadata of its commit might list messages as finished that are not finished. */
@@ -141,25 +141,54 @@ bool commit_confirm(struct lw_worker *w) {
     return true;
 }
 
-void floors_open(struct lw_worker *w, struct part *p) {
-    assert(!p->floor_sent);
-    p->floor_sent = lw_alloc((size_t)w->n_shards * sizeof *p->floor_sent);
+/* --- when partitions are given up ---------------------------------------------------------- */
+
+static int try_commit(struct lw_worker *w, struct part **parts, size_t n, struct lw_err *err) {
+    struct lw_commit *c = lw_alloc((n + 1) * sizeof *c);
+    char *meta = lw_alloc((n + 1) * (LW_META_MAX + 1));
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!parts[i] || !parts[i]->gen) continue;
+        struct part *p = parts[i];
+        int64_t mark = lw_offsets_watermark(p->offsets);
+        char *text = meta + k * (LW_META_MAX + 1);
+        if (!commit_encode(w, p, text) && mark == p->committed) continue;
+        c[k++] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = text};
+    }
+    int rc = k ? w->io->commit_sync(w->ctx, c, k, NULL, err) : 0;
+    free(c);
+    free(meta);
+    return rc;
 }
 
-void floors_assigned(struct lw_worker *w, struct part *p) {
-    assert(p->floor_sent && p->gen);
-    for (int s = 0; s < w->n_shards; s++) p->floor_sent[s] = -1;
+void commit_now(struct lw_worker *w, struct part **parts, size_t n) {
+    struct lw_err err = {0};
+    size_t room;
+    int rc;
+    do {
+        /* If Kafka has refused the size of the metadata, the limit is now half as large, so the
+         * commit is tried again with less. */
+        room = w->commit.meta_max;
+        rc = try_commit(w, parts, n, &err);
+    } while (rc && w->commit.meta_max < room);
+    if (rc)
+        lw_warn("commit before giving up %zu partitions: %s; their next owners read from the "
+                "previous commit",
+                n, err.text);
 }
+
+void lw_worker_commit_all(struct lw_worker *w) { commit_now(w, w->assigned, w->n_assigned); }
+
+/* --- floors ------------------------------------------------------------------------------- */
 
 void floor_unknown(struct lw_worker *w, const struct shard *sh) {
-    assert(sh->index >= 0 && sh->index < w->n_shards);
-    for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->floor_sent[sh->index] = -1;
+    for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->in[sh->index].floor_sent = -1;
 }
 
 void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool again) {
     check_part(p);
     assert(p->gen);
-    int64_t *sent = &p->floor_sent[sh->index];
+    int64_t *sent = &p->in[sh->index].floor_sent;
     if (*sent < 0) *sent = floor;
     if (again && *sent > 0) --*sent;
 }
@@ -174,10 +203,10 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
     for (size_t i = 0; i < w->n_assigned && sh->floors.n < FLOOR_BATCH; i++) {
         struct part *p = w->assigned[i];
-        int64_t sent = p->floor_sent[sh->index], to = p->committed;
+        int64_t sent = p->in[sh->index].floor_sent, to = p->committed;
         if (to < 0 || sent >= to) continue;
         /* the floor that the last owner left in Redis has not been read yet, so no floor is sent */
-        if (sent < 0 && !p->watch.fresh[sh->index]) continue;
+        if (sent < 0 && !p->in[sh->index].fresh) continue;
         sh->floors.item[sh->floors.n++] = (struct floor_item){p, p->gen, to};
     }
     if (!sh->floors.n) return;
@@ -201,6 +230,6 @@ void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int taken = all ? sh->floors.n : (int)r->integer;
     for (int i = 0; i < sh->floors.n && i < taken; i++)
         if (sh->floors.item[i].part->gen == sh->floors.item[i].gen)
-            sh->floors.item[i].part->floor_sent[sh->index] = sh->floors.item[i].to;
+            sh->floors.item[i].part->in[sh->index].floor_sent = sh->floors.item[i].to;
     sh->floors.n = 0;
 }

@@ -46,10 +46,6 @@ void commits_open(struct lw_worker *w);
  * commit is no longer true. */
 void commit_must_confirm(struct lw_worker *w);
 void commit_soon(struct lw_worker *w); /* makes a commit due in the next turn */
-/* Allocates the array of floors of a new partition. */
-void floors_open(struct lw_worker *w, struct part *p);
-/* Forgets, for a new assignment of the partition, which floors were sent. */
-void floors_assigned(struct lw_worker *w, struct part *p);
 /* Forgets which floors were sent to a shard whose epoch is lost. */
 void floor_unknown(struct lw_worker *w, const struct shard *sh);
 /* Notes the floor of a partition that watch has read from a shard. If `again` is true, the floor is
@@ -64,6 +60,8 @@ void commit_step(struct lw_worker *w);
  * watermark is finished. */
 bool commit_encode(struct lw_worker *w, const struct part *p, char *out);
 bool commit_confirm(struct lw_worker *w);
+/* Commits the watermarks of partitions that this worker gives up, and waits for the answer. */
+void commit_now(struct lw_worker *w, struct part **parts, size_t n);
 
 static inline void check_commits(const struct commits *x) {
     assert(x->meta_max <= LW_META_MAX && x->meta_tried <= LW_META_MAX);

@@ -292,16 +292,16 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         case LW_GATED_UNDECIDED: continue;
         case LW_GATED_ENVELOPE: seen_busy(w, l); continue;
         case LW_GATED_FINISHED:
-            part_mark(w, m->part, m->offset, LW_OFF_DONE);
+            part_mark(m->part, m->offset, LW_OFF_DONE);
             count(&w->counts->redelivered);
             break;
         case LW_GATED_WAITS:
             seen_busy(w, l);
-            part_mark(w, m->part, m->offset, LW_OFF_WAITING);
+            part_mark(m->part, m->offset, LW_OFF_WAITING);
             count(&w->counts->parked);
             break;
         case LW_GATED_DUPLICATE:
-            part_mark(w, m->part, m->offset, LW_OFF_DONE);
+            part_mark(m->part, m->offset, LW_OFF_DONE);
             count(&w->counts->dropped);
             outcome_of_record(w, m->part, m->offset, m->key, LW_END_DROPPED,
                               "a message with the same id came before (dedup)");

@@ -197,7 +197,7 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
         if (l->hold && hold_has(l->hold, m->part, m->offset, &same)) {
             /* this worker has already granted the message, and that grant's settle covers this
              * delivery as well */
-            if (l->hold->kind == LANE) part_mark(w, m->part, m->offset, LW_OFF_WAITING);
+            if (l->hold->kind == LANE) part_mark(m->part, m->offset, LW_OFF_WAITING);
             same->gen = m->gen;
             same->pass = m->pass;
         } else if (msg_current(m)) {
@@ -401,7 +401,7 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
 static void note_dones(struct lw_worker *w, struct hold *h) {
     bool live = atomic_load(&h->lease.held.deadline_ms) > now_ms(w);
     for (struct run *r = h->first; r && r->state == FINISHED && !h->stale; r = r->next) {
-        if (r->outcome == LW_DONE) part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
+        if (r->outcome == LW_DONE) part_mark(r->msg->part, r->msg->offset, LW_OFF_DONE);
         if (!live) return;
     }
 }

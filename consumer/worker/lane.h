@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "consumer/worker/lease.h"
-#include "consumer/worker/partition.h"
+#include "consumer/worker/part.h"
 #include "handlers/handler.h"
 #include "queue/envelope.h"
 

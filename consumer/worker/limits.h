@@ -12,9 +12,6 @@ enum {
     /* AHEAD_MAX is the maximum number of messages of a lane that one call grants; they run one
      * after the other without another call */
     AHEAD_MAX = 64,
-    /* OPEN_TAGS is the number of bits in a bitmap of tags. Each tag, modulo OPEN_TAGS, is the index
-     * of its bit. */
-    OPEN_TAGS = 1 << 16,
 };
 enum { WATCH_MS = 100, HOLD_BAD_MS = 1000 };
 

@@ -10,7 +10,7 @@
 #include "consumer/worker/lane.h"
 #include "consumer/worker/limits.h"
 #include "consumer/outcomes.h"
-#include "consumer/worker/partition.h"
+#include "consumer/worker/part.h"
 #include "consumer/worker/rival.h"
 #include "consumer/worker/shard.h"
 #include "consumer/worker/worker.h"

@@ -81,12 +81,12 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     while (sh->repair.part < w->n_assigned && sh->repair.n < repair_room(w) &&
            offsets < REPAIR_OFFSETS) {
         struct part *p = w->assigned[sh->repair.part];
-        if (sh->repair.at >= p->n_kept) {
+        if (sh->repair.at >= p->kept.n) {
             sh->repair.part++;
             sh->repair.at = 0;
             continue;
         }
-        struct kept k = p->kept[sh->repair.at++];
+        struct kept_record k = p->kept.at[sh->repair.at++];
         if ((int)(k.tag % (uint32_t)w->n_shards) != sh->index) continue;
         struct repair_item *last = sh->repair.n ? &sh->repair.item[sh->repair.n - 1] : NULL;
         if (last && last->part == p && last->hi == k.offset)
@@ -218,12 +218,12 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (int i = 0; i < sh->repair.n; i++) {
         struct repair_item *it = &sh->repair.item[i];
         if (it->late) {
-            if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
+            if (ok && it->part->gen == it->gen) part_mark(it->part, it->lo, LW_OFF_DONE);
             it->late->in_repair = false;
             late_remove(w, it->late);
         } else if (it->meta) {
             metas++;
-            if (ok && it->part->gen == it->gen) part_mark(w, it->part, it->lo, LW_OFF_DONE);
+            if (ok && it->part->gen == it->gen) part_mark(it->part, it->lo, LW_OFF_DONE);
         } else {
             forget |= !ok;
         }

@@ -11,12 +11,6 @@ struct lw_worker;
 
 enum { FLEETS = 8 };
 
-/* Holds the group's commit of a partition, as it was last read. */
-struct looked { /* only rival.c changes this struct */
-    bool known;
-    int64_t offset;
-};
-
 /* Describes another fleet in this fleet's consumer group. `first_ms` and `last_ms` are the times at
  * which this worker first and last saw that the other fleet's commits had advanced. */
 struct rival {

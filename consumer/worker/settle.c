@@ -400,7 +400,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
             /* the named message is gone from the chain, because a rebalance has taken it away */
             stop = true;
         } else if (letters[k] == LW_NAMED_FINISHED) {
-            part_mark(w, m->part, m->offset, LW_OFF_DONE);
+            part_mark(m->part, m->offset, LW_OFF_DONE);
             msg_free(w, lane_pop(w, l));
         } else {
             lane_pop(w, l);
@@ -428,7 +428,7 @@ static void stale(struct lw_worker *w, struct settle_item *it) {
     hold_in_call(h, 0);
     if (it->n_runs && first->outcome == LW_DONE) {
         account(w, first, true);
-        part_mark(w, first->msg->part, first->msg->offset, LW_OFF_DONE);
+        part_mark(first->msg->part, first->msg->offset, LW_OFF_DONE);
         hold_drop_runs(w, h, 1);
     }
     hold_cut(w, h);
@@ -443,9 +443,9 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
         bool bad = a == LW_SETTLED_BAD && k == it->n_runs - 1;
         account(w, r, !bad);
         if (lw_outcome_ends(r->outcome)) {
-            part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
+            part_mark(r->msg->part, r->msg->offset, LW_OFF_DONE);
         } else if (!bad) {
-            part_mark(w, r->msg->part, r->msg->offset, LW_OFF_WAITING);
+            part_mark(r->msg->part, r->msg->offset, LW_OFF_WAITING);
         } else if (h->kind == FAST && msg_current(r->msg)) {
             /* a message whose outcome was not recorded asks gate again, before any newer message */
             lane_push_front(w, h->lane, run_take_msg(r));

@@ -18,7 +18,6 @@
 #include "consumer/worker/repair.h"
 #include "consumer/worker/settle.h"
 #include "consumer/worker/tend.h"
-#include "consumer/worker/vanished.h"
 #include "consumer/worker/watch.h"
 
 #include <assert.h>

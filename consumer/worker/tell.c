@@ -51,11 +51,11 @@ void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level,
  * no room for the name. Partitions of other workers have slots, too, because this worker may run
  * their waiting messages. */
 static int32_t slot_of(const struct lw_worker *w, struct part *p) {
-    if (!p->named) {
+    if (!p->board.named) {
         const struct lw_board_partition *slot = lw_board_slot(w->set.board, p->topic, p->partition);
-        p->named = slot ? (int32_t)(slot - w->set.board->partitions) + 1 : -1;
+        p->board.named = slot ? (int32_t)(slot - w->set.board->partitions) + 1 : -1;
     }
-    return p->named - (p->named > 0);
+    return p->board.named - (p->board.named > 0);
 }
 
 static void add_outcome(struct lw_worker *w, struct part *p, struct lw_outcome_record *r,
@@ -96,7 +96,7 @@ static int64_t get(_Atomic int64_t *from) {
 }
 
 static void show_part(struct part *p, int64_t end, int64_t now) {
-    struct lw_board_partition *b = p->slot;
+    struct lw_board_partition *b = p->board.slot;
     int64_t mark = lw_offsets_watermark(p->offsets),
             unfinished = (int64_t)lw_offsets_unfinished(p->offsets);
     /* the log reaches at least as far as it did when the partition was assigned */
@@ -111,11 +111,11 @@ static void show_part(struct part *p, int64_t end, int64_t now) {
 }
 
 static void take_slot(struct lw_worker *w, int worker, struct part *p, int64_t now) {
-    assert(p->gen && !p->slot);
-    p->slot = lw_board_own(w->set.board, worker, p->topic, p->partition);
-    if (!p->slot) return;
-    put(&p->slot->watermark, lw_offsets_watermark(p->offsets));
-    put(&p->slot->moved_ms, now);
+    assert(p->gen && !p->board.slot);
+    p->board.slot = lw_board_own(w->set.board, worker, p->topic, p->partition);
+    if (!p->board.slot) return;
+    put(&p->board.slot->watermark, lw_offsets_watermark(p->offsets));
+    put(&p->board.slot->moved_ms, now);
 }
 
 void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen),
@@ -124,12 +124,12 @@ void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void 
     int64_t now = now_ms(w);
     for (struct part *p = w->parts; p; p = p->hh.next) {
         bool ours = p->gen && p->offsets;
-        if (p->slot && !ours) {
-            lw_board_disown(p->slot, worker);
-            p->slot = NULL;
+        if (p->board.slot && !ours) {
+            lw_board_disown(p->board.slot, worker);
+            p->board.slot = NULL;
         } else if (ours) {
-            if (!p->slot) take_slot(w, worker, p, now);
-            if (p->slot) show_part(p, log_end ? log_end(ctx, p->gen) : -1, now);
+            if (!p->board.slot) take_slot(w, worker, p, now);
+            if (p->board.slot) show_part(p, log_end ? log_end(ctx, p->gen) : -1, now);
         }
     }
 }
@@ -206,8 +206,9 @@ static const char *const run_name[] = {"ahead", "running", "sending", "finished"
 
 static void dump_part(const struct part *p, int64_t now, int n_shards) {
     int64_t mark = lw_offsets_watermark(p->offsets);
-    int64_t still =
-        p->slot && lw_offsets_unfinished(p->offsets) ? now - atomic_load(&p->slot->moved_ms) : 0;
+    int64_t still = p->board.slot && lw_offsets_unfinished(p->offsets)
+                        ? now - atomic_load(&p->board.slot->moved_ms)
+                        : 0;
     lw_info("dump: %s watermark %" PRId64 " for %" PRId64 " ms, committed %" PRId64
             ", next %" PRId64 ", unfinished %zu, waiting %zu%s%s",
             p->name, mark, still, p->committed, lw_offsets_next(p->offsets),

@@ -39,7 +39,7 @@
  *     commit      commits the watermarks, which the answers to earlier pipelines have raised
  *     flush       gives the messages granted during the turn to the handlers (run_flush)
  *
- * Arrival is not a step of a turn: records from Kafka (arrive.c) and answers from Redis (pipe.c)
+ * Arrival is not a step of a turn: records from Kafka (intake.c) and answers from Redis (pipe.c)
  * come between two turns. */
 #include "consumer/worker/private.h"
 

@@ -1,9 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the step that reads the states of messages from Redis. The states show an owner whether
- * its waiting messages are finished and, at the assignment, which messages were finished before. */
-
+/* watch: reads the states of messages from Redis. They show the owner of a partition whether its
+ * waiting messages are finished and, at the assignment, which messages were finished before.
+ *
+ * A waiting list may vanish: a person deletes it, or Redis evicts it, while the states say that
+ * messages wait in it. Every script keeps a lane in `lanes` exactly as long as its list exists. So
+ * a script that finds a lane in `lanes` without a list adds it to the stream `vanished`
+ * (list_vanished in queue/lua/parts/lanes.lua). Every worker reads that stream. For each message
+ * that it had parked in such a lane, it sets the state back to unseen (unpark). Its watch then
+ * notices this state and reads the partition from Kafka again. A record is recognized by its key's
+ * tag, and two keys with one tag count as one. So at worst a message is parked twice, and its
+ * second copy does not run, because the message is finished by then.
+ *
+ * A worker that has just been assigned a partition reads the whole stream. It also sets back the
+ * states of messages that earlier owners parked in such lanes, up to the end that the log had at
+ * the assignment. */
 #include "consumer/worker/private.h"
+
 #include "base/redis/reply.h"
+
+/* --- states ---------------------------------------------------------------------------------- */
 
 enum {
     /* at most LOOK_SEGMENTS / 2 segments of a partition are read when it is assigned */
@@ -14,33 +29,9 @@ enum {
     RECHECK_MS = 1000,
 };
 
-void watch_open(struct lw_worker *w, struct part *p) {
-    assert(!p->watch.fresh && !p->watch.at);
-    p->watch.fresh = lw_alloc((size_t)w->n_shards);
-    p->watch.at = lw_alloc((size_t)w->n_shards * sizeof *p->watch.at);
-}
-
-void watch_assigned(struct lw_worker *w, struct part *p) {
-    check_part_watch(&p->watch);
-    assert(p->gen);
-    memset(p->watch.fresh, 0, (size_t)w->n_shards);
-    p->watch.n_fresh = 0;
-    p->watch.recheck_ms = 0;
-}
-
-void watch_free(struct part *p) {
-    check_part_watch(&p->watch);
-    free(p->watch.fresh);
-    free(p->watch.at);
-}
-
-void watch_begin(struct shard *sh) {
-    check_watch(&sh->watch);
-    sh->watch.n = 0;
-}
+void watch_begin(struct shard *sh) { sh->watch.n = 0; }
 
 static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, bool last) {
-    check_part(p);
     assert(sh->watch.n < LOOK_BATCH && p->gen && segment >= 0);
     sh->watch.item[sh->watch.n++] = (struct look_item){.part = p,
                                                        .gen = p->gen,
@@ -57,9 +48,7 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
  * begins to the end that the log had at the assignment, but for at most LOOK_SEGMENTS / 2
  * segments. */
 static void look_fresh(struct shard *sh, struct part *p) {
-    check_watch(&sh->watch);
-    check_part_watch(&p->watch);
-    assert(!p->watch.fresh[sh->index]);
+    assert(!p->in[sh->index].fresh);
     int64_t first = p->begin / LW_SEGMENT,
             last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
     /* Read no more segments in advance: gate answers for the states of the records behind them. */
@@ -70,7 +59,6 @@ static void look_fresh(struct shard *sh, struct part *p) {
 }
 
 static void look_at(struct shard *sh, struct part *p, int64_t from) {
-    check_watch(&sh->watch);
     assert(from >= 0);
     int64_t next = lw_offsets_next(p->offsets), segment = from / LW_SEGMENT;
     look(sh, p, segment, false, false);
@@ -83,10 +71,9 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
  * records. If the record at the watermark waits, its segment is read in each call. The other
  * segments take turns: the next call begins where this one ended. */
 static void look_waiting(struct shard *sh, struct part *p, int most) {
-    check_part(p);
     assert(most > 0);
     int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets),
-            at = p->watch.at[sh->index];
+            at = p->in[sh->index].look_from;
     size_t budget = LOOK_RECORDS;
     int first = sh->watch.n;
     if (at <= mark || at >= next) at = mark;
@@ -96,7 +83,7 @@ static void look_waiting(struct shard *sh, struct part *p, int most) {
         look_at(sh, p, at);
         at = (at / LW_SEGMENT + 1) * LW_SEGMENT;
     }
-    p->watch.at[sh->index] = at;
+    p->in[sh->index].look_from = at;
 }
 
 /* Returns how many segments with waiting records a call may read of each partition. All partitions
@@ -109,7 +96,6 @@ static int look_share(const struct lw_worker *w) {
 }
 
 void watch_build(struct lw_worker *w, struct shard *sh) {
-    check_watch(&sh->watch);
     assert(!sh->watch.n && sh->phase == READY);
     int64_t now = now_ms(w);
     bool due = now >= sh->watch.at_ms;
@@ -120,9 +106,9 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     size_t from = sh->watch.from++;
     for (size_t i = 0; i < w->n_assigned && sh->watch.n < LOOK_BATCH; i++) {
         struct part *p = w->assigned[(from + i) % w->n_assigned];
-        if (!p->watch.fresh[sh->index] && now >= p->watch.recheck_ms)
+        if (!p->in[sh->index].fresh && now >= p->watch.recheck_ms)
             look_fresh(sh, p);
-        else if (!p->watch.fresh[sh->index])
+        else if (!p->in[sh->index].fresh)
             continue;
         else if (due && lw_offsets_waiting(p->offsets))
             look_waiting(sh, p, share);
@@ -141,7 +127,6 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
         const struct look_item *it = &sh->watch.item[i];
         pipe_offsets(sh, it->part->name, it->lo, it->hi);
     }
-    check_watch(&sh->watch);
 }
 
 static enum lw_state state_at(const struct look_item *it, const redisReply *bytes, int64_t offset) {
@@ -156,7 +141,6 @@ static enum lw_state state_at(const struct look_item *it, const redisReply *byte
  * Redis. Returns true if no fault is proven: either the commit has reached the floor, because
  * another member has taken over the partition, or there is no answer from Kafka yet. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
-    check_part(p);
     assert(p->gen);
     struct lw_err err = {0};
     int64_t committed = -1;
@@ -177,7 +161,6 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
  * can never fit. If the worker went on, it would treat new records as finished, because older
  * records with the same offsets were finished. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
-    check_part(p);
     assert(floor->str);
     if (!floor->len) return true;
     int64_t f = strtoll(floor->str, NULL, 10);
@@ -216,8 +199,6 @@ static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *fl
 
 static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *it,
                        const redisReply *floor, const redisReply *bytes) {
-    check_part(it->part);
-    check_part_watch(&it->part->watch);
     assert(it->fresh);
     struct part *p = it->part;
     if (!floor_fits(w, p, floor)) return;
@@ -230,14 +211,14 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
             i++;
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
-    bool first = it->last && !p->watch.fresh[sh->index];
+    bool first = it->last && !p->in[sh->index].fresh;
     /* When the states of a newly assigned partition have been read for the first time, the floor is
      * sent once more, because the previous owner, or a repair, may have left segments below the
      * floor. */
     floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin,
                 floor->len && first);
     if (first) {
-        p->watch.fresh[sh->index] = 1;
+        p->in[sh->index].fresh = 1;
         if (++p->watch.n_fresh == w->n_shards) part_check_claims(w, p);
         part_pause(w, p);
     }
@@ -265,7 +246,6 @@ static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
 }
 
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    check_watch(&sh->watch);
     int n = sh->watch.n;
     assert(n > 0 && n <= LOOK_BATCH);
     sh->watch.n = 0;
@@ -290,7 +270,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
                 hi = base + (it->hi + 1) * 4;
         if (hi > it->next) hi = it->next;
         lw_offsets_each(p->offsets, LW_OFF_WAITING, lo, hi, check_one, &x);
-        if (x.lost && !unpark_busy(p, sh->index)) {
+        if (x.lost && !p->in[sh->index].missing.more) {
             /* Redis has lost a waiting message, so the partition is read from Kafka again. */
             lw_warn_some(20, "%s: Redis lost waiting messages; reading them again from Kafka",
                          p->name);
@@ -298,4 +278,271 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         }
         part_pause(w, p);
     }
+}
+
+enum { LANES_A_LOOK = 32, UNPARK_BATCH = 1024, SAID_MS = 60000 };
+
+static bool before(struct stream_id a, struct stream_id b) {
+    return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq);
+}
+
+static bool is_missing(const struct missing *m, uint32_t tag) {
+    return m->tags && tag_test(m->tags, tag);
+}
+
+/* --- which lanes ------------------------------------------------------------------------------ */
+
+/* Reads the next entries of the stream `vanished`. Each partition has a position of its own in the
+ * stream, and the call begins at the lowest of them. */
+void vanished_build(struct lw_worker *w, struct shard *sh) {
+    assert(sh->phase == READY);
+    if (!w->n_assigned) return;
+    struct stream_id from = w->assigned[0]->in[sh->index].missing.seen;
+    for (size_t i = 0; i < w->n_assigned; i++) {
+        struct missing *m = &w->assigned[i]->in[sh->index].missing;
+        if (before(m->seen, from)) from = m->seen;
+        m->asked = true;
+    }
+    char id[48];
+    snprintf(id, sizeof id, "(%" PRIu64 "-%" PRIu64, from.ms, from.seq);
+    pipe_command(sh, CALL_VANISHED, "XRANGE");
+    pipe_text(sh, sh->key_vanished), pipe_copy(sh, id), pipe_text(sh, "+");
+    pipe_text(sh, "COUNT"), pipe_number(sh, LANES_A_LOOK);
+}
+
+struct vanished_lane {
+    struct stream_id id;
+    struct lw_bytes name;
+    uint32_t tag;
+    size_t n; /* number of this worker's messages that waited in the lane whose list has vanished */
+};
+struct looking {
+    struct vanished_lane lane[LANES_A_LOOK];
+    int n;
+    struct stream_id last; /* the last entry of the reply, whether or not it could be read */
+    uint64_t filter;       /* bitmap over tags, by which most records are skipped quickly */
+    struct part *part;
+    /* for each lane, `first` holds the lowest offset, in the partition `part`, of the messages that
+     * waited in the lane */
+    int64_t first[LANES_A_LOOK];
+    size_t here[LANES_A_LOOK];
+};
+
+/* Reads an entry of the stream. Sets *last to its id, if it has one, even if the rest of the entry
+ * cannot be read: it must not be met again, because a batch of such entries would hide all
+ * others. */
+static bool read_entry(struct lw_worker *w, const redisReply *r, struct vanished_lane *v,
+                       struct stream_id *last) {
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str) return false;
+    if (sscanf(r->element[0]->str, "%" SCNu64 "-%" SCNu64, &v->id.ms, &v->id.seq) != 2)
+        return false;
+    *last = v->id;
+    const redisReply *fields = r->element[1];
+    if (fields->type != REDIS_REPLY_ARRAY || fields->elements != 2 || !fields->element[1]->str)
+        return false;
+    v->name = lw_bytes(fields->element[1]->str, fields->element[1]->len);
+    shard_of(w, v->name, &v->tag);
+    v->n = 0;
+    return true;
+}
+
+static bool count_one(void *ctx, int64_t offset, uint32_t tag) {
+    assert(ctx);
+    struct looking *x = ctx;
+    if (!(x->filter >> (tag % 64) & 1)) return true;
+    for (int i = 0; i < x->n; i++) {
+        if (x->lane[i].tag != tag) continue;
+        if (!x->here[i]++) x->first[i] = offset;
+    }
+    return true;
+}
+
+static void add_missing(struct part *p, struct missing *m, uint32_t tag) {
+    assert(p->gen);
+    int64_t next = lw_offsets_next(p->offsets);
+    if (!m->tags) m->tags = lw_alloc(OPEN_TAGS / 8), m->hi = 0;
+    tag_set(m->tags, tag);
+    m->lo = lw_offsets_watermark(p->offsets);
+    int64_t hi = next > p->log_end ? next : p->log_end;
+    if (hi > m->hi) m->hi = hi;
+    m->serial++;
+}
+
+static void say_here(const struct lw_worker *w, const struct shard *sh, const struct looking *x,
+                     int i) {
+    assert(i >= 0 && i < x->n && x->here[i]);
+    char name[LW_KEY_TEXT];
+    tell_key(w, x->lane[i].name, name);
+    lw_warn_some(
+        20,
+        "shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by "
+        "others: %zu messages of %s from offset "
+        "%" PRId64 " on waited there, and are read from Kafka again; their order against later "
+        "ones of the key is not kept, and "
+        "replays and imports that waited there are lost",
+        sh->index, name, x->here[i], x->part->name, x->first[i]);
+}
+
+static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, struct looking *x) {
+    assert(p->gen && x->n <= LANES_A_LOOK);
+    struct missing *m = &p->in[sh->index].missing;
+    if (!m->asked) return; /* a partition that was assigned after the call was sent is skipped */
+    m->asked = false;
+    memset(x->here, 0, sizeof x->here);
+    x->part = p;
+    lw_offsets_each(p->offsets, LW_OFF_WAITING, INT64_MIN, INT64_MAX, count_one, x);
+    for (int i = 0; i < x->n; i++) {
+        if (!before(m->seen, x->lane[i].id)) continue;
+        m->seen = x->lane[i].id;
+        add_missing(p, m, x->lane[i].tag);
+        x->lane[i].n += x->here[i];
+        if (x->here[i]) say_here(w, sh, x, i);
+    }
+    if (before(m->seen, x->last)) m->seen = x->last;
+}
+
+/* Logs that a waiting list without messages of this worker has vanished. This is worth a log line,
+ * because the list may have held replays and imports of operators, which have no owner. */
+static void say_none(const struct lw_worker *w, const struct shard *sh,
+                     const struct vanished_lane *v) {
+    assert(!v->n);
+    char name[LW_KEY_TEXT];
+    tell_key(w, v->name, name);
+    lw_warn_some(
+        20,
+        "shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by "
+        "others: no message known to this worker "
+        "waited there; the owners of other partitions read theirs from Kafka again, and replays "
+        "and imports are lost",
+        sh->index, name);
+}
+
+/* Logs that the stream `vanished` cannot be read. The worker goes on, because the stream matters
+ * only if a list was deleted. It reads the stream again after a quarter of a TTL. */
+void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
+    assert(why);
+    int64_t now = now_ms(w);
+    if (sh->vanished.failed_ms && now - sh->vanished.failed_ms < SAID_MS) return;
+    sh->vanished.failed_ms = now;
+    lw_warn("shard %d: can't read %s: %s; until that works, messages whose waiting list is deleted "
+            "from Redis are not read from Kafka "
+            "again; retrying every %d ms",
+            sh->index, sh->key_vanished, why, (int)(w->c->lock.ttl_ms / 4));
+}
+
+void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == READY);
+    if (r->type != REDIS_REPLY_ARRAY) {
+        char why[LW_REPLY_TEXT];
+        vanished_failed(w, sh, lw_malformed(why, r, "XRANGE", "an array"));
+        return;
+    }
+    bool good = true;
+    struct looking x = {.n = 0};
+    for (size_t i = 0; i < r->elements && x.n < LANES_A_LOOK; i++) {
+        if (!read_entry(w, r->element[i], &x.lane[x.n], &x.last)) {
+            vanished_failed(w, sh, "it has an entry that no script of Latchwork wrote");
+            good = false;
+            continue;
+        }
+        x.filter |= UINT64_C(1) << (x.lane[x.n++].tag % 64);
+    }
+    if (good) sh->vanished.failed_ms = 0;
+    for (size_t i = 0; i < w->n_assigned; i++) look_in_part(w, sh, w->assigned[i], &x);
+    for (int i = 0; i < x.n; i++)
+        if (before(sh->vanished.said, x.lane[i].id)) {
+            sh->vanished.said = x.lane[i].id;
+            if (!x.lane[i].n && !w->set.index) say_none(w, sh, &x.lane[i]);
+        }
+    /* if the batch was full, the stream may have more entries */
+    if (r->elements == LANES_A_LOOK) tend_now(sh, now_ms(w));
+}
+
+/* --- their messages --------------------------------------------------------------------------- */
+
+struct unparking_scan {
+    const struct missing *missing;
+    int64_t offset[UNPARK_BATCH];
+    int n, shard, n_shards;
+    int64_t to;
+};
+
+static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
+    return (int)(tag % (uint32_t)x->n_shards) == x->shard && is_missing(x->missing, tag);
+}
+
+/* This callback gets each record that gate has not decided yet. It ends the scan before the first
+ * record whose lane's list has vanished, because gate may still park that record. */
+static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
+    assert(ctx);
+    struct unparking_scan *x = ctx;
+    if (!is_wanted(x, tag)) return true;
+    x->to = offset;
+    return false;
+}
+
+static bool take_one(void *ctx, int64_t offset, uint32_t tag) {
+    assert(((struct unparking_scan *)ctx)->n < UNPARK_BATCH);
+    struct unparking_scan *x = ctx;
+    if (!is_wanted(x, tag)) return true;
+    x->offset[x->n++] = offset;
+    if (x->n < UNPARK_BATCH) return true;
+    x->to = offset + 1;
+    return false;
+}
+
+static void moved_to(struct missing *m, int64_t to) {
+    assert(to >= m->lo);
+    m->lo = to;
+    if (m->lo < m->hi) return;
+    free(m->tags);
+    m->tags = NULL;
+    m->more = false;
+}
+
+static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
+    struct missing *m = &p->in[sh->index].missing;
+    int64_t next = lw_offsets_next(p->offsets);
+    struct unparking_scan x = {.missing = m,
+                               .shard = sh->index,
+                               .n_shards = w->n_shards,
+                               .to = next < m->hi ? next : m->hi};
+    if (!m->tags || m->lo >= x.to) return false;
+    lw_offsets_each(p->offsets, LW_OFF_IN, m->lo, x.to, stop_before, &x);
+    lw_offsets_each(p->offsets, LW_OFF_WAITING, m->lo, x.to, take_one, &x);
+    m->more = x.n == UNPARK_BATCH;
+    if (!x.n) {
+        moved_to(m, x.to);
+        return false;
+    }
+    pipe_script(sh, CALL_UNPARK, &lw_script_unpark, 2);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, epoch_id(sh));
+    pipe_text(sh, p->name);
+    for (int i = 0; i < x.n; i++) pipe_number(sh, x.offset[i]);
+    sh->vanished.unpark = (struct unparking){p, p->gen, m->serial, x.to};
+    return true;
+}
+
+void unpark_build(struct lw_worker *w, struct shard *sh) {
+    assert(sh->phase == READY && !pipe_in_flight(sh));
+    int64_t now = now_ms(w);
+    sh->vanished.unpark.part = NULL;
+    if (now < sh->vanished.unpark_ms) return;
+    for (size_t i = 0; i < w->n_assigned; i++)
+        if (unpark_part(w, sh, w->assigned[i])) return;
+    sh->vanished.unpark_ms = now + WATCH_MS;
+}
+
+void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == READY);
+    struct part *p = sh->vanished.unpark.part;
+    if (r->type != REDIS_REPLY_INTEGER) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "unpark.lua", "an integer"));
+        return;
+    }
+    if (!p || p->gen != sh->vanished.unpark.gen) return;
+    struct missing *m = &p->in[sh->index].missing;
+    count_n(&w->counts->unparked, (uint64_t)r->integer);
+    if (m->serial == sh->vanished.unpark.serial && m->tags) moved_to(m, sh->vanished.unpark.to);
 }

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the step that reads the states of messages from Redis. */
 #ifndef LW_CONSUMER_WORKER_WATCH_H
 #define LW_CONSUMER_WORKER_WATCH_H
 
+#include "consumer/worker/part.h"
+
 #include <assert.h>
 #include <hiredis/hiredis.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-struct lw_worker;
-struct part;
 struct shard;
 
 enum { LOOK_BATCH = 64 }; /* maximum number of segments per watch call */
@@ -27,40 +24,37 @@ struct look_item {
     bool last;
 };
 
-struct watch { /* only watch.c changes this struct */
+struct watch {
     struct look_item item[LOOK_BATCH];
     int n;
     int64_t at_ms; /* time at which states are read next */
     size_t from;   /* counter that decides with which partition the next call begins */
 };
 
-/* Holds what this worker has read of a partition's states. */
-struct part_watch { /* only watch.c changes this struct */
-    /* `fresh` has an element per shard, which is 1 if the floor and the segments in that shard were
-     * read for this assignment */
-    uint8_t *fresh;
-    int n_fresh; /* number of shards whose states were read for this assignment */
-    /* `recheck_ms` is the time at which the group's committed offset is read again, because it did
-     * not fit the floor */
-    int64_t recheck_ms;
-    int64_t *at; /* `at` holds, for each shard, the offset from which the watch continues */
+struct vanished {
+    struct unparking {
+        struct part *part;
+        uint32_t gen, serial;
+        int64_t to; /* the unanswered unpark call covers messages below this offset */
+    } unpark;
+    int64_t unpark_ms;
+    struct stream_id said;
+    /* `failed_ms` is the time of the last log line that says that the stream cannot be read; 0: it
+     * can be read */
+    int64_t failed_ms;
 };
 
-/* Allocates the arrays that the watch needs for a new partition. */
-void watch_open(struct lw_worker *w, struct part *p);
-/* Forgets what was read for an earlier assignment of the partition. */
-void watch_assigned(struct lw_worker *w, struct part *p);
-void watch_free(struct part *p);
 /* Empties the list of segments to read, when a new pipeline begins. */
 void watch_begin(struct shard *sh);
 void watch_build(struct lw_worker *w, struct shard *sh);
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void vanished_build(struct lw_worker *w, struct shard *sh);
+void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+/* Logs that the stream `vanished` could not be read. */
+void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why);
+void unpark_build(struct lw_worker *w, struct shard *sh);
+void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 
 static inline void check_watch(const struct watch *x) { assert(x->n >= 0 && x->n <= LOOK_BATCH); }
-
-static inline void check_part_watch(const struct part_watch *x) {
-    assert(x->fresh && x->at);
-    assert(x->n_fresh >= 0);
-}
 
 #endif

@@ -21,9 +21,11 @@ NOUNS = {
     'part': (
         ['p', 'part', 'parts', 'only', 'next', 'tmp', 'assigned', 'idle_parts', 'next_idle'],
         r'\b(?:parts|assigned)' + INDEX + '->',
-        [],
-        25,
+        # `in` has an element per shard, whose fields are checked below.
+        ['in'],
+        20,
     ),
+    'part_in': (['in'], r'\bin' + INDEX + r'\.', [], 3),
     'lane': (
         ['l', 'lane', 'lanes', 'free_lanes', 'gate_next', 'head', 'tail', 'again', 'again_tail'],
         None,
@@ -34,7 +36,7 @@ NOUNS = {
         ['h', 'hold', 'at', 'next', 'lost', 'listed', 'tail', 'free_holds', 'last_finished'],
         None,
         # The field `next` is not checked, because two files set it. settle.c uses it to link the
-        # holds that it will settle, and hold.c uses it to link the lost holds of a lane. A hold is
+        # holds that it will settle, and lane.c uses it to link the lost holds of a lane. A hold is
         # in at most one of these lists.
         ['next'],
         12,
@@ -47,11 +49,12 @@ NOUNS = {
         12,
     ),
 }
-# Each of these functions makes or frees a struct, so it may set any field of that struct.
+# Each of these functions makes, frees or resets a struct, so it may set any field of it.
 MAKERS = ['lane_get', 'lane_maybe_free', 'hold_new', 'hold_free', 'run_new', 'run_free']
+MAKERS += ['reset_in']
 # For each struct that a function of MAKERS makes or frees: the files that are not checked, because
 # there the variables named in NOUNS point to structs of another type.
-OTHERS = {'lane': ['lease', 'vanished'], 'run': [], 'hold': []}
+OTHERS = {'lane': ['lease'], 'run': [], 'hold': [], 'part': []}
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 
@@ -78,7 +81,7 @@ def read(path):
 
 
 def without_makers(text):
-    """Returns the text without the functions that make or free a lane, a hold or a run."""
+    """Returns the text without the functions of MAKERS."""
     name = r'\b(?:' + '|'.join(MAKERS) + ')'
     return re.sub(r'^\S[^;{}]*' + name + r'\([^;{}]*\{.*?^\}', '', text, flags=re.M | re.S)
 

@@ -102,7 +102,7 @@ M = {
             "!m->part->gen",
         ),
         (
-            'consumer/worker/partition.c',
+            'consumer/worker/intake.c',
             "    lane_drop_pending(w, p);\n    p->gen = 0;",
             "    p->gen = 0;",
         ),
@@ -110,8 +110,8 @@ M = {
     'commit what is merely parked': [
         (
             'consumer/worker/gate.c',
-            "part_mark(w, m->part, m->offset, LW_OFF_WAITING);",
-            "part_mark(w, m->part, m->offset, LW_OFF_DONE);",
+            "part_mark(m->part, m->offset, LW_OFF_WAITING);",
+            "part_mark(m->part, m->offset, LW_OFF_DONE);",
         )
     ],
     'fence restarts after a wipe': [
@@ -192,7 +192,7 @@ M = {
         ("consumer/worker/run.c", "lw_lease_over(r->job.lease, now)", "false"),
     ],
     'repair of what has a gap before it': [
-        ('consumer/worker/partition.c', "if (tag_test(x->open, tag)) return false;", "")
+        ('consumer/worker/intake.c', "if (tag_test(x->open, tag)) return false;", "")
     ],
     'no confirmation by Kafka': [
         ('consumer/worker/turn.c', "if (w->commit.confirm && !commit_confirm(w)) return;", "")
@@ -275,7 +275,7 @@ M = {
         (
             'consumer/worker/settle.c',
             "        hold_drop_runs(w, h, 1);\n    }\n    hold_cut(w, h);",
-            "        hold_drop_runs(w, h, 1);\n    }\n    for (struct run *r = h->first; r && r->state == FINISHED; r = r->next) part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);\n    hold_cut(w, h);",
+            "        hold_drop_runs(w, h, 1);\n    }\n    for (struct run *r = h->first; r && r->state == FINISHED; r = r->next) part_mark(r->msg->part, r->msg->offset, LW_OFF_DONE);\n    hold_cut(w, h);",
         )
     ],
     'heads of an unanswered settle taken after a take-back': [
@@ -492,20 +492,20 @@ M = {
     # The next mutants change how a rebalance waits for running handlers.
     'a revoke waits for heads too': [
         (
-            'consumer/worker/partition.c',
+            'consumer/worker/intake.c',
             "l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;",
             "l->hold ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;",
         )
     ],
     'a leaving partition is granted more': [
         (
-            'consumer/worker/partition.c',
+            'consumer/worker/intake.c',
             "    p->leaving = true;\n    p->pass++;",
             "    p->leaving = true;",
         )
     ],
     'granted, given to no handler yet, and started though it leaves': [
-        ('consumer/worker/partition.c', "    run_leave(w, p);\n", "")
+        ('consumer/worker/intake.c', "    run_leave(w, p);\n", "")
     ],
     'a letter that its topic will never take is sent for ever': [
         (
@@ -601,7 +601,7 @@ M = {
         )
     ],
     'records above the watermark without a bound': [
-        ('consumer/worker/partition.c', "if (held < most) return false;", "if (most) return false;")
+        ('consumer/worker/intake.c', "if (held < most) return false;", "if (most) return false;")
     ],
     # The next mutants ignore the limits in bytes of a call, of a lane and of a worker.
     'a call reads lists without end': [
@@ -634,12 +634,12 @@ M = {
     ],
     'records are taken without end': [
         (
-            'consumer/worker/arrive.c',
+            'consumer/worker/intake.c',
             " || w->memory.held >= w->bytes.held) return 0;",
             ") return 0;",
         ),
         (
-            'consumer/worker/arrive.c',
+            'consumer/worker/intake.c',
             "size_t fit = (w->bytes.held - w->memory.held) / w->memory.big + 1;",
             "size_t fit = HELD_MAX;",
         ),
@@ -674,11 +674,15 @@ M = {
     ],
     'metadata believed though some of it ran again': [
         (
-            'consumer/worker/partition.c',
-            "p->watch.n_fresh < w->n_shards || p->claims ||",
+            'consumer/worker/intake.c',
+            "p->watch.n_fresh < w->n_shards || p->meta.claims ||",
             "p->watch.n_fresh < w->n_shards ||",
         ),
-        ('consumer/worker/commit.c', "mark == p->committed && !p->claims", "mark == p->committed"),
+        (
+            'consumer/worker/commit.c',
+            "mark == p->committed && !p->meta.claims",
+            "mark == p->committed",
+        ),
     ],
     'a repair goes on where others moved its place': [
         (
@@ -691,7 +695,7 @@ M = {
         ('consumer/worker/repair.c', "    if (forget) {", "    if (0 && forget) {")
     ],
     'gaps of a key in the commit metadata are ignored': [
-        ('consumer/worker/partition.c', "if (in && !tag_test(p->meta_open, m->tag) &&", "if (in &&")
+        ('consumer/worker/intake.c', "if (in && !tag_test(p->meta.open, m->tag) &&", "if (in &&")
     ],
     'all dones of an ended lease count when the epoch is lost': [
         ('consumer/worker/lane.c', "        if (!live) return;", "        (void)live;")
@@ -773,14 +777,14 @@ M = {
     ],
     'a rewind forgets how far was read': [
         (
-            'consumer/worker/partition.c',
+            'consumer/worker/intake.c',
             "    if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);\n",
             "",
         )
     ],
     'what is not gated yet is passed over': [
         (
-            'consumer/worker/vanished.c',
+            'consumer/worker/watch.c',
             "    x->to = offset;\n    return false;",
             "    (void)offset;\n    return true;",
         )
@@ -907,7 +911,7 @@ MODE = {
     'a list that vanished goes unseen': 'unlist',
     'a rewind forgets how far was read': [
         (
-            'consumer/worker/partition.c',
+            'consumer/worker/intake.c',
             "    if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);\n",
             "",
         )

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles the assignment, rewind and release of partitions. Records arrive in arrive.c. */
+/* intake: how records get in, and how they go back. Kafka assigns a partition and delivers its
+ * records, which become messages behind the others of their lanes. A partition is held back when
+ * this worker knows too many of its records. It is rewound to its watermark when Redis has lost
+ * what it knew, and revoked when another worker gets it.
+ *
+ * This file does not know what gate decides about a message, nor when what is committed
+ * (commit.c). */
 #include "consumer/worker/private.h"
+
+/* --- partitions ------------------------------------------------------------------------------ */
 
 /* RECORDS_MAX limits the records that a worker tracks above its watermarks. Each record takes 16
  * bytes. Every partition gets an equal share of that number, but at least PART_RECORDS_MIN and at
@@ -14,8 +22,6 @@ enum {
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition,
                       int64_t replay) {
-    assert(topic && n > 0);
-    assert(partition >= 0 && replay >= 0);
     char name[320];
     int len =
         snprintf(name, sizeof name, "%.*s:%" PRId32, (int)(n > 255 ? 255 : n), topic, partition);
@@ -28,9 +34,7 @@ struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t 
     p->topic = lw_memdup(topic, n);
     p->partition = partition;
     p->replay = replay;
-    watch_open(w, p);
-    floors_open(w, p);
-    missing_open(w, p);
+    p->in = lw_alloc((size_t)w->n_shards * sizeof *p->in);
     HASH_ADD_KEYPTR(hh, w->parts, p->name, (unsigned)len, p);
     return p;
 }
@@ -39,13 +43,11 @@ void part_free(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(!p->gen && !p->n_msgs && !p->offsets);
     HASH_DELETE(hh, w->parts, p);
-    watch_free(p);
-    free(p->name), free(p->topic), free(p->floor_sent), free(p->missing), free(p->kept);
+    free(p->name), free(p->topic), free(p->in), free(p->kept.at);
     free(p);
 }
 
 void part_idle(struct lw_worker *w, struct part *p) {
-    check_part(p);
     assert(!p->n_msgs && p->replay);
     if (p->idle) return;
     p->idle = true;
@@ -55,14 +57,12 @@ void part_idle(struct lw_worker *w, struct part *p) {
 
 /* Returns true if a settle that may still be sent again names messages of this partition. */
 static bool is_named(const struct lw_worker *w, const struct part *p) {
-    check_part(p);
     for (int s = 0; s < w->n_shards; s++)
         if (settle_names(&w->shards[s], p)) return true;
     return false;
 }
 
 void parts_sweep(struct lw_worker *w) {
-    check_worker(w);
     struct part *p = w->idle_parts, *next;
     w->idle_parts = NULL;
     for (; p; p = next) {
@@ -77,21 +77,17 @@ void parts_sweep(struct lw_worker *w) {
 }
 
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen) {
-    assert(w->n_assigned <= w->cap_assigned);
     for (size_t i = 0; i < w->n_assigned; i++)
         if (w->assigned[i]->gen == gen) return w->assigned[i];
     return NULL;
 }
 
-void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s) {
-    assert(!p->gen || p->offsets);
-    (void)w;
-    assert(offset >= 0);
+void part_mark(struct part *p, int64_t offset, enum lw_offset_state s) {
     if (p->gen) lw_offsets_mark(p->offsets, offset, s);
 }
 
-size_t part_records_max(const struct lw_worker *w) {
-    check_worker(w);
+/* Returns the maximum number of records that one partition may track (queue/offsets.h). */
+static size_t records_max(const struct lw_worker *w) {
     if (w->set.part_records) return w->set.part_records;
     size_t share = RECORDS_MAX / (w->n_assigned ? w->n_assigned : 1);
     if (share > PART_RECORDS_MAX) return PART_RECORDS_MAX;
@@ -102,9 +98,7 @@ size_t part_records_max(const struct lw_worker *w) {
  * One unfinished record keeps every record behind it in memory, so their number needs this
  * limit. */
 static bool is_full(struct lw_worker *w, struct part *p) {
-    check_part(p);
-    assert(p->gen);
-    size_t held = lw_offsets_held(p->offsets), most = part_records_max(w);
+    size_t held = lw_offsets_held(p->offsets), most = records_max(w);
     int64_t now = now_ms(w), mark = lw_offsets_watermark(p->offsets);
     if (held < most) return false;
     if (p->full_ms && now - p->full_ms < FULL_SAID_MS) return true;
@@ -121,15 +115,13 @@ static bool is_full(struct lw_worker *w, struct part *p) {
 }
 
 void part_pause(struct lw_worker *w, struct part *p) {
-    check_part(p);
     assert(p->gen);
-    bool hold = w->stopping || p->watch.n_fresh < w->n_shards || p->claims ||
+    bool hold = w->stopping || p->watch.n_fresh < w->n_shards || p->meta.claims ||
                 (int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;
     hold |= is_full(w, p);
-    if (hold != p->held) {
-        p->held = hold;
-        w->io->hold(w->ctx, p->gen, hold);
-    }
+    if (hold == p->held) return;
+    p->held = hold;
+    w->io->hold(w->ctx, p->gen, hold);
 }
 
 void parts_pause(struct lw_worker *w) {
@@ -137,23 +129,36 @@ void parts_pause(struct lw_worker *w) {
 }
 
 bool all_joined(const struct lw_worker *w) {
-    assert(w->n_shards > 0);
     for (int s = 0; s < w->n_shards; s++)
         if (!epoch_joined(&w->shards[s])) return false;
     return true;
 }
 
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
-    check_worker(w);
-    assert(gen);
     struct part *p = part_of_gen(w, gen);
     if (p) lw_offsets_end(p->offsets, offset);
 }
 
+static void forget_meta(struct part *p) {
+    free(p->meta.ranges);
+    free(p->meta.open);
+    p->meta = (struct part_meta){.claims = p->meta.claims};
+}
+
+/* Forgets what was read and sent for an earlier assignment of the partition. An answer that comes
+ * late is recognized by the changed number. */
+static void reset_in(struct lw_worker *w, struct part *p) {
+    p->watch = (struct part_watch){0};
+    for (int s = 0; s < w->n_shards; s++) {
+        free(p->in[s].missing.tags);
+        p->in[s] = (struct part_in){.look_from = p->in[s].look_from,
+                                    .floor_sent = -1,
+                                    .missing.serial = p->in[s].missing.serial + 1};
+    }
+}
+
 void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
-    check_worker(w);
-    assert(a->gen && a->topic);
-    assert(!part_of_gen(w, a->gen));
+    assert(a->gen && !part_of_gen(w, a->gen));
     struct part *p = part_get(w, a->topic, strlen(a->topic), a->partition, 0);
     if (p->gen) part_drop(w, p);
     p->gen = a->gen;
@@ -165,9 +170,8 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     p->had_commit = a->committed >= 0;
     p->leaving = false;
     p->offsets = lw_offsets_open(a->begin);
-    watch_assigned(w, p);
-    floors_assigned(w, p);
-    p->n_kept = 0;
+    reset_in(w, p);
+    p->kept.n = 0;
     p->held = false;
     if (a->metadata_len) {
         struct lw_err err = {0};
@@ -176,10 +180,11 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
                                &err);
         if (n < 0) lw_warn("%s: commit metadata ignored: %s", p->name, err.text);
         if (n > 0) {
-            p->meta = (struct lw_range *)(void *)lw_memdup(ranges, (size_t)n * sizeof ranges[0]);
-            p->n_meta = (size_t)n;
-            p->meta_open = lw_alloc(OPEN_TAGS / 8);
-            p->claims = true;
+            p->meta.ranges =
+                (struct lw_range *)(void *)lw_memdup(ranges, (size_t)n * sizeof ranges[0]);
+            p->meta.n = (size_t)n;
+            p->meta.open = lw_alloc(OPEN_TAGS / 8);
+            p->meta.claims = true;
         }
     }
     if (w->n_assigned == w->cap_assigned) {
@@ -194,31 +199,25 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
 }
 
 void part_committed(struct part *p, int64_t offset) {
-    check_part(p);
-    assert(p->gen);
     if (offset > p->committed) p->committed = offset;
     p->had_commit = true;
-    p->claims = false;
+    p->meta.claims = false;
 }
 
-void part_forget_kept(struct part *p) {
-    check_part(p);
-    p->n_kept = 0;
-}
+void part_forget_kept(struct part *p) { p->kept.n = 0; }
 
 void part_drop(struct lw_worker *w, struct part *p) {
-    check_part(p);
     if (!p->gen) return;
-    assert(p->offsets);
+    check_part(p);
     lane_drop_pending(w, p);
     p->gen = 0;
     p->pass++;
     lw_offsets_free(p->offsets);
     p->offsets = NULL;
-    part_forget_meta(p);
-    missing_forget(w, p);
-    p->claims = false;
-    p->n_kept = 0;
+    forget_meta(p);
+    reset_in(w, p);
+    p->meta.claims = false;
+    p->kept.n = 0;
     repairs_restart(w);
     for (size_t i = 0; i < w->n_assigned; i++)
         if (w->assigned[i] == p) {
@@ -227,18 +226,9 @@ void part_drop(struct lw_worker *w, struct part *p) {
             w->n_assigned--;
             break;
         }
-    check_part(p);
-    assert(!p->gen);
 }
 
-void part_forget_meta(struct part *p) {
-    assert(p->meta || !p->n_meta);
-    free(p->meta);
-    free(p->meta_open);
-    p->meta = NULL;
-    p->meta_open = NULL;
-    p->n_meta = 0;
-}
+/* --- commit metadata ------------------------------------------------------------------------- */
 
 /* Finds out whether Redis has forgotten messages that the group's metadata lists as finished. Such
  * messages run again, unless a repair restores their states. A later owner must then not believe
@@ -246,30 +236,186 @@ void part_forget_meta(struct part *p) {
  * So nothing of the partition runs until Kafka has accepted a commit whose metadata lists only
  * messages that Redis knows to be finished (commit.c). */
 void part_check_claims(struct lw_worker *w, struct part *p) {
-    check_part(p);
-    if (!p->claims) return;
+    if (!p->meta.claims) return;
     struct lw_range known[META_RANGES];
     size_t n = lw_offsets_finished(p->offsets, known, META_RANGES);
-    if (n == p->n_meta && memcmp(known, p->meta, n * sizeof known[0]) == 0)
-        p->claims = false;
+    if (n == p->meta.n && memcmp(known, p->meta.ranges, n * sizeof known[0]) == 0)
+        p->meta.claims = false;
     else
         commit_soon(w);
 }
 
-static bool tag_test(const uint8_t *map, uint32_t tag) {
-    assert(map);
-    return map[(tag % OPEN_TAGS) / 8] >> (tag % 8) & 1;
+/* Checks whether the commit metadata lists an arriving record as finished. If so, and if the rule
+ * "no gap below a done" allows it, the record is listed to be written back to Redis during a
+ * quarantine. In every other case gate decides according to the states in Redis. */
+static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
+    struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
+    while (p->meta.n && p->meta.ranges[0].hi <= m->offset)
+        memmove(p->meta.ranges, p->meta.ranges + 1, --p->meta.n * sizeof p->meta.ranges[0]);
+    bool in = p->meta.n && m->offset >= p->meta.ranges[0].lo;
+    if (in && !tag_test(p->meta.open, m->tag) && sh->phase == READY &&
+        shard_quarantined(sh, now_ms(w)) && repair_has_room(sh)) {
+        repair_meta(sh, p, m->offset);
+    } else {
+        tag_set(p->meta.open, m->tag);
+    }
+    if (!p->meta.n) forget_meta(p);
 }
-static void tag_set(uint8_t *map, uint32_t tag) {
-    assert(map);
-    map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8));
+
+/* --- records --------------------------------------------------------------------------------- */
+
+/* HELD_MAX is the maximum number of records in memory that are neither in a call nor running. */
+enum { HELD_MAX = 20000 };
+
+/* Sets the text under which Redis stores the message's business id: the lane and the id or, if they
+ * are too long, a hash of both, as for a lane's name. */
+static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r,
+                      struct lw_bytes lane) {
+    struct lw_bytes id;
+    if (!w->c->dedup.business ||
+        lw_key_find(&w->c->dedup.id, r, &w->scratch2, &id, NULL) != LW_KEY_OK)
+        return;
+    struct lw_buf b = {0};
+    lw_buf_addf(&b, "%zu:", lane.n);
+    lw_buf_add(&b, lane.p, lane.n);
+    lw_buf_add(&b, id.p, id.n);
+    char room[LW_LANE_ROOM];
+    struct lw_bytes name = lw_lane_id(lw_bytes(b.p, b.n), room, sizeof room);
+    if (name.p == room) {
+        b.n = 0;
+        lw_buf_add(&b, name.p, name.n);
+    }
+    m->dedup_own = b.p;
+    m->dedup = lw_bytes(b.p, b.n);
+}
+
+/* Holds the key and the lane of a record, or the reason why it has no key. */
+struct found {
+    enum lw_key_result how;
+    /* the key, and the id of the lane; each record without a key gets a lane of its own */
+    struct lw_bytes key, lane;
+    uint32_t tag;
+    struct lw_err err; /* the reason why the record has no key */
+    char room[LW_IDENTITY_MAX];
+};
+
+static void find_lane(struct lw_worker *w, const struct part *p, const struct lw_arrival *a,
+                      struct found *f) {
+    f->key = lw_bytes("", 0);
+    f->err = (struct lw_err){0};
+    const struct lw_record_at at = {lw_bytes_of(p->topic), p->partition, a->offset};
+    f->how = lw_key_of(w->c, &a->record, &at, &w->scratch, &f->key, &f->err);
+    f->lane = f->how == LW_KEY_OK
+                  ? lw_lane_id(f->key, f->room, sizeof f->room)
+                  : lw_lane_without_key(p->name, a->offset, f->room, sizeof f->room);
+    shard_of(w, f->lane, &f->tag);
+}
+
+/* Notes the record's offset as delivered. Returns true if nothing else is to be done, because the
+ * record was delivered before or is skipped. */
+static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival *a,
+                    const struct found *f) {
+    bool skip = f->how == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;
+    enum lw_offset_state was = lw_offsets_deliver(p->offsets, a->offset, f->tag);
+    if (skip) {
+        lw_offsets_mark(p->offsets, a->offset, LW_OFF_DONE);
+        count(&w->counts->skipped);
+        outcome_of_record(w, p, a->offset, lw_bytes("", 0), LW_END_SKIPPED, f->err.text);
+    } else if (was != LW_OFF_UNKNOWN) {
+        count(&w->counts->redelivered);
+    }
+    return skip || was != LW_OFF_UNKNOWN;
+}
+
+static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival *a,
+                    const struct found *f) {
+    m->key = f->key;
+    if (f->how != LW_KEY_OK) {
+        m->dead_reason = lw_strdup(f->err.text);
+        m->key = a->record.key;
+    } else if (f->key.n && f->key.p == w->scratch.p) {
+        /* The key was decoded into the scratch buffer, so its bytes are not part of the record, and
+         * the message needs its own copy. */
+        m->own = lw_memdup(f->key.p, f->key.n);
+        m->key = lw_bytes(m->own, f->key.n);
+    }
+}
+
+static struct msg *message_of(struct lw_worker *w, struct part *p, const struct lw_arrival *a,
+                              const struct found *f) {
+    struct msg *m = msg_new(w, p);
+    m->gen = p->gen;
+    m->pass = p->pass;
+    m->tag = f->tag;
+    m->offset = a->offset;
+    m->timestamp_ms = a->timestamp_ms;
+    m->first_ms = w->io->wall_ms(w->ctx);
+    m->payload = a->record.payload;
+    m->origin = a->origin;
+    if (a->record.n_headers) {
+        m->headers = (struct lw_header *)(void *)lw_memdup(
+            a->record.headers, a->record.n_headers * sizeof m->headers[0]);
+        m->n_headers = a->record.n_headers;
+    }
+    set_key(w, m, a, f);
+    msg_count(w, m, a->record.payload.n + a->record.key.n);
+    if (f->how == LW_KEY_OK) set_dedup(w, m, &a->record, f->lane);
+    return m;
+}
+
+void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a) {
+    struct part *p = part_of_gen(w, gen);
+    struct found f;
+    if (p) {
+        count(&w->counts->received);
+        find_lane(w, p, a, &f);
+    }
+    if (!p || is_over(w, p, a, &f)) {
+        /* the record needs no handler, or it belongs to an earlier assignment of the partition */
+        w->io->release(w->ctx, a->origin);
+        return;
+    }
+    struct msg *m = message_of(w, p, a, &f);
+    if (p->meta.n) look_in_meta(w, p, m);
+    struct lane *l = lane_get(w, f.lane);
+    lane_push(w, l, m);
+    lane_wake(w, l);
+}
+
+size_t lw_worker_wants(const struct lw_worker *w) {
+    if (w->stopping || w->held >= HELD_MAX || w->memory.held >= w->bytes.held) return 0;
+    size_t fit = (w->bytes.held - w->memory.held) / w->memory.big + 1;
+    return fit < HELD_MAX - w->held ? fit : HELD_MAX - w->held;
+}
+
+/* --- going back ---------------------------------------------------------------------------- */
+
+struct closure {
+    uint32_t tag;
+    bool open;
+};
+
+static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
+    (void)offset;
+    struct closure *c = ctx;
+    if (tag == c->tag) c->open = true;
+    return !c->open;
+}
+
+/* Returns true if all messages of the partition before `m` were delivered, and those with the tag
+ * of `m` are known to be done. */
+bool part_closed(const struct part *p, const struct msg *m) {
+    if (!p->gen || lw_offsets_next(p->offsets) < m->offset) return false;
+    struct closure c = {.tag = m->tag};
+    lw_offsets_each(p->offsets, LW_OFF_IN, INT64_MIN, m->offset, is_open, &c);
+    if (!c.open) lw_offsets_each(p->offsets, LW_OFF_WAITING, INT64_MIN, m->offset, is_open, &c);
+    return !c.open;
 }
 
 /* Withdraws the grants of the fast path that have not started and belong to the partition `p`,
  * which is revoked or rewound. If p is NULL, withdraws those of all partitions. Kafka will deliver
  * their messages again. */
 static void cut_holds(struct lw_worker *w, const struct part *p) {
-    check_worker(w);
     for (int s = 0; s < w->n_shards; s++)
         for (struct lane *l = w->shards[s].lanes; l; l = l->hh.next) {
             const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL;
@@ -288,7 +434,6 @@ struct rewinding {
 };
 
 static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag) {
-    assert(ctx && offset >= 0);
     struct rewinding *x = ctx;
     struct part *p = x->part;
     if (state != LW_OFF_DONE) {
@@ -296,21 +441,20 @@ static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint
         return false;
     }
     if (tag_test(x->open, tag)) return false;
-    if (p->n_kept == p->cap_kept) {
-        p->cap_kept = p->cap_kept ? p->cap_kept * 2 : 64;
-        p->kept = lw_realloc(p->kept, p->cap_kept * sizeof p->kept[0]);
+    if (p->kept.n == p->kept.cap) {
+        p->kept.cap = p->kept.cap ? p->kept.cap * 2 : 64;
+        p->kept.at = lw_realloc(p->kept.at, p->kept.cap * sizeof p->kept.at[0]);
     }
-    p->kept[p->n_kept++] = (struct kept){offset, tag};
+    p->kept.at[p->kept.n++] = (struct kept_record){offset, tag};
     return true;
 }
 
 static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     check_part(p);
-    assert(p->gen && p->offsets);
     struct rewinding x = {p, lw_alloc(OPEN_TAGS / 8)};
     if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);
-    p->n_kept = 0;
-    part_forget_meta(p);
+    p->kept.n = 0;
+    forget_meta(p);
     int64_t at = lw_offsets_rewind(p->offsets, keep ? survives : NULL, &x, false);
     free(x.open);
     p->pass++;
@@ -327,67 +471,18 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
          * commit. */
         w->io->stop(w->ctx, LW_EXIT_FAILED, reason);
     }
-    check_part(p);
 }
 
 void part_again(struct lw_worker *w, struct part *p) {
-    check_part(p);
-    assert(p->gen);
     cut_holds(w, p);
     lane_drop_pending(w, p);
     part_rewind(w, p, true);
 }
 
 void parts_rewind(struct lw_worker *w, bool keep) {
-    check_worker(w);
     cut_holds(w, NULL);
     lane_drop_pending(w, NULL);
     for (size_t i = 0; i < w->n_assigned; i++) part_rewind(w, w->assigned[i], keep);
-}
-
-struct closure {
-    uint32_t tag;
-    bool open;
-};
-
-static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
-    assert(ctx && offset >= 0);
-    (void)offset;
-    struct closure *c = ctx;
-    if (tag == c->tag) c->open = true;
-    return !c->open;
-}
-
-/* Returns true if all messages of the partition before `m` were delivered, and those with the tag
- * of `m` are known to be done. */
-bool part_closed(const struct part *p, const struct msg *m) {
-    check_part(p);
-    assert(m->part == p);
-    if (!p->gen || lw_offsets_next(p->offsets) < m->offset) return false;
-    struct closure c = {.tag = m->tag};
-    lw_offsets_each(p->offsets, LW_OFF_IN, INT64_MIN, m->offset, is_open, &c);
-    if (!c.open) lw_offsets_each(p->offsets, LW_OFF_WAITING, INT64_MIN, m->offset, is_open, &c);
-    return !c.open;
-}
-
-/* Checks whether the commit metadata lists an arriving record as finished. If so, and if the rule
- * "no gap below a done" allows it, the record is listed to be written back to Redis during a
- * quarantine. In every other case gate decides according to the states in Redis. */
-void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
-    check_part(p);
-    assert(m->part == p);
-    assert(p->gen && p->n_meta);
-    struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
-    while (p->n_meta && p->meta[0].hi <= m->offset)
-        memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
-    bool in = p->n_meta && m->offset >= p->meta[0].lo;
-    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY &&
-        shard_quarantined(sh, now_ms(w)) && repair_has_room(sh)) {
-        repair_meta(sh, p, m->offset);
-    } else {
-        tag_set(p->meta_open, m->tag);
-    }
-    if (!p->n_meta) part_forget_meta(p);
 }
 
 /* --- revoke ----------------------------------------------------------------------------------- */
@@ -397,7 +492,6 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
  * them. Heads are in their waiting list: they continue to run under their lease, or another worker
  * claims them. */
 static bool needs_owner(const struct lw_worker *w, const struct part *p) {
-    check_part(p);
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         /* A shard that is not READY cannot settle anything now, so the rebalance does not wait for
@@ -411,47 +505,9 @@ static bool needs_owner(const struct lw_worker *w, const struct part *p) {
     return false;
 }
 
-static int try_commit(struct lw_worker *w, struct part **parts, size_t n, struct lw_err *err) {
-    assert(parts || !n);
-    struct lw_commit *c = lw_alloc((n + 1) * sizeof *c);
-    char *meta = lw_alloc((n + 1) * (LW_META_MAX + 1));
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!parts[i] || !parts[i]->gen) continue;
-        struct part *p = parts[i];
-        int64_t mark = lw_offsets_watermark(p->offsets);
-        char *text = meta + k * (LW_META_MAX + 1);
-        if (!commit_encode(w, p, text) && mark == p->committed) continue;
-        c[k++] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = text};
-    }
-    int rc = k ? w->io->commit_sync(w->ctx, c, k, NULL, err) : 0;
-    free(c);
-    free(meta);
-    return rc;
-}
-
-static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
-    assert(parts || !n);
-    struct lw_err err = {0};
-    size_t room;
-    int rc;
-    do {
-        /* If Kafka has refused the size of the metadata, the limit is now half as large, so the
-         * commit is tried again with less. */
-        room = w->commit.meta_max;
-        rc = try_commit(w, parts, n, &err);
-    } while (rc && w->commit.meta_max < room);
-    if (rc)
-        lw_warn("commit before giving up %zu partitions: %s; their next owners read from the "
-                "previous commit",
-                n, err.text);
-}
-
 /* Makes sure that no more messages of a revoked partition start. The next owner gets from Kafka the
  * messages that have not started. */
 static void part_leave(struct lw_worker *w, struct part *p) {
-    check_part(p);
-    assert(p->gen);
     p->leaving = true;
     p->pass++;
     cut_holds(w, p);
@@ -461,7 +517,6 @@ static void part_leave(struct lw_worker *w, struct part *p) {
 
 static void wait_for_started(struct lw_worker *w, struct part **parts, const uint32_t *gens,
                              size_t n) {
-    assert(parts && w->io->pump);
     int64_t begin = now_ms(w), until = begin + w->c->shutdown.revoke_ms;
     for (size_t i = 0; i < n; i++)
         while (parts[i] && parts[i]->gen == gens[i] && needs_owner(w, parts[i]) &&
@@ -475,21 +530,14 @@ static void wait_for_started(struct lw_worker *w, struct part **parts, const uin
 }
 
 void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost) {
-    check_worker(w);
-    assert(gens || !n);
     struct part **parts = lw_alloc((n + 1) * sizeof *parts);
     for (size_t i = 0; i < n; i++) {
         parts[i] = part_of_gen(w, gens[i]);
         if (parts[i]) part_leave(w, parts[i]);
     }
     if (!lost && w->io->pump) wait_for_started(w, parts, gens, n);
-    if (!lost) commit_parts(w, parts, n);
+    if (!lost) commit_now(w, parts, n);
     for (size_t i = 0; i < n; i++)
         if (parts[i] && parts[i]->gen == gens[i]) part_drop(w, parts[i]);
     free(parts);
-}
-
-void lw_worker_commit_all(struct lw_worker *w) {
-    check_worker(w);
-    commit_parts(w, w->assigned, w->n_assigned);
 }
