@@ -1,8 +1,195 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim: the step that takes the lanes that hints name, and gets their heads. */
-
+/* claim: gets lanes whose messages wait in Redis. Hints name lanes that may be runnable; claim takes
+ * these lanes and is handed their heads.
+ *
+ * The first hint comes from a blocking pop (BRPOPLPUSH into claimed:<worker>) on a connection of
+ * its own. After that, the turn's pipeline fetches more hints. If a hint is lost, tend makes it
+ * again. settle.c, too, may be handed heads, and uses take_heads() of this file. */
 #include "consumer/worker/private.h"
+
 #include "base/redis/reply.h"
+
+/* --- hints ----------------------------------------------------------------------------------- */
+
+enum { HINTS_MAX = 4096 };
+
+bool hints_known(const struct shard *sh) {
+    check_hints(&sh->hints);
+    return sh->hints.n || sh->hints.more;
+}
+
+/* Takes a hint out of the list and returns it. The caller frees it. */
+static struct lw_bytes hints_pop(struct shard *sh) {
+    check_hints(&sh->hints);
+    assert(sh->hints.n);
+    struct lw_bytes lane = sh->hints.ring[sh->hints.head];
+    sh->hints.head = (sh->hints.head + 1) % sh->hints.cap;
+    sh->hints.n--;
+    sh->hints.taken++;
+    return lane;
+}
+
+void hints_forget(struct shard *sh) {
+    check_hints(&sh->hints);
+    while (sh->hints.n) free((void *)(uintptr_t)hints_pop(sh).p);
+    sh->hints.taken = 0;
+    assert(!sh->hints.n);
+}
+
+void hints_free(struct shard *sh) {
+    check_hints(&sh->hints);
+    hints_forget(sh);
+    free(sh->hints.ring);
+}
+
+void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
+    check_hints(&sh->hints);
+    if (want == sh->hints.on) return;
+    sh->hints.on = want;
+    w->io->hints(w->ctx, sh->index, sh->key_ready, sh->key_claimed, want);
+}
+
+static void push(struct shard *sh, struct lw_bytes lane) {
+    check_hints(&sh->hints);
+    /* a hint with an id longer than LW_LANE_MAX names no lane of this application */
+    if (lane.n > LW_LANE_MAX) return;
+    if (sh->hints.n == sh->hints.cap) {
+        size_t cap = sh->hints.cap ? sh->hints.cap * 2 : 64;
+        struct lw_bytes *ring = lw_alloc(cap * sizeof *ring);
+        for (size_t i = 0; i < sh->hints.n; i++)
+            ring[i] = sh->hints.ring[(sh->hints.head + i) % sh->hints.cap];
+        free(sh->hints.ring);
+        sh->hints.ring = ring;
+        sh->hints.head = 0;
+        sh->hints.cap = cap;
+    }
+    assert(sh->hints.n < sh->hints.cap);
+    sh->hints.ring[(sh->hints.head + sh->hints.n++) % sh->hints.cap] =
+        lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
+    check_hints(&sh->hints);
+}
+
+void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
+    check_worker(w);
+    assert(shard >= 0 && shard < w->n_shards);
+    struct shard *sh = &w->shards[shard];
+    /* the list of hints is full, so the hint is dropped; tend makes it again */
+    if (sh->hints.n >= HINTS_MAX) return;
+    push(sh, lane);
+    sh->hints.more = true;
+}
+
+void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
+    check_hints(&sh->hints);
+    assert(sh->phase == READY);
+    if (!sh->hints.more || sh->hints.n >= CLAIM_BATCH || !most || !heads_fit(w)) return;
+    sh->hints.more = false;
+    pipe_script(sh, CALL_HINTS, &lw_script_hints, 3);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_ready), pipe_text(sh, sh->key_claimed);
+    pipe_text(sh, epoch_id(sh)), pipe_number(sh, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH);
+    pipe_number(sh, w->c->lock.ttl_ms);
+}
+
+void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    check_hints(&sh->hints);
+    if (r->type != REDIS_REPLY_ARRAY) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "hints.lua", "an array of strings"));
+        return;
+    }
+    for (size_t i = 0; i < r->elements; i++)
+        if (r->element[i]->type == REDIS_REPLY_STRING)
+            push(sh, lw_bytes(r->element[i]->str, r->element[i]->len));
+    if (r->elements > 0) sh->hints.more = true;
+}
+
+/* --- heads in a reply ------------------------------------------------------------------------ */
+
+int grants_tries(struct grants *g) {
+    assert(g->tries);
+    g->n++;
+    if (g->at_tries + 1 >= g->tries->elements ||
+        g->tries->element[g->at_tries]->integer != (long long)g->n)
+        return 0;
+    int tries = (int)g->tries->element[g->at_tries + 1]->integer;
+    g->at_tries += 2;
+    return tries;
+}
+
+/* Returns the next head as a message, or NULL if its envelope is malformed. */
+static struct msg *grants_head(struct lw_worker *w, struct grants *g) {
+    assert(g->heads && g->at_heads <= g->heads->elements);
+    if (g->at_heads >= g->heads->elements) return NULL;
+    const redisReply *r = g->heads->element[g->at_heads++];
+    struct lw_envelope e;
+    struct lw_err err = {0};
+    if (r->type != REDIS_REPLY_STRING) return NULL;
+    char *own = lw_memdup(r->str, r->len);
+    if (lw_envelope_decode(lw_bytes(own, r->len), &e, &err) != 0) {
+        lw_some(
+            20, LW_LOG_ERROR, NULL, 0,
+            "a waiting list holds what is not a message: %s; no message behind it runs until it "
+            "is removed",
+            err.text);
+        free(own);
+        return NULL;
+    }
+    struct msg *m = msg_new(w, part_get(w, e.topic.p, e.topic.n, e.partition, e.replay));
+    m->offset = e.offset;
+    m->first_ms = e.first_ms;
+    m->timestamp_ms = e.timestamp_ms;
+    m->key = e.key;
+    m->payload = e.payload;
+    m->dedup = e.dedup;
+    m->headers = e.headers;
+    m->n_headers = e.n_headers;
+    m->own = own;
+    m->raw = lw_bytes(own, r->len);
+    msg_count(w, m, r->len);
+    return m;
+}
+
+/* If a message that waited in Redis has no key, notes the reason for its dead letter. The envelope
+ * does not contain the reason, so the key is looked for again. */
+static void look_for_key(struct lw_worker *w, const struct lane *l, struct msg *m) {
+    assert(!m->dead_reason);
+    if (!lw_lane_lacks_key(l->id)) return;
+    const struct lw_record r = {
+        .key = m->key, .payload = m->payload, .headers = m->headers, .n_headers = m->n_headers};
+    const struct lw_record_at at = {lw_bytes_of(m->part->topic), m->part->partition, m->offset};
+    struct lw_bytes key;
+    struct lw_err err = {0};
+    if (lw_key_of(w->c, &r, &at, &w->scratch, &key, &err) != LW_KEY_OK)
+        m->dead_reason = lw_strdup(err.text);
+}
+
+void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
+                struct grants *g, size_t n, uint64_t token) {
+    check_lane(l);
+    assert(h ? h->lane == l : token != 0);
+    /* A worker that stops takes no heads. If a hold has nothing else, its heads are taken and given
+     * back at once, because only a settle with an outcome releases the lock. */
+    bool stop = h && (h->failed || (w->stopping && h->first));
+    for (size_t i = 0; i < n; i++) {
+        int tries = grants_tries(g);
+        struct msg *m = grants_head(w, g), *same;
+        if (!m) {
+            /* an unreadable head stays in its waiting list, so no head behind it may run */
+            stop = true;
+            continue;
+        }
+        if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {
+            msg_free(w, m);
+            continue;
+        }
+        m->tag = l->tag;
+        look_for_key(w, l, m);
+        if (!h) h = hold_new(w, l, LANE, token, g->fence, pipe_sent_ms(sh) + w->c->lock.ttl_ms);
+        hold_grant(w, h, m, g->fence + i, tries);
+    }
+}
+
+/* --- the call -------------------------------------------------------------------------------- */
 
 void claim_begin(struct shard *sh) { sh->claim.n = 0; }
 
@@ -11,12 +198,11 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
     check_claim(&sh->claim);
     assert(epoch_joined(sh));
     assert(sh->claim.n > 0 && sh->claim.n <= CLAIM_BATCH);
-    int64_t taken = (int64_t)hints_taken(sh);
     struct lw_lane_call c = pipe_lane_call(w, sh, &lw_script_claim);
     lw_claim_begin(&c, sh->claim.n);
     for (int i = 0; i < sh->claim.n; i++)
         lw_call_lane(&c, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
-    struct lw_claim_call l = {.taken = taken,
+    struct lw_claim_call l = {.taken = (int64_t)sh->hints.taken,
                               .token = lw_token_text(token, w->set.id, sh->claim.token),
                               .want = (int64_t)wanted_heads(w),
                               .bounds = pipe_bounds(w)};
@@ -29,7 +215,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     /* If memory has no room for more heads, no lane is claimed until some of the heads in memory
      * have finished. */
     if (!heads_fit(w)) return 0;
-    while (hints_listed(sh) && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
+    while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
         struct lane *l = lane_get(w, id);
         /* The hint is dropped if this worker already works on the lane, because the lane's next
@@ -45,7 +231,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     sh->claim.token = token_new(w);
     pipe_call(sh, CALL_CLAIM);
     claim_encode(w, sh);
-    hints_told(sh);
+    sh->hints.taken = 0;
     return (size_t)sh->claim.n;
 }
 

@@ -6,7 +6,6 @@
 #define LW_CONSUMER_WORKER_PRIVATE_H
 
 #include "consumer/worker/commit.h"
-#include "consumer/worker/grants.h"
 #include "consumer/worker/lane.h"
 #include "consumer/worker/limits.h"
 #include "consumer/outcomes.h"

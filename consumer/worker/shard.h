@@ -12,7 +12,6 @@
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/first.h"
 #include "consumer/worker/gate.h"
-#include "consumer/worker/hints.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/refusal.h"
 #include "consumer/worker/repair.h"

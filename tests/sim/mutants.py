@@ -30,10 +30,10 @@ M = {
         )
     ],
     'a stop forgets the heads that a settle hands over': [
-        ('consumer/worker/grants.c', "(w->stopping && h->first)", "w->stopping")
+        ('consumer/worker/claim.c', "(w->stopping && h->first)", "w->stopping")
     ],
     'a record without a key is forgotten while it waits': [
-        ('consumer/worker/grants.c', "        look_for_key(w, l, m);\n", "")
+        ('consumer/worker/claim.c', "        look_for_key(w, l, m);\n", "")
     ],
     'a call whose reply is malformed counts as answered': [
         (
@@ -280,12 +280,12 @@ M = {
     ],
     'heads of an unanswered settle taken after a take-back': [
         (
-            'consumer/worker/grants.c',
+            'consumer/worker/claim.c',
             "bool stop = h && (h->failed || (w->stopping && h->first));",
             "bool stop = false;",
         ),
         (
-            'consumer/worker/grants.c',
+            'consumer/worker/claim.c',
             "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {",
             "if (stop || (h && hold_has(h, m->part, m->offset, &same))) {",
         ),
@@ -350,7 +350,7 @@ M = {
     'further heads from anywhere, and again': [
         ('queue/lua/parts/heads.lua', "false, after_tp == nil, {}", "false, true, {}"),
         (
-            'consumer/worker/grants.c',
+            'consumer/worker/claim.c',
             "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {",
             "if (stop || (h && h->failed)) {",
         ),
