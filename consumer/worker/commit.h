@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: the step that commits the watermarks to Kafka. Each offset that Kafka has accepted as a
- * commit is sent to the shards, as the partition's floor. */
 #ifndef LW_CONSUMER_WORKER_COMMIT_H
 #define LW_CONSUMER_WORKER_COMMIT_H
 
@@ -24,12 +22,12 @@ struct floor_item {
     int64_t to;
 };
 
-struct floors { /* only commit.c changes this struct */
+struct floors {
     struct floor_item item[FLOOR_BATCH];
     int n;
 };
 
-struct commits { /* a worker's commits to Kafka; only commit.c changes this struct */
+struct commits { /* a worker's commits to Kafka */
     /* `confirm` is true if Kafka must accept a commit of the watermark of every partition before
      * the worker sends a pipeline to any shard */
     bool confirm;
@@ -70,5 +68,20 @@ static inline void check_commits(const struct commits *x) {
 static inline void check_floors(const struct floors *x) {
     assert(x->n >= 0 && x->n <= FLOOR_BATCH);
 }
+
+enum { FLEETS = 8 };
+
+/* Describes another fleet in this fleet's consumer group. `first_ms` and `last_ms` are the times at
+ * which this worker first and last saw that the other fleet's commits had advanced. */
+struct rival {
+    /* `fleet` is the name of the other fleet, and `part` is the partition in which its last commit
+     * was seen */
+    char fleet[17], part[320];
+    int n; /* number of times that the other fleet's commits were seen to have advanced */
+    int64_t first_ms, last_ms, said_ms;
+};
+
+/* Makes the fleet's name from the id of shard 0's epoch, when this worker has joined that epoch. */
+void rival_epoch(struct lw_worker *w, const char *epoch);
 
 #endif

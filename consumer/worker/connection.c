@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connection: checks which life the server is in, what its clock says, and whether it has the
- * scripts.
+/* connection: knows the server behind a shard: which life it is in, what its clock says, whether it
+ * has the scripts, what it refuses, and whether it still owns the shard's slot of a cluster.
  *
  * By the rule "life first", a new connection carries only HELLO until the worker has compared the
- * server's life (run_id, master_replid) with the life that it knows.
+ * server's life (run_id, master_replid) with the life that it knows. tend repeats the comparison
+ * regularly, checks lanes when their time has come, and notes in Redis that this worker is alive.
  *
  * On a Redis Cluster a shard is one slot, which may be moved to another node, key by key. A call
  * that needs a key which has left fails with ASK or TRYAGAIN. It is sent again, after a pause and
  * another HELLO, until the slot has moved: then HELLO itself fails with MOVED, and the worker
  * connects to the new owner. That node has another life, so the epoch ends. */
-
 #include "consumer/worker/private.h"
+
+#include "base/redis/denied.h"
 #include "base/redis/reply.h"
+
+/* --- life, clock and scripts ----------------------------------------------------------------- */
 
 enum {
     /* PAUSE_MS is the pause after the first call that fails because keys are moving; each further
@@ -268,4 +272,169 @@ void hello_done(struct lw_worker *w, struct shard *sh) {
         shard_to(sh, repair_over(sh) ? READY : REPAIRING);
         if (!repair_over(sh)) repair_restart(sh);
     }
+}
+
+/* --- tend: the regular look ------------------------------------------------------------------ */
+
+enum { TEND_BATCH = 256 };
+
+void tend_now(struct shard *sh, int64_t now) {
+    assert(now > 0);
+    sh->tend.at_ms = now;
+}
+
+void tend_by(struct shard *sh, int64_t due_ms) {
+    assert(due_ms > 0);
+    if (!sh->tend.due_ms || due_ms < sh->tend.due_ms) sh->tend.due_ms = due_ms;
+}
+
+static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
+    assert(sh->phase == READY && !pipe_in_flight(sh));
+    sh->tend.due_ms = 0;
+    if (shard_quarantined(sh, now)) return;
+    pipe_script(sh, CALL_TEND, &lw_script_tend, 3);
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_lanes), pipe_text(sh, sh->key_ready);
+    pipe_text(sh, epoch_id(sh)), pipe_number(sh, TEND_BATCH);
+    pipe_number(sh, w->c->lock.ttl_ms), pipe_number(sh, w->c->lock.ttl_ms / 2);
+}
+
+void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
+    assert(sh->phase == READY && !pipe_in_flight(sh));
+    if (now < sh->tend.at_ms) {
+        if (sh->tend.due_ms && now >= sh->tend.due_ms) tend_call(w, sh, now);
+        return;
+    }
+    int64_t period = w->c->lock.ttl_ms / 4;
+    assert(period > 0);
+    sh->tend.at_ms = now + period - (int64_t)(w->io->random(w->ctx) % (uint64_t)(period / 4 + 1));
+    pipe_command(sh, CALL_TIME, "TIME");
+    info_build(sh);
+    pipe_command(sh, CALL_ALIVE, "ZADD");
+    pipe_text(sh, sh->key_workers), pipe_number(sh, w->io->wall_ms(w->ctx));
+    pipe_text(sh, w->set.id);
+    /* CALL_ALIVE is made of two commands. The second one removes workers that have been silent for
+     * a long time from the list of live workers. */
+    pipe_command(sh, CALL_ALIVE, "ZREMRANGEBYSCORE");
+    pipe_text(sh, sh->key_workers), pipe_text(sh, "-inf");
+    pipe_number(sh, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
+    tend_call(w, sh, now);
+    vanished_build(w, sh);
+}
+void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == READY && r);
+    if (r->type != REDIS_REPLY_INTEGER) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "tend.lua", "an integer"));
+        return;
+    }
+    /* if the batch was full, more lanes may be due */
+    if (r->integer >= TEND_BATCH) tend_now(sh, now_ms(w));
+}
+
+/* --- rights that Redis denies ---------------------------------------------------------------- */
+
+enum {
+    HOLD_MS = 2000,      /* time after a refusal in which nothing is admitted */
+    SAY_SAME_MS = 10000, /* minimum time between two log lines about the same refusal */
+    SAY_MS = 1000,       /* minimum time between two log lines about different refusals */
+};
+
+static const struct {
+    const char *name; /* name of a kind of call in log lines */
+    const struct lw_script *script;
+} calls[] = {
+    [CALL_LOAD] = {"loading the scripts", NULL},
+    [CALL_INFO] = {"the look at the server", NULL},
+    [CALL_TIME] = {"the look at the server's clock", NULL},
+    [CALL_OWNER] = {"the look at the epoch", NULL},
+    [CALL_ENTER] = {"script enter", &lw_script_enter},
+    [CALL_REPAIR] = {"script repair", &lw_script_repair},
+    [CALL_WATCH] = {"script watch", &lw_script_watch},
+    [CALL_SETTLE] = {"script settle", &lw_script_settle},
+    [CALL_GATE] = {"script gate", &lw_script_gate},
+    [CALL_CLAIM] = {"script claim", &lw_script_claim},
+    [CALL_HINTS] = {"script hints", &lw_script_hints},
+    [CALL_TEND] = {"script tend", &lw_script_tend},
+    [CALL_FLOOR] = {"script floor", &lw_script_floor},
+    [CALL_VANISHED] = {"the look for deleted lists", NULL},
+    [CALL_UNPARK] = {"script unpark", &lw_script_unpark},
+    [CALL_LIFT] = {"script lift", &lw_script_lift},
+    [CALL_ALIVE] = {"the heartbeat", NULL},
+};
+
+/* Asserts that a refusal has a text, and that its times are in order. */
+static inline void check_refusal(const struct refusal *r) {
+    assert(!r->last_ms || r->text[0]);
+    assert(!r->last_ms || r->since_ms <= r->last_ms);
+    assert(r->said_ms <= r->last_ms);
+}
+
+static void write_text(const struct lw_worker *w, struct shard *sh, enum call_kind kind,
+                       const char *error) {
+    assert(error && kind < sizeof calls / sizeof *calls);
+    assert(calls[kind].name);
+    char command[LW_DENIED_NAMES], *text = sh->refusal.text;
+    size_t size = sizeof sh->refusal.text;
+    enum lw_denied denied = lw_denied(error, calls[kind].script, command);
+    if (denied == LW_DENIED_COMMAND)
+        snprintf(text, size, "this Redis user may not run %s (in %s)",
+                 *command ? command : "a command", calls[kind].name);
+    else if (denied == LW_DENIED_KEY)
+        snprintf(text, size,
+                 "this Redis user may not use a key%s%s (in %s); it needs ~lw:{%s.[0-9]*}:*",
+                 *command ? " of " : "", command, calls[kind].name, w->c->name);
+    else
+        snprintf(text, size, "Redis refuses this worker: %.*s", (int)strcspn(error, "\r\n"), error);
+}
+
+bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error) {
+    char command[LW_DENIED_NAMES], before[sizeof sh->refusal.text];
+    int64_t now = now_ms(w);
+    check_refusal(&sh->refusal);
+    if (lw_denied(error, NULL, command) == LW_DENIED_NOTHING) return false;
+    memcpy(before, sh->refusal.text, sizeof before);
+    write_text(w, sh, kind, error);
+    if (!sh->refusal.last_ms) sh->refusal.since_ms = now;
+    sh->refusal.kind = kind;
+    sh->refusal.allowed = false;
+    sh->refusal.last_ms = now;
+    check_refusal(&sh->refusal);
+    if (now - sh->refusal.said_ms < (strcmp(before, sh->refusal.text) == 0 ? SAY_SAME_MS : SAY_MS))
+        return true;
+    sh->refusal.said_ms = now;
+    lw_warn("shard %d: a right is missing: %s; retrying; `latchwork check --acl USER -c FILE` "
+            "prints all rights that it needs",
+            sh->index, sh->refusal.text);
+    return true;
+}
+
+void refusal_allowed(struct shard *sh, enum call_kind kind) {
+    if (sh->refusal.last_ms && sh->refusal.kind == kind) sh->refusal.allowed = true;
+}
+
+/* Ends the refusal if it is over, and logs its end. A refusal is over if Redis has refused no call
+ * for HOLD_MS, and a call of the refused kind has succeeded since the last refusal. A success alone
+ * proves little, because a script may need the missing right only for some messages. A refused call
+ * is tried again within HOLD_MS or, if it is a periodic one, each quarter of a TTL. If no message
+ * needs the call any more, it is not tried again. The refusal is then over after HOLD_MS plus a
+ * TTL. */
+void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
+    check_refusal(&sh->refusal);
+    int64_t quiet_ms = now - sh->refusal.last_ms;
+    if (!sh->refusal.last_ms || quiet_ms < HOLD_MS ||
+        (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms))
+        return;
+    lw_info("shard %d: Redis accepts all commands again after %" PRId64 " ms", sh->index,
+            now - sh->refusal.since_ms);
+    sh->refusal.last_ms = sh->refusal.said_ms = 0;
+    sh->refusal.text[0] = '\0';
+}
+
+bool refusal_holds(const struct shard *sh, int64_t now) {
+    return sh->refusal.last_ms && now - sh->refusal.last_ms < HOLD_MS;
+}
+
+const char *refusal_text(const struct shard *sh) {
+    check_refusal(&sh->refusal);
+    return sh->refusal.last_ms ? sh->refusal.text : NULL;
 }

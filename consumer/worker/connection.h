@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connection: checks which life the server is in, what its clock says, and whether it has the
- * scripts, and whether it still owns the shard's slot of a cluster. */
 #ifndef LW_CONSUMER_WORKER_CONNECTION_H
 #define LW_CONSUMER_WORKER_CONNECTION_H
 
+#include "consumer/worker/pipe.h"
 #include "queue/life.h"
 #include "queue/server.h"
 
 #include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 struct lw_worker;
 struct shard;
 
-struct connection { /* only connection.c changes this struct */
-    bool loaded;    /* true: the scripts are loaded on the server */
+struct connection {
+    bool loaded; /* true: the scripts are loaded on the server */
     /* `checking` is true if the server's life and clock must be checked before anything else is
      * sent */
     bool checking;
@@ -75,5 +76,43 @@ void hello_done(struct lw_worker *w, struct shard *sh);
 bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *out, size_t size);
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+
+struct tend {
+    int64_t at_ms;
+    /* `due_ms` is the time at which tend must check the lanes, because the first of the backoffs
+     * that this worker has set ends then; 0: there is no such backoff */
+    int64_t due_ms;
+};
+
+void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);
+void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void tend_now(struct shard *sh, int64_t now);
+/* Makes tend check the lanes at this time at the latest, for example because a short backoff ends
+ * at this time. */
+void tend_by(struct shard *sh, int64_t due_ms);
+
+struct refusal {
+    enum call_kind kind;
+    bool allowed; /* true: a call of this `kind` has succeeded since the refusal */
+    /* `since_ms` and `last_ms` are the times of the first and of the last refused call of the
+     * present refusal. `last_ms` is 0 if there is no refusal now. */
+    int64_t since_ms, last_ms;
+    int64_t said_ms;
+    char text[240];
+};
+
+/* Handles an error reply to a call of the kind `kind`. Returns false if the error denies no right.
+ * Otherwise remembers the refusal, and logs it from time to time. */
+bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
+/* Call this function when a call of this kind has succeeded. If there is a refusal of the same
+ * kind, the function notes the success in it. */
+void refusal_allowed(struct shard *sh, enum call_kind kind);
+/* Ends the refusal by Redis after enough time has passed without a refused call. Call this function
+ * once per turn. */
+void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now);
+/* Returns true while nothing may be admitted because of a refusal. */
+bool refusal_holds(const struct shard *sh, int64_t now);
+/* Returns a text that describes the refusal, or NULL if there is no refusal. */
+const char *refusal_text(const struct shard *sh);
 
 #endif

@@ -10,7 +10,6 @@
 #include "consumer/worker/limits.h"
 #include "consumer/outcomes.h"
 #include "consumer/worker/part.h"
-#include "consumer/worker/rival.h"
 #include "consumer/worker/shard.h"
 #include "consumer/worker/worker.h"
 

@@ -10,13 +10,9 @@
 #include "consumer/worker/commit.h"
 #include "consumer/worker/connection.h"
 #include "consumer/worker/epoch.h"
-#include "consumer/worker/first.h"
 #include "consumer/worker/gate.h"
 #include "consumer/worker/pipe.h"
-#include "consumer/worker/refusal.h"
-#include "consumer/worker/repair.h"
 #include "consumer/worker/settle.h"
-#include "consumer/worker/tend.h"
 #include "consumer/worker/watch.h"
 
 #include <assert.h>

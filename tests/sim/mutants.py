@@ -250,7 +250,7 @@ M = {
     ],
     'floors not told again to another life': [
         ('consumer/worker/epoch.c', "    floor_unknown(w, sh);\n", ""),
-        ('consumer/worker/repair.c', "floors += w->assigned[i]->committed >= 0;", "floors += 0;"),
+        ('consumer/worker/epoch.c', "floors += w->assigned[i]->committed >= 0;", "floors += 0;"),
     ],
     'repair cut short': [
         (
@@ -516,12 +516,12 @@ M = {
     ],
     'a late done written back with a gap before it': [
         (
-            'consumer/worker/repair.c',
+            'consumer/worker/epoch.c',
             "!quarantined || !part_closed(p, r->msg) ||",
             "!quarantined ||",
         ),
         (
-            'consumer/worker/repair.c',
+            'consumer/worker/epoch.c',
             "if (p->gen && quarantined && lw_offsets_next(p->offsets) < r->msg->offset) continue;",
             "",
         ),
@@ -654,7 +654,7 @@ M = {
     # The next mutants change what an owner writes back to Redis during a quarantine (repair).
     'commit metadata written back newest first': [
         (
-            'consumer/worker/repair.c',
+            'consumer/worker/epoch.c',
             "sh->repair.item[sh->repair.n++] = sh->repair.meta[i];",
             "sh->repair.item[sh->repair.n++] = sh->repair.meta[sh->repair.n_meta - 1 - i];",
         ),
@@ -666,7 +666,7 @@ M = {
     ],
     'a repair from commit metadata is lost with its connection': [
         (
-            'consumer/worker/repair.c',
+            'consumer/worker/epoch.c',
             "    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;",
             "    meta_drop(sh, (size_t)sh->repair.n);\n    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;",
         ),
@@ -686,13 +686,13 @@ M = {
     ],
     'a repair goes on where others moved its place': [
         (
-            'consumer/worker/repair.c',
+            'consumer/worker/epoch.c',
             "    for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);",
             "    (void)w;",
         )
     ],
     'a LATE repair is not forgotten': [
-        ('consumer/worker/repair.c', "    if (forget) {", "    if (0 && forget) {")
+        ('consumer/worker/epoch.c', "    if (forget) {", "    if (0 && forget) {")
     ],
     'gaps of a key in the commit metadata are ignored': [
         ('consumer/worker/intake.c', "if (in && !tag_test(p->meta.open, m->tag) &&", "if (in &&")
@@ -733,14 +733,14 @@ M = {
     # The next mutants change the rule that the first run of a name needs no quarantine.
     'a first run without the look': [
         (
-            'consumer/worker/first.c',
+            'consumer/worker/epoch.c',
             "!known ? LOOK_NOT : commits ? LOOK_USED : LOOK_EMPTY",
             "known || commits ? LOOK_EMPTY : LOOK_NOT",
         )
     ],
     'a look from before the epoch counts': [
         (
-            'consumer/worker/first.c',
+            'consumer/worker/epoch.c',
             "sh->first = (struct first){.waits = waits};",
             "sh->first.waits = waits;",
         )
@@ -753,7 +753,7 @@ M = {
             "return quarantine_left_ms(sh, now) > 0;",
         ),
         (
-            'consumer/worker/first.c',
+            'consumer/worker/epoch.c',
             "if (!shard_quarantined(sh, now) || now",
             "if ((!shard_quarantined(sh, now) && !sh->first.waits) || now",
         ),
