@@ -47,8 +47,6 @@ struct shard {
     struct lane *lanes; /* hash table of the known lanes, by id (lane.c) */
 };
 
-void shard_init(struct lw_worker *w, struct shard *sh, int index);
-void shard_free(struct lw_worker *w, struct shard *sh);
 void shard_to(struct shard *sh, enum phase to);
 
 /* Asserts the shard's invariants at the beginning and the end of its turn. A shard that is

@@ -43,7 +43,7 @@ def rank(layers, name):
 
 def places(path):
     """Returns the first two folders of a path: ('consumer', 'worker') for
-    consumer/worker/turn.c."""
+    consumer/worker/worker.c."""
     parts = path.split('/')[:-1]
     return (parts + ['', ''])[:2]
 

@@ -195,7 +195,7 @@ M = {
         ('consumer/worker/intake.c', "if (tag_test(x->open, tag)) return false;", "")
     ],
     'no confirmation by Kafka': [
-        ('consumer/worker/turn.c', "if (w->commit.confirm && !commit_confirm(w)) return;", "")
+        ('consumer/worker/worker.c', "if (w->commit.confirm && !commit_confirm(w)) return;", "")
     ],
     'repair after the quarantine': [
         ('queue/lua/repair.lua', "if why ~= 'QUARANTINE' then return 'LATE' end", "")
