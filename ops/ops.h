@@ -32,7 +32,7 @@ enum {
     OPS_PAGE = 32,
     OPS_PAGE_FIRST = 2,
     /* maximum number of messages granted to a holder at once; must be equal to AHEAD_MAX in
-     * consumer/worker/limits.h */
+     * consumer/worker/shard.h */
     OPS_AHEAD = 64
 };
 

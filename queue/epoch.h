@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The id of an epoch: 32 hex digits that begin with the wall time at which the id was made. If two
  * fleets use two servers, the ids of their epochs show which fleet is younger. The first
- * LW_META_FLEET digits name the fleet in commit metadata (consumer/worker/rival.c). */
+ * LW_META_FLEET digits name the fleet in commit metadata (consumer/worker/commit.c). */
 #ifndef LW_QUEUE_EPOCH_H
 #define LW_QUEUE_EPOCH_H
 

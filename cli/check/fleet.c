@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds out whether the group's commits name a fleet that works with another Redis. Two fleets in
  * one group share its partitions, and neither sees the locks of the other
- * (consumer/worker/rival.c). A fleet is named by the epoch of shard 0, and each loss of Redis' data
- * begins a new epoch. So a foreign name alone proves nothing: it may be the former name of this
- * fleet. But if a commit advances while it names a foreign fleet, that fleet is
- * alive. */
+ * (consumer/worker/commit.c). A fleet is named by the epoch of shard 0, and each loss of Redis'
+ * data begins a new epoch. So a foreign name alone proves nothing: it may be the former name of
+ * this fleet. But if a commit advances while it names a foreign fleet, that fleet is alive. */
 #include "base/clock.h"
 #include "cli/check/servers.h"
 #include "kafka/anchor.h"

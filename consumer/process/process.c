@@ -299,8 +299,8 @@ static void serve_links(struct process *p) {
     }
 }
 
-/* Checks whether another fleet works in this fleet's consumer group (rival.c). Only the first
- * worker of each supervisor does so. */
+/* Checks whether another fleet works in this fleet's consumer group (worker/commit.c). Only the
+ * first worker of each supervisor does so. */
 static void look_at_group(struct process *p, int64_t now) {
     if (p->index != 0 || now - p->looked_ms < LOOK_MS) return;
     p->looked_ms = now;

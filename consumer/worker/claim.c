@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim: gets lanes whose messages wait in Redis. Hints name lanes that may be runnable; claim takes
- * these lanes and is handed their heads.
+/* claim: gets lanes whose messages wait in Redis. Hints name lanes that may be runnable; claim
+ * takes these lanes and is handed their heads.
  *
  * The first hint comes from a blocking pop (BRPOPLPUSH into claimed:<worker>) on a connection of
  * its own. After that, the turn's pipeline fetches more hints. If a hint is lost, tend makes it
@@ -13,14 +13,10 @@
 
 enum { HINTS_MAX = 4096 };
 
-bool hints_known(const struct shard *sh) {
-    check_hints(&sh->hints);
-    return sh->hints.n || sh->hints.more;
-}
+bool hints_known(const struct shard *sh) { return sh->hints.n || sh->hints.more; }
 
 /* Takes a hint out of the list and returns it. The caller frees it. */
 static struct lw_bytes hints_pop(struct shard *sh) {
-    check_hints(&sh->hints);
     assert(sh->hints.n);
     struct lw_bytes lane = sh->hints.ring[sh->hints.head];
     sh->hints.head = (sh->hints.head + 1) % sh->hints.cap;
@@ -30,27 +26,23 @@ static struct lw_bytes hints_pop(struct shard *sh) {
 }
 
 void hints_forget(struct shard *sh) {
-    check_hints(&sh->hints);
     while (sh->hints.n) free((void *)(uintptr_t)hints_pop(sh).p);
     sh->hints.taken = 0;
     assert(!sh->hints.n);
 }
 
 void hints_free(struct shard *sh) {
-    check_hints(&sh->hints);
     hints_forget(sh);
     free(sh->hints.ring);
 }
 
 void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
-    check_hints(&sh->hints);
     if (want == sh->hints.on) return;
     sh->hints.on = want;
     w->io->hints(w->ctx, sh->index, sh->key_ready, sh->key_claimed, want);
 }
 
 static void push(struct shard *sh, struct lw_bytes lane) {
-    check_hints(&sh->hints);
     /* a hint with an id longer than LW_LANE_MAX names no lane of this application */
     if (lane.n > LW_LANE_MAX) return;
     if (sh->hints.n == sh->hints.cap) {
@@ -66,11 +58,9 @@ static void push(struct shard *sh, struct lw_bytes lane) {
     assert(sh->hints.n < sh->hints.cap);
     sh->hints.ring[(sh->hints.head + sh->hints.n++) % sh->hints.cap] =
         lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
-    check_hints(&sh->hints);
 }
 
 void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
-    check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     /* the list of hints is full, so the hint is dropped; tend makes it again */
@@ -80,18 +70,16 @@ void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
 }
 
 void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
-    check_hints(&sh->hints);
     assert(sh->phase == READY);
     if (!sh->hints.more || sh->hints.n >= CLAIM_BATCH || !most || !heads_fit(w)) return;
     sh->hints.more = false;
     pipe_script(sh, CALL_HINTS, &lw_script_hints, 3);
     pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_ready), pipe_text(sh, sh->key_claimed);
-    pipe_text(sh, epoch_id(sh)), pipe_number(sh, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH);
+    pipe_text(sh, sh->epoch.id), pipe_number(sh, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH);
     pipe_number(sh, w->c->lock.ttl_ms);
 }
 
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    check_hints(&sh->hints);
     if (r->type != REDIS_REPLY_ARRAY) {
         char why[LW_REPLY_TEXT];
         pipe_malformed(w, sh, lw_malformed(why, r, "hints.lua", "an array of strings"));
@@ -184,7 +172,7 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
         }
         m->tag = l->tag;
         look_for_key(w, l, m);
-        if (!h) h = hold_new(w, l, LANE, token, g->fence, pipe_sent_ms(sh) + w->c->lock.ttl_ms);
+        if (!h) h = hold_new(w, l, LANE, token, g->fence, sh->pipe.sent_ms + w->c->lock.ttl_ms);
         hold_grant(w, h, m, g->fence + i, tries);
     }
 }
@@ -195,7 +183,6 @@ void claim_begin(struct shard *sh) { sh->claim.n = 0; }
 
 void claim_encode(struct lw_worker *w, struct shard *sh) {
     char token[LW_TOKEN_TEXT];
-    check_claim(&sh->claim);
     assert(epoch_joined(sh));
     assert(sh->claim.n > 0 && sh->claim.n <= CLAIM_BATCH);
     struct lw_lane_call c = pipe_lane_call(w, sh, &lw_script_claim);
@@ -210,7 +197,6 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
 }
 
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
-    check_claim(&sh->claim);
     assert(!sh->claim.n && sh->phase == READY);
     /* If memory has no room for more heads, no lane is claimed until some of the heads in memory
      * have finished. */
@@ -242,7 +228,6 @@ static struct lane *lane_of(struct lw_worker *w, struct shard *sh, const struct 
 
 /* Empties the list of lanes to claim, after the call was answered or given up. */
 static void drop_items(struct lw_worker *w, struct shard *sh) {
-    check_claim(&sh->claim);
     for (int i = 0; i < sh->claim.n; i++) {
         struct lane *l = lane_of(w, sh, &sh->claim.item[i]);
         if (l) lane_wake(w, l);
@@ -252,7 +237,6 @@ static void drop_items(struct lw_worker *w, struct shard *sh) {
 }
 
 void claim_forget(struct lw_worker *w, struct shard *sh) {
-    check_claim(&sh->claim);
     for (int i = 0; i < sh->claim.n; i++) {
         struct lane *l = lane_of(w, sh, &sh->claim.item[i]);
         if (l) lane_answered(l);
@@ -261,7 +245,6 @@ void claim_forget(struct lw_worker *w, struct shard *sh) {
 }
 
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    check_claim(&sh->claim);
     int n = sh->claim.n;
     assert(n > 0 && n <= CLAIM_BATCH);
     const redisReply *const *e = (const redisReply *const *)r->element;

@@ -3,9 +3,9 @@
  * finished. Each offset that Kafka has accepted as a commit is sent to the shards, as the
  * partition's floor. The group's commits also show another fleet.
  *
- * A rival is a fleet that has the name and consumer group of
- * this fleet, but uses another Redis. The two fleets share the partitions, and neither sees the
- * other's locks, so two handlers of one key may run at once.
+ * A rival is a fleet that has the name and consumer group of this fleet, but uses another Redis.
+ * The two fleets share the partitions, and neither sees the other's locks, so two handlers of one
+ * key may run at once.
  *
  * Each commit carries the first digits of the id of an epoch, which is the epoch of shard 0 in the
  * fleet that made the commit. A foreign epoch alone proves nothing, because Redis may have been
@@ -36,20 +36,13 @@ enum {
 void commits_open(struct lw_worker *w) {
     assert(!w->commit.meta_max);
     w->commit.meta_max = LW_META_MAX;
-    check_commits(&w->commit);
 }
-void commit_must_confirm(struct lw_worker *w) {
-    check_commits(&w->commit);
-    w->commit.confirm = true;
-}
-void commit_soon(struct lw_worker *w) {
-    check_commits(&w->commit);
-    w->commit.at_ms = 0;
-}
+void commit_must_confirm(struct lw_worker *w) { w->commit.confirm = true; }
+void commit_soon(struct lw_worker *w) { w->commit.at_ms = 0; }
 
-bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
-    check_part(p);
-    check_commits(&w->commit);
+/* Writes the metadata of a partition's commit to `out`. Returns false if no offset above the
+ * watermark is finished. */
+static bool encode(struct lw_worker *w, const struct part *p, char *out) {
     struct lw_range ranges[META_RANGES];
     assert(p->gen && p->offsets && w->commit.meta_max <= LW_META_MAX);
     w->commit.meta_tried = w->commit.meta_max;
@@ -62,7 +55,6 @@ bool commit_encode(struct lw_worker *w, const struct part *p, char *out) {
  * work without metadata, but more messages run again if Redis loses its data. Refusals for several
  * partitions of one commit count once. */
 void lw_worker_metadata_refused(struct lw_worker *w) {
-    check_commits(&w->commit);
     if (w->commit.meta_max != w->commit.meta_tried || !w->commit.meta_max) return;
     if (w->commit.meta_max == LW_META_MAX)
         lw_warn("kafka: the broker refused a commit with up to %d bytes of metadata; retrying with "
@@ -71,7 +63,6 @@ void lw_worker_metadata_refused(struct lw_worker *w) {
                 LW_META_MAX, LW_META_MAX);
     w->commit.meta_max = w->commit.meta_max / 2 < META_MIN ? 0 : w->commit.meta_max / 2;
     w->commit.at_ms = w->commit.confirm_ms = 0;
-    check_commits(&w->commit);
 }
 
 static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_META_MAX + 1],
@@ -86,7 +77,7 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         /* Leave the partition out until its states have been read from all shards. Before that, the
          * metadata of its commit might list messages as finished that are not finished. */
         if (!all && p->watch.n_fresh < w->n_shards) continue;
-        commit_encode(w, p, meta[n]);
+        encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
         n++;
     }
@@ -94,7 +85,6 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
 }
 
 void commit_step(struct lw_worker *w) {
-    check_worker(w);
     int64_t now = now_ms(w);
     if (now < w->commit.at_ms || w->io->commit_busy(w->ctx)) return;
     w->commit.at_ms = now + COMMIT_MS;
@@ -109,7 +99,6 @@ void commit_step(struct lw_worker *w) {
 }
 
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale) {
-    check_worker(w);
     assert(gen);
     struct part *p = part_of_gen(w, gen);
     /* nothing is done about a refused commit: if the partition was lost, Kafka also reports this by
@@ -118,7 +107,7 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     if (!p || !ok) return;
     part_committed(p, offset);
     first_committed(w);
-    atomic_fetch_add_explicit(&w->counts->commits, 1, memory_order_relaxed);
+    count(&w->counts->commits);
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, offset);
     w->io->passed(w->ctx, p->topic, p->partition, offset);
 }
@@ -159,7 +148,7 @@ bool commit_confirm(struct lw_worker *w) {
     return true;
 }
 
-/* --- when partitions are given up ---------------------------------------------------------- */
+/* --- when partitions are given up ------------------------------------------------------------ */
 
 static int try_commit(struct lw_worker *w, struct part **parts, size_t n, struct lw_err *err) {
     struct lw_commit *c = lw_alloc((n + 1) * sizeof *c);
@@ -170,7 +159,7 @@ static int try_commit(struct lw_worker *w, struct part **parts, size_t n, struct
         struct part *p = parts[i];
         int64_t mark = lw_offsets_watermark(p->offsets);
         char *text = meta + k * (LW_META_MAX + 1);
-        if (!commit_encode(w, p, text) && mark == p->committed) continue;
+        if (!encode(w, p, text) && mark == p->committed) continue;
         c[k++] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = text};
     }
     int rc = k ? w->io->commit_sync(w->ctx, c, k, NULL, err) : 0;
@@ -197,27 +186,22 @@ void commit_now(struct lw_worker *w, struct part **parts, size_t n) {
 
 void lw_worker_commit_all(struct lw_worker *w) { commit_now(w, w->assigned, w->n_assigned); }
 
-/* --- floors ------------------------------------------------------------------------------- */
+/* --- floors ---------------------------------------------------------------------------------- */
 
 void floor_unknown(struct lw_worker *w, const struct shard *sh) {
     for (size_t i = 0; i < w->n_assigned; i++) w->assigned[i]->in[sh->index].floor_sent = -1;
 }
 
 void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool again) {
-    check_part(p);
     assert(p->gen);
     int64_t *sent = &p->in[sh->index].floor_sent;
     if (*sent < 0) *sent = floor;
     if (again && *sent > 0) --*sent;
 }
 
-void floor_begin(struct shard *sh) {
-    check_floors(&sh->floors);
-    sh->floors.n = 0;
-}
+void floor_begin(struct shard *sh) { sh->floors.n = 0; }
 
 void floor_build(struct lw_worker *w, struct shard *sh) {
-    check_floors(&sh->floors);
     assert(sh->phase == READY);
     for (size_t i = 0; i < w->n_assigned && sh->floors.n < FLOOR_BATCH; i++) {
         struct part *p = w->assigned[i];
@@ -229,7 +213,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
     }
     if (!sh->floors.n) return;
     pipe_script(sh, CALL_FLOOR, &lw_script_floor, 2);
-    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, epoch_id(sh));
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, sh->epoch.id);
     for (int i = 0; i < sh->floors.n; i++) {
         const struct floor_item *it = &sh->floors.item[i];
         pipe_offsets(sh, it->part->name, it->to, it->part->log_begin);
@@ -237,7 +221,6 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
 }
 
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    check_floors(&sh->floors);
     assert(sh->floors.n > 0 && sh->floors.n <= FLOOR_BATCH);
     bool all = r->str && strcmp(r->str, "OK") == 0;
     if (!all && r->type != REDIS_REPLY_INTEGER) {
@@ -319,7 +302,6 @@ static void judge(struct lw_worker *w) {
 }
 
 static void moved_on(struct lw_worker *w, const struct part *p, const char *fleet) {
-    check_part(p);
     assert(fleet);
     struct rival *r = &w->rival;
     int64_t now = now_ms(w);
@@ -335,7 +317,6 @@ static void moved_on(struct lw_worker *w, const struct part *p, const char *flee
 }
 
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o) {
-    check_worker(w);
     assert(o->topic);
     if (!w->fleet[0]) return;
     struct part *p = part_get(w, o->topic, strlen(o->topic), o->partition, 0);

@@ -38,15 +38,9 @@ void connection_scripts(struct shard *sh, bool loaded) {
     sh->server.loaded = loaded;
 }
 
-bool connection_scripted(const struct shard *sh) { return sh->server.loaded; }
-
 int64_t connection_redis_ms(struct lw_worker *w, const struct shard *sh) {
     return now_ms(w) + sh->server.offset_ms;
 }
-
-int64_t connection_wall_offset_ms(const struct shard *sh) { return sh->server.wall_offset_ms; }
-
-const char *connection_jumped(const struct shard *sh) { return sh->server.jumped; }
 
 bool connection_unsure(const struct shard *sh) { return sh->server.checking || !sh->server.loaded; }
 
@@ -70,7 +64,7 @@ bool connection_moved(struct lw_worker *w, struct shard *sh, const char *text) {
 bool connection_rests(const struct shard *sh, int64_t now) { return now < sh->server.rest_ms; }
 
 void connection_restart(struct lw_worker *w, struct shard *sh) {
-    assert(!pipe_in_flight(sh) && sh->phase != DOWN);
+    assert(!sh->pipe.open && sh->phase != DOWN);
     sh->server.loaded = sh->server.checking = sh->server.elsewhere = false;
     shard_to(sh, DOWN);
     w->io->connect(w->ctx, sh->index);
@@ -82,7 +76,6 @@ void connection_drop(struct lw_worker *w, struct shard *sh) {
 }
 
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
-    check_worker(w);
     assert(why);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
@@ -96,28 +89,22 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     connection_drop(w, sh);
 }
 
-const struct lw_life *connection_old_life(const struct shard *sh) { return &sh->server.life; }
-
-const struct lw_life *connection_life(const struct shard *sh) {
-    assert(sh->phase == HELLO || sh->phase == ENTERING);
-    return &sh->server.new_life;
-}
-
 void connection_entered(struct shard *sh) {
     assert(sh->phase == ENTERING);
     sh->server.life = sh->server.new_life;
     sh->server.jumped[0] = 0;
 }
 
-void info_build(struct shard *sh) {
+/* Builds the call INFO, which reads the server's life, version and memory policy. */
+static void info_build(struct shard *sh) {
     pipe_command(sh, CALL_INFO, "INFO");
     pipe_text(sh, "server"), pipe_text(sh, "replication"), pipe_text(sh, "stats");
     pipe_text(sh, "memory");
 }
 
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
-    assert(!pipe_in_flight(sh));
-    pipe_begin(w, sh);
+    assert(!sh->pipe.open);
+    pipe_begin(sh);
     /* TIME must be the first command of the pipeline. Otherwise the time that the server takes for
      * the commands before it would look like network delay. */
     pipe_command(sh, CALL_TIME, "TIME");
@@ -133,11 +120,10 @@ void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     sh->server.elsewhere = false;
     shard_to(sh, HELLO);
     pipe_send(w, sh);
-    assert(sh->phase == HELLO && pipe_in_flight(sh));
+    assert(sh->phase == HELLO && sh->pipe.open);
 }
 
 void lw_worker_connected(struct lw_worker *w, int shard) {
-    check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (sh->phase != DOWN) return;
@@ -234,7 +220,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 +
                        strtoll(r->element[1]->str, NULL, 10) / 1000,
             now = now_ms(w);
-    int64_t trip = now - pipe_sent_ms(sh);
+    int64_t trip = now - sh->pipe.sent_ms;
     if (trip > w->c->lock.ttl_ms / 8) {
         slow_reply(w, sh, trip);
         return;
@@ -245,7 +231,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     sh->server.wall_offset_ms = redis_ms - (w->io->wall_ms(w->ctx) - trip / 2);
     if (!epoch_joined(sh) || sh->phase != READY) return;
     if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {
-        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", epoch_id(sh));
+        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", sh->epoch.id);
         shard_lost(w, sh, "its clock jumped");
     } else {
         sh->server.offset_ms = sh->server.new_offset_ms;
@@ -253,7 +239,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 }
 
 void hello_done(struct lw_worker *w, struct shard *sh) {
-    assert(sh->phase == HELLO && !pipe_in_flight(sh));
+    assert(sh->phase == HELLO && !sh->pipe.open);
     if (sh->server.elsewhere) {
         connection_restart(w, sh);
     } else if (sh->server.checking) {
@@ -265,12 +251,12 @@ void hello_done(struct lw_worker *w, struct shard *sh) {
     } else if (!same_life(sh)) {
         shard_lost(w, sh, "the server is another, or restarted");
     } else if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {
-        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", epoch_id(sh));
+        snprintf(sh->server.jumped, sizeof sh->server.jumped, "%s", sh->epoch.id);
         shard_lost(w, sh, "its clock jumped");
     } else {
         sh->server.offset_ms = sh->server.new_offset_ms;
-        shard_to(sh, repair_over(sh) ? READY : REPAIRING);
-        if (!repair_over(sh)) repair_restart(sh);
+        shard_to(sh, sh->repair.over ? READY : REPAIRING);
+        if (!sh->repair.over) repair_restart(sh);
     }
 }
 
@@ -289,17 +275,17 @@ void tend_by(struct shard *sh, int64_t due_ms) {
 }
 
 static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
-    assert(sh->phase == READY && !pipe_in_flight(sh));
+    assert(sh->phase == READY && !sh->pipe.open);
     sh->tend.due_ms = 0;
     if (shard_quarantined(sh, now)) return;
     pipe_script(sh, CALL_TEND, &lw_script_tend, 3);
     pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_lanes), pipe_text(sh, sh->key_ready);
-    pipe_text(sh, epoch_id(sh)), pipe_number(sh, TEND_BATCH);
+    pipe_text(sh, sh->epoch.id), pipe_number(sh, TEND_BATCH);
     pipe_number(sh, w->c->lock.ttl_ms), pipe_number(sh, w->c->lock.ttl_ms / 2);
 }
 
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
-    assert(sh->phase == READY && !pipe_in_flight(sh));
+    assert(sh->phase == READY && !sh->pipe.open);
     if (now < sh->tend.at_ms) {
         if (sh->tend.due_ms && now >= sh->tend.due_ms) tend_call(w, sh, now);
         return;
@@ -390,7 +376,6 @@ static void write_text(const struct lw_worker *w, struct shard *sh, enum call_ki
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error) {
     char command[LW_DENIED_NAMES], before[sizeof sh->refusal.text];
     int64_t now = now_ms(w);
-    check_refusal(&sh->refusal);
     if (lw_denied(error, NULL, command) == LW_DENIED_NOTHING) return false;
     memcpy(before, sh->refusal.text, sizeof before);
     write_text(w, sh, kind, error);
@@ -398,7 +383,6 @@ bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, co
     sh->refusal.kind = kind;
     sh->refusal.allowed = false;
     sh->refusal.last_ms = now;
-    check_refusal(&sh->refusal);
     if (now - sh->refusal.said_ms < (strcmp(before, sh->refusal.text) == 0 ? SAY_SAME_MS : SAY_MS))
         return true;
     sh->refusal.said_ms = now;
@@ -419,7 +403,6 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
  * needs the call any more, it is not tried again. The refusal is then over after HOLD_MS plus a
  * TTL. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
-    check_refusal(&sh->refusal);
     int64_t quiet_ms = now - sh->refusal.last_ms;
     if (!sh->refusal.last_ms || quiet_ms < HOLD_MS ||
         (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms))
@@ -435,6 +418,5 @@ bool refusal_holds(const struct shard *sh, int64_t now) {
 }
 
 const char *refusal_text(const struct shard *sh) {
-    check_refusal(&sh->refusal);
     return sh->refusal.last_ms ? sh->refusal.text : NULL;
 }

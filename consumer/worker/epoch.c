@@ -51,12 +51,6 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
     return have;
 }
 
-bool epoch_joined(const struct shard *sh) { return sh->epoch.id[0] != 0; }
-
-const char *epoch_id(const struct shard *sh) { return sh->epoch.id; }
-
-int64_t epoch_ttl_ms(const struct shard *sh) { return sh->epoch.ttl_ms; }
-
 void epoch_quarantine(struct shard *sh, int64_t until_ms) {
     assert(sh->phase == READY);
     sh->epoch.quarantine_until_ms = until_ms;
@@ -67,22 +61,21 @@ int64_t quarantine_left_ms(const struct shard *sh, int64_t now) {
 }
 
 bool shard_quarantined(const struct shard *sh, int64_t now) {
-    return quarantine_left_ms(sh, now) > 0 || first_waits(sh);
+    return quarantine_left_ms(sh, now) > 0 || sh->first.waits;
 }
 
-/* --- the end of an epoch ---------------------------------------------------------------------- */
+/* --- the end of an epoch --------------------------------------------------------------------- */
 
 /* Applies the rule "epoch ends, grants end": forgets the leases of this shard only, but rewinds all
  * partitions. Runs that are still in a handler go to the lost list of their lane, and block their
  * key in this worker. */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
-    check_shard(sh);
     assert(why);
     if (!sh->epoch.id[0]) return;
     assert(sh->phase != DOWN && sh->phase != ENTERING);
     lw_warn("shard %d: epoch %s is lost: %s; rereading all partitions from their watermarks",
             sh->index, sh->epoch.id, why);
-    atomic_fetch_add_explicit(&w->counts->epochs_lost, 1, memory_order_relaxed);
+    count(&w->counts->epochs_lost);
     set_epoch(w, sh, "");
     lw_leases_cancel_shard(w->leases, sh->index);
     pipe_forget(w, sh);
@@ -96,15 +89,16 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     parts_rewind(w, true);
     commit_must_confirm(w);
     sh->epoch.quarantine_until_ms = 0;
-    first_begin(sh, false);
-    repair_drop(sh);
+    sh->first = (struct first){0};
+    sh->repair.n_meta = 0;
+    repair_restart(sh);
     /* Redis refuses calls that are still on their way on the old connection, because they name the
      * old epoch. */
     connection_restart(w, sh);
     assert(sh->phase == DOWN && !sh->epoch.id[0]);
 }
 
-/* --- enter ------------------------------------------------------------------------------------ */
+/* --- enter ----------------------------------------------------------------------------------- */
 
 static void schema(struct lw_worker *w, struct shard *sh) {
     assert(w->set.cluster_id && w->n_shards > 0);
@@ -125,25 +119,24 @@ static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
 }
 
 void enter_build(struct lw_worker *w, struct shard *sh) {
-    check_shard(sh);
     assert(sh->phase == ENTERING);
-    pipe_begin(w, sh);
+    pipe_begin(sh);
     pipe_script(sh, CALL_ENTER, &lw_script_enter, 3);
     pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_fence), pipe_text(sh, sh->key_lanes);
     char id[LW_EPOCH_ID];
     lw_epoch_id(w->io->wall_ms(w->ctx), w->io->random(w->ctx), w->io->random(w->ctx), id);
     pipe_copy(sh, id);
-    const struct lw_life *life = connection_life(sh);
+    const struct lw_life *life = &sh->server.new_life;
     pipe_text(sh, life->id);
     pipe_number(sh, w->c->lock.ttl_ms), pipe_number(sh, w->set.grace_ms);
-    pipe_text(sh, connection_jumped(sh));
-    pipe_text(sh, w->set.host), pipe_number(sh, connection_wall_offset_ms(sh));
+    pipe_text(sh, sh->server.jumped);
+    pipe_text(sh, w->set.host), pipe_number(sh, sh->server.wall_offset_ms);
     pipe_number(sh, (int64_t)w->runs.max_fence);
     pipe_text(sh, life->history);
     pipe_number(sh, old_leases_ms(w, sh));
     schema(w, sh);
     pipe_send(w, sh);
-    assert(pipe_in_flight(sh));
+    assert(sh->pipe.open);
 }
 
 /* Stores the largest TTL in use and the end of the quarantine, as the reply to enter gives them.
@@ -203,48 +196,22 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         lw_info("shard %d: epoch %s: quarantine for %" PRId64
                 " ms, until every earlier lease has ended",
                 sh->index, sh->epoch.id, left);
-    first_begin(sh, r->element[5]->str[0] == '1');
+    sh->first = (struct first){.waits = r->element[5]->str[0] == '1'};
     /* workers that no longer exist may have left lanes behind, so tend checks all lanes now */
     tend_now(sh, now);
     shard_to(sh, REPAIRING);
-    repair_open(sh);
-}
-
-/* --- repair ---------------------------------------------------------------------------------- */
-
-bool repair_over(const struct shard *sh) {
-    check_repair(&sh->repair);
-    return sh->repair.over;
-}
-
-bool repair_has_room(const struct shard *sh) {
-    check_repair(&sh->repair);
-    return sh->repair.n_meta < REPAIR_OFFSETS;
-}
-
-void repair_restart(struct shard *sh) {
-    check_repair(&sh->repair);
-    sh->repair.part = sh->repair.at = 0;
-    sh->repair.floors_sent = false;
-}
-
-void repair_open(struct shard *sh) {
-    check_repair(&sh->repair);
-    assert(sh->phase == REPAIRING);
     sh->repair.over = false;
     repair_restart(sh);
 }
 
-void repair_drop(struct shard *sh) {
-    check_repair(&sh->repair);
-    sh->repair.n_meta = 0;
-    repair_restart(sh);
+/* --- repair ---------------------------------------------------------------------------------- */
+
+void repair_restart(struct shard *sh) {
+    sh->repair.part = sh->repair.at = 0;
+    sh->repair.floors_sent = false;
 }
 
-void repair_free(struct shard *sh) {
-    check_repair(&sh->repair);
-    free(sh->repair.meta);
-}
+void repair_free(struct shard *sh) { free(sh->repair.meta); }
 
 /* Returns the maximum number of ranges per call of repair. */
 static int repair_room(const struct lw_worker *w) {
@@ -253,7 +220,6 @@ static int repair_room(const struct lw_worker *w) {
 }
 
 void repairs_restart(struct lw_worker *w) {
-    check_worker(w);
     for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);
 }
 
@@ -261,12 +227,11 @@ void repairs_restart(struct lw_worker *w) {
  * ranges. */
 static void call_begin(struct shard *sh, int floors) {
     pipe_script(sh, CALL_REPAIR, &lw_script_repair, 2);
-    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, epoch_id(sh));
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, sh->epoch.id);
     pipe_number(sh, floors);
 }
 
 static void call_ranges(struct shard *sh) {
-    check_repair(&sh->repair);
     for (int i = 0; i < sh->repair.n; i++) {
         const struct repair_item *it = &sh->repair.item[i];
         pipe_offsets(sh, it->part->name, it->lo, it->hi);
@@ -276,9 +241,8 @@ static void call_ranges(struct shard *sh) {
 /* Builds one call of repair: the floors first, then as many finished ranges as fit. The shard
  * becomes READY when nothing is left to write. */
 void repair_build(struct lw_worker *w, struct shard *sh) {
-    check_repair(&sh->repair);
     assert(sh->phase == REPAIRING && !sh->repair.over);
-    pipe_begin(w, sh);
+    pipe_begin(sh);
     int floors = 0, offsets = 0;
     if (!sh->repair.floors_sent)
         for (size_t i = 0; i < w->n_assigned; i++) floors += w->assigned[i]->committed >= 0;
@@ -342,7 +306,6 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
 }
 
 static void collect_late(struct lw_worker *w, struct shard *sh) {
-    check_repair(&sh->repair);
     struct lane *l, *tmp;
     bool quarantined = shard_quarantined(sh, now_ms(w));
     HASH_ITER(hh, sh->lanes, l, tmp) {
@@ -351,16 +314,11 @@ static void collect_late(struct lw_worker *w, struct shard *sh) {
             collect_of(w, sh, h, quarantined);
         }
     }
-    check_repair(&sh->repair);
 }
 
-void repair_begin(struct shard *sh) {
-    check_repair(&sh->repair);
-    sh->repair.n = 0;
-}
+void repair_begin(struct shard *sh) { sh->repair.n = 0; }
 
 void repair_forget(struct shard *sh) {
-    check_repair(&sh->repair);
     for (int i = 0; i < sh->repair.n; i++)
         if (sh->repair.item[i].late) sh->repair.item[i].late->in_repair = false;
 }
@@ -372,8 +330,6 @@ void late_count(struct shard *sh, int by) {
 }
 
 void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
-    check_repair(&sh->repair);
-    check_part(p);
     if (sh->repair.n_meta == sh->repair.cap_meta) {
         sh->repair.cap_meta = sh->repair.cap_meta ? sh->repair.cap_meta * 2 : 64;
         sh->repair.meta =
@@ -385,7 +341,6 @@ void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
 }
 
 static void meta_drop(struct shard *sh, size_t n) {
-    check_repair(&sh->repair);
     assert(n <= sh->repair.n_meta);
     sh->repair.n_meta -= n;
     if (sh->repair.n_meta)
@@ -398,7 +353,6 @@ static void meta_drop(struct shard *sh, size_t n) {
  * If a later record of a key were written back and an earlier one were not, the earlier record
  * would run again after the later one. */
 void late_build(struct lw_worker *w, struct shard *sh) {
-    check_repair(&sh->repair);
     assert(sh->phase == READY);
     if (sh->repair.n) return;
     for (size_t i = 0; i < sh->repair.n_meta && sh->repair.n < repair_room(w); i++)
@@ -407,11 +361,9 @@ void late_build(struct lw_worker *w, struct shard *sh) {
     if (!sh->repair.n) return;
     call_begin(sh, 0);
     call_ranges(sh);
-    check_repair(&sh->repair);
 }
 
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    check_repair(&sh->repair);
     bool ok = r->str && strcmp(r->str, "OK") == 0, forget = false;
     if (!ok && (!r->str || strcmp(r->str, "LATE") != 0)) {
         char why[LW_REPLY_TEXT];
@@ -447,7 +399,6 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
          * them. */
         commit_must_confirm(w);
     }
-    check_repair(&sh->repair);
 }
 
 /* --- the first run of a name ----------------------------------------------------------------- */
@@ -462,29 +413,16 @@ static bool has_commit(const struct lw_worker *w) {
 }
 
 static bool should_look(const struct shard *sh) {
-    check_first(&sh->first);
-    return sh->first.waits && sh->first.look == LOOK_NOT && connection_old_life(sh)->never_replica;
-}
-
-bool first_waits(const struct shard *sh) {
-    check_first(&sh->first);
-    return sh->first.waits;
-}
-
-void first_begin(struct shard *sh, bool waits) {
-    check_first(&sh->first);
-    sh->first = (struct first){.waits = waits};
+    return sh->first.waits && sh->first.look == LOOK_NOT && sh->server.life.never_replica;
 }
 
 void first_committed(struct lw_worker *w) {
-    check_worker(w);
     for (int s = 0; s < w->n_shards; s++) w->shards[s].first.lift_ms = 0;
 }
 
 /* Asks Kafka for all commits of the group, as soon as this worker has joined the epoch of every
  * shard. */
 void first_look(struct lw_worker *w) {
-    check_worker(w);
     bool wanted = false;
     for (int s = 0; s < w->n_shards; s++) wanted |= should_look(&w->shards[s]);
     if (!wanted || !w->io->look || w->looking || !all_joined(w) || now_ms(w) < w->look_ms) return;
@@ -495,7 +433,6 @@ void first_look(struct lw_worker *w) {
 }
 
 void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
-    check_worker(w);
     w->looking = false;
     for (int s = 0; s < w->n_shards; s++) {
         struct shard *sh = &w->shards[s];
@@ -523,18 +460,16 @@ bool first_looks(struct lw_worker *w) {
 /* While nothing may be granted, tells Redis periodically whether this worker knows of a commit of
  * the group, and asks how long the quarantine still lasts. */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
-    check_first(&sh->first);
     assert(sh->phase == READY);
     if (!shard_quarantined(sh, now) || now < sh->first.lift_ms) return;
     sh->first.lift_ms = now + LIFT_MS;
     pipe_script(sh, CALL_LIFT, &lw_script_lift, 1);
-    pipe_text(sh, sh->key_epoch), pipe_text(sh, epoch_id(sh));
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->epoch.id);
     pipe_text(sh, has_commit(w) ? "1" : "0");
     pipe_text(sh, sh->first.look == LOOK_EMPTY ? "1" : "0");
 }
 
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    check_first(&sh->first);
     assert(sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 ||
         r->element[0]->type != REDIS_REPLY_INTEGER || r->element[1]->type != REDIS_REPLY_INTEGER) {
@@ -546,7 +481,7 @@ void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (!left && quarantine_left_ms(sh, now))
         lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in "
                 "group \"%s\"",
-                sh->index, epoch_id(sh), w->c->kafka.group_id);
+                sh->index, sh->epoch.id, w->c->kafka.group_id);
     epoch_quarantine(sh, left ? now + left + 1 : 0);
     sh->first.waits = r->element[1]->integer != 0;
 }

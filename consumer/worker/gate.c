@@ -17,25 +17,13 @@ void gate_open(struct shard *sh) {
     assert(!sh->gate.head && !sh->gate.tail);
     sh->gate.tail = &sh->gate.head;
     sh->gate.ask = 1;
-    check_gate(&sh->gate);
 }
 
-bool gate_has_lanes(const struct shard *sh) { return sh->gate.head != NULL; }
-
 bool gate_due(const struct shard *sh, int64_t now) {
-    check_gate(&sh->gate);
     return sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
 }
 
-size_t gate_lanes_per_message(const struct shard *sh) {
-    check_gate(&sh->gate);
-    return sh->gate.ask;
-}
-
-void gate_begin(struct shard *sh) {
-    check_gate(&sh->gate);
-    sh->gate.n = sh->gate.n_msgs = 0;
-}
+void gate_begin(struct shard *sh) { sh->gate.n = sh->gate.n_msgs = 0; }
 
 void gate_list(struct shard *sh, struct lane *l, int64_t now) {
     assert(sh->gate.tail && !*sh->gate.tail);
@@ -140,7 +128,6 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct l
 }
 
 size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
-    check_gate(&sh->gate);
     assert(!sh->gate.n && sh->phase == READY);
     static _Thread_local struct lw_places p;
     int64_t now = now_ms(w);
@@ -195,7 +182,6 @@ static void put_back(struct lw_worker *w, struct shard *sh, const struct gate_it
 
 /* Puts the messages of a call back into their lanes if the call did not execute or was refused. */
 void gate_back(struct lw_worker *w, struct shard *sh) {
-    check_gate(&sh->gate);
     for (int i = sh->gate.n - 1; i >= 0; i--) {
         lane_answered(sh->gate.item[i].lane);
         put_back(w, sh, &sh->gate.item[i]);
@@ -205,7 +191,6 @@ void gate_back(struct lw_worker *w, struct shard *sh) {
 }
 
 void gate_forget(struct lw_worker *w, struct shard *sh) {
-    check_gate(&sh->gate);
     for (int k = 0; k < sh->gate.n; k++) {
         const struct gate_item *it = &sh->gate.item[k];
         lane_answered(it->lane);
@@ -215,7 +200,6 @@ void gate_forget(struct lw_worker *w, struct shard *sh) {
 }
 
 void gate_refused(struct lw_worker *w, struct shard *sh) {
-    check_gate(&sh->gate);
     if (!sh->gate.oom_until_ms)
         lw_warn_some(
             3,
@@ -227,7 +211,6 @@ void gate_refused(struct lw_worker *w, struct shard *sh) {
 }
 
 bool gate_rests(const struct shard *sh, int64_t now) {
-    check_gate(&sh->gate);
     return sh->gate.oom_until_ms && now < sh->gate.oom_until_ms;
 }
 
@@ -255,7 +238,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
         }
         if (!h)
             h = hold_new(w, l, FAST, sh->gate.token, g->fence,
-                         pipe_sent_ms(sh) + w->c->lock.ttl_ms);
+                         sh->pipe.sent_ms + w->c->lock.ttl_ms);
         *at = NULL;
         hold_grant(w, h, m, mine, tries);
     }
@@ -341,7 +324,6 @@ static void ask_for_more(struct shard *sh, int asked, int ran) {
 }
 
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    check_gate(&sh->gate);
     const redisReply *const *e = (const redisReply *const *)r->element;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str ||
         e[1]->len != (size_t)sh->gate.n_msgs || e[2]->type != REDIS_REPLY_ARRAY) {

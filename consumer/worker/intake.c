@@ -254,7 +254,7 @@ static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *
         memmove(p->meta.ranges, p->meta.ranges + 1, --p->meta.n * sizeof p->meta.ranges[0]);
     bool in = p->meta.n && m->offset >= p->meta.ranges[0].lo;
     if (in && !tag_test(p->meta.open, m->tag) && sh->phase == READY &&
-        shard_quarantined(sh, now_ms(w)) && repair_has_room(sh)) {
+        shard_quarantined(sh, now_ms(w)) && sh->repair.n_meta < REPAIR_OFFSETS) {
         repair_meta(sh, p, m->offset);
     } else {
         tag_set(p->meta.open, m->tag);
@@ -388,7 +388,7 @@ size_t lw_worker_wants(const struct lw_worker *w) {
     return fit < HELD_MAX - w->held ? fit : HELD_MAX - w->held;
 }
 
-/* --- going back ---------------------------------------------------------------------------- */
+/* --- going back ------------------------------------------------------------------------------ */
 
 struct closure {
     uint32_t tag;
@@ -485,7 +485,7 @@ void parts_rewind(struct lw_worker *w, bool keep) {
     for (size_t i = 0; i < w->n_assigned; i++) part_rewind(w, w->assigned[i], keep);
 }
 
-/* --- revoke ----------------------------------------------------------------------------------- */
+/* --- revoke ---------------------------------------------------------------------------------- */
 
 /* Returns true while a rebalance must wait for this partition. It waits only for messages of the
  * fast path that are in a handler, or finished and not settled, because no other worker knows of

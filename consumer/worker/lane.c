@@ -492,7 +492,7 @@ static void holds_free(struct lw_worker *w, struct lane *l) {
 }
 
 void lanes_free(struct lw_worker *w, struct shard *sh) {
-    assert(!pipe_in_flight(sh));
+    assert(!sh->pipe.open);
     struct lane *l, *tmp;
     HASH_ITER(hh, sh->lanes, l, tmp) {
         holds_free(w, l);

@@ -352,7 +352,6 @@ void run_link(struct run *before, struct run *r);
 /* Starts a run. No earlier run of its hold may be running. */
 void run_start(struct lw_worker *w, struct run *r);
 void run_free(struct lw_worker *w, struct run *r);
-void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */
 /* Sends refused dead letters again, and passes started runs to the handlers. */
 void run_step(struct lw_worker *w);

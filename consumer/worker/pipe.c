@@ -21,19 +21,11 @@ const char *script_sha(const struct lw_script *s) {
     return "";
 }
 
-bool pipe_in_flight(const struct shard *sh) { return sh->pipe.open; }
-
-bool pipe_sends_again(const struct shard *sh) { return sh->pipe.n_kept > 0; }
-
-int64_t pipe_sent_ms(const struct shard *sh) { return sh->pipe.sent_ms; }
-
 /* Begins a pipeline. Gate, settle and claim keep items: the lanes and holds that their calls name.
  * While such calls wait to be sent again, the items stay as they are, because the calls are built
  * from them once more. A pipeline that is sent before these calls only checks the connection or
  * joins the epoch, and needs no items. */
-void pipe_begin(struct lw_worker *w, struct shard *sh) {
-    check_pipe(&sh->pipe);
-    (void)w;
+void pipe_begin(struct shard *sh) {
     assert(!sh->pipe.open);
     lw_commands_reset(&sh->pipe.commands);
     sh->pipe.n = sh->pipe.answered = 0;
@@ -42,7 +34,6 @@ void pipe_begin(struct lw_worker *w, struct shard *sh) {
 }
 
 void pipe_call(struct shard *sh, enum call_kind kind) {
-    check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->pipe.n < PIPE_CALLS);
     sh->pipe.calls[sh->pipe.n++] = (struct call){.kind = kind};
 }
@@ -78,15 +69,13 @@ void pipe_script(struct shard *sh, enum call_kind kind, const struct lw_script *
 }
 
 void pipe_send(struct lw_worker *w, struct shard *sh) {
-    check_pipe(&sh->pipe);
     if (!sh->pipe.n) return;
     assert(sh->pipe.commands.n == sh->pipe.n && sh->phase != DOWN);
     sh->pipe.open = true;
     sh->pipe.answered = 0;
     sh->pipe.sent_ms = now_ms(w);
-    atomic_fetch_add_explicit(&w->counts->redis_round_trips, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&w->counts->redis_commands, (uint64_t)sh->pipe.n,
-                              memory_order_relaxed);
+    count(&w->counts->redis_round_trips);
+    count_n(&w->counts->redis_commands, (uint64_t)sh->pipe.n);
     w->io->send(w->ctx, sh->index, &sh->pipe.commands);
 }
 
@@ -103,7 +92,7 @@ struct lw_lane_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
                                  .ready = sh->key_ready,
                                  .dead = sh->key_dead,
                                  .claimed = sh->key_claimed,
-                                 .epoch_id = epoch_id(sh),
+                                 .epoch_id = sh->epoch.id,
                                  .redis_ms = connection_redis_ms(w, sh),
                                  .ttl_ms = w->c->lock.ttl_ms,
                                  .handoff_ms = w->c->lock.ttl_ms / 2,
@@ -121,7 +110,6 @@ uint64_t token_new(struct lw_worker *w) {
  * call may hand over a few bytes, so that small messages make progress while large ones fill the
  * memory. */
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
-    check_memory(&w->memory);
     const struct lw_byte_bounds *b = &w->bytes;
     size_t room =
                b->heads > w->memory.heads ? (b->heads - w->memory.heads) / (size_t)w->n_shards : 0,
@@ -140,7 +128,6 @@ static bool keeps(enum call_kind k) {
 /* Sends the calls in the list `kept` again. Nothing else that names the same keys may be sent
  * before them. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
-    check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);
     lw_commands_reset(&sh->pipe.commands);
     settle_again(w, sh, sh->pipe.cut);
@@ -161,14 +148,12 @@ static void send_again(struct lw_worker *w, struct shard *sh) {
 
 /* Keeps the unanswered calls, and those that did not execute, so that they can be sent again. */
 static void keep_calls(struct shard *sh) {
-    check_pipe(&sh->pipe);
     for (int i = 0; i < sh->pipe.n; i++)
         if ((i >= sh->pipe.answered || sh->pipe.calls[i].again) && keeps(sh->pipe.calls[i].kind))
             sh->pipe.kept[sh->pipe.n_kept++] = sh->pipe.calls[i].kind;
     assert(sh->pipe.n_kept <= KEPT_CALLS);
     sh->pipe.open = false;
     sh->pipe.n = sh->pipe.answered = 0;
-    check_pipe(&sh->pipe);
 }
 
 static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind kind) {
@@ -182,7 +167,6 @@ static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind ki
 }
 
 void pipe_forget(struct lw_worker *w, struct shard *sh) {
-    check_pipe(&sh->pipe);
     for (int i = 0; i < sh->pipe.n_kept; i++) forget_call(w, sh, sh->pipe.kept[i]);
     if (sh->pipe.open)
         for (int i = 0; i < sh->pipe.n; i++)
@@ -190,11 +174,9 @@ void pipe_forget(struct lw_worker *w, struct shard *sh) {
                 forget_call(w, sh, sh->pipe.calls[i].kind);
     sh->pipe.open = sh->pipe.cut = false;
     sh->pipe.n_kept = sh->pipe.n = sh->pipe.answered = 0;
-    check_pipe(&sh->pipe);
 }
 
 void pipe_broken(struct lw_worker *w, struct shard *sh) {
-    check_pipe(&sh->pipe);
     if (!sh->pipe.open) return;
     for (int i = sh->pipe.answered; i < sh->pipe.n; i++) {
         sh->pipe.cut |= keeps(sh->pipe.calls[i].kind);
@@ -218,7 +200,6 @@ static void not_executed(struct lw_worker *w, struct shard *sh, struct call *c) 
 
 /* Handles an error reply: decides whether the call has executed, and what follows. */
 static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const char *text) {
-    check_pipe(&sh->pipe);
     assert(sh->pipe.answered > 0);
     if (strncmp(text, "NOSCRIPT", 8) == 0) {
         /* the script is missing, for example after SCRIPT FLUSH, so the call did not execute */
@@ -338,7 +319,6 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
 }
 
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
-    check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (!sh->pipe.open) return; /* the reply belongs to a pipeline that this worker has given up */
@@ -358,12 +338,11 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
 /* Sends what must come before a turn's own calls: the check of a new connection, scripts to load,
  * or calls to send again. Returns true if something was sent. */
 bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
-    check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->phase != DOWN);
     if (connection_unsure(sh)) {
         /* the check of a connection has a pipeline of its own, so calls that must be sent again
          * wait for the next pipeline */
-        hello_build(w, sh, !connection_scripted(sh));
+        hello_build(w, sh, !sh->server.loaded);
         return true;
     }
     if (sh->pipe.n_kept && sh->phase != ENTERING) {

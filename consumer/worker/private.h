@@ -1,23 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* private: declares what belongs to the worker as a whole. The structs of the steps are in their
- * own headers. Each field is assigned by one file only (tests/cli/test_owners.py); other files call
- * a function of that file. */
+/* private: the worker as a whole. Every file of the worker includes this header, and with it those
+ * of lanes, partitions and shards. Each field is assigned by one file only
+ * (tests/cli/test_owners.py); other files call a function of that file. */
 #ifndef LW_CONSUMER_WORKER_PRIVATE_H
 #define LW_CONSUMER_WORKER_PRIVATE_H
 
-#include "consumer/worker/commit.h"
-#include "consumer/worker/lane.h"
-#include "consumer/worker/limits.h"
 #include "consumer/outcomes.h"
+#include "consumer/worker/lane.h"
 #include "consumer/worker/part.h"
 #include "consumer/worker/shard.h"
 #include "consumer/worker/worker.h"
+#include "queue/commit_meta.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- commit.c -------------------------------------------------------------------------------- */
+
+struct commits { /* a worker's commits to Kafka */
+    /* `confirm` is true if Kafka must accept a commit of the watermark of every partition before
+     * the worker sends a pipeline to any shard */
+    bool confirm;
+    int64_t at_ms; /* time when the next commit is due */
+    int64_t confirm_ms;
+    size_t from;     /* index of the partition with which the next commit begins */
+    size_t meta_max; /* current limit of commit metadata in bytes */
+    size_t
+        meta_tried; /* size limit, in bytes, that was applied to the metadata of the last commit */
+};
+
+enum { FLEETS = 8 };
+
+/* Describes another fleet in this fleet's consumer group. `first_ms` and `last_ms` are the times at
+ * which this worker first and last saw that the other fleet's commits had advanced. */
+struct rival {
+    /* `fleet` is the name of the other fleet, and `part` is the partition in which its last commit
+     * was seen */
+    char fleet[17], part[320];
+    int n; /* number of times that the other fleet's commits were seen to have advanced */
+    int64_t first_ms, last_ms, said_ms;
+};
+
+/* --- the worker ------------------------------------------------------------------------------ */
 
 struct lw_worker {
     struct lw_worker_setup set;
@@ -30,7 +57,7 @@ struct lw_worker {
     struct lw_leases *leases;
     struct shard *shards;
     int n_shards;
-    struct part *parts; /* hash table of all known partitions, by name (partition.c) */
+    struct part *parts; /* hash table of all known partitions, by name (intake.c) */
     struct part *idle_parts;
     struct part **assigned;
     size_t n_assigned, cap_assigned;
@@ -41,7 +68,7 @@ struct lw_worker {
     struct commits commit;
     struct rival rival;
 
-    size_t window; /* maximum number of messages granted and not finished (turn.c) */
+    size_t window; /* maximum number of messages granted and not finished (worker.c) */
     enum lw_grant_limit limit;
     uint64_t turns;
     uint64_t next_token; /* the last number that token_new() returned (pipe.c) */
@@ -49,10 +76,10 @@ struct lw_worker {
     /* `joined` is true if shard 0 has accepted this worker's schema. Before that, nothing is
      * written to other shards (epoch.c). */
     bool joined;
-    bool looking; /* true: the query for the group's commits is unanswered (first.c) */
+    bool looking; /* true: the query for the group's commits is unanswered (epoch.c) */
     int64_t look_ms;
     /* Names of this fleet, each made from an epoch of shard 0: `fleet` is the present one, and
-     * `fleets` has earlier ones (rival.c). */
+     * `fleets` has earlier ones (commit.c). */
     char fleet[17], fleets[FLEETS][17];
     size_t n_fleets;
     /* `unanswered_until_ms` is the time before which Kafka is not asked for the group's offset,
@@ -115,6 +142,10 @@ void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms);
 /* Notes on the board the end of a record that is given to no handler. */
 void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key,
                        enum lw_end end, const char *reason);
+
+static inline void check_commits(const struct commits *x) {
+    assert(x->meta_max <= LW_META_MAX && x->meta_tried <= LW_META_MAX);
+}
 
 /* Asserts that the fields of a worker agree with each other. Most functions that act on a whole
  * worker begin with this check. */

@@ -10,6 +10,8 @@ enum { RESEND_MS = 1000 };
  * handler would get the same messages again at once, without end. */
 enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS = 60000 };
 
+static void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
+
 /* Changes the state of a run, and asserts that the change is legal. A run begins in state AHEAD,
  * and a withdrawn run ends in it. */
 static void run_to(struct run *r, enum run_state to) {
@@ -24,7 +26,6 @@ static void run_to(struct run *r, enum run_state to) {
 }
 
 size_t runs_finished(struct lw_worker *w) {
-    check_runs(&w->runs);
     size_t n = w->runs.finished_since;
     w->runs.finished_since = 0;
     w->runs.last_finished = NULL;
@@ -154,7 +155,7 @@ static void started_behind(struct lw_worker *w, struct run *r) {
     w->runs.in_handler++;
 }
 
-void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
+static void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
     check_hold(r->hold);
     struct hold *h = r->hold;
     assert(!h->lost && !r->submitted && h->n_open > 0 && w->runs.in_flight > 0);
@@ -253,7 +254,6 @@ static void left_handler(struct lw_worker *w, struct run *r) {
  * passed since the grant, for example when a rebalance blocked the loop. A message whose epoch was
  * lost since the grant is not started. */
 void run_flush(struct lw_worker *w) {
-    check_runs(&w->runs);
     int64_t now = w->runs.n_start ? now_ms(w) : 0;
     size_t n = 0;
     for (size_t i = 0; i < w->runs.n_start; i++) {
@@ -404,7 +404,6 @@ static void resend_letters(struct lw_worker *w) {
 }
 
 void run_step(struct lw_worker *w) {
-    check_runs(&w->runs);
     if (w->runs.n_resend) resend_letters(w);
     run_flush(w);
 }
@@ -427,8 +426,6 @@ static bool leaves(const struct run *r, const struct part *p) {
 }
 
 void run_leave(struct lw_worker *w, const struct part *p) {
-    check_runs(&w->runs);
-    check_part(p);
     size_t n = w->runs.n_start;
     w->runs.n_start = 0;
     for (size_t i = 0; i < n; i++) {

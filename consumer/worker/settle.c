@@ -33,18 +33,14 @@ static struct run *nth(const struct hold *h, int n) {
     return r;
 }
 
-/* --- the list of holds that have finished runs ------------------------------------------------ */
+/* --- the list of holds that have finished runs ----------------------------------------------- */
 
 void settle_open(struct shard *sh) {
     assert(!sh->settle.listed && !sh->settle.tail);
     sh->settle.tail = &sh->settle.listed;
-    check_settle(&sh->settle);
 }
 
-void settle_begin(struct shard *sh) {
-    check_settle(&sh->settle);
-    sh->settle.n = sh->settle.n_named = 0;
-}
+void settle_begin(struct shard *sh) { sh->settle.n = sh->settle.n_named = 0; }
 
 void settle_list(struct shard *sh, struct hold *h) {
     assert(sh->settle.tail && !*sh->settle.tail);
@@ -57,7 +53,6 @@ void settle_list(struct shard *sh, struct hold *h) {
 }
 
 void settle_unlist(struct shard *sh, struct hold *h) {
-    check_settle(&sh->settle);
     if (!h->listed) return;
     struct hold **at = &sh->settle.listed;
     while (*at && *at != h) at = &(*at)->next;
@@ -68,29 +63,19 @@ void settle_unlist(struct shard *sh, struct hold *h) {
     h->listed = false;
 }
 
-void settle_urge(struct shard *sh) {
-    check_settle(&sh->settle);
-    sh->settle.urgent = true;
-}
-
-size_t settle_listed(const struct shard *sh) {
-    check_settle(&sh->settle);
-    return sh->settle.n_listed;
-}
+void settle_urge(struct shard *sh) { sh->settle.urgent = true; }
 
 bool settle_urgent(const struct shard *sh) {
-    check_settle(&sh->settle);
     return sh->settle.urgent || sh->settle.n_listed >= BATCH / 4;
 }
 
 bool settle_names(const struct shard *sh, const struct part *p) {
-    check_settle(&sh->settle);
     for (int i = 0; i < sh->settle.n_named; i++)
         if (sh->settle.named[i].part == p) return true;
     return false;
 }
 
-/* --- when ------------------------------------------------------------------------------------- */
+/* --- when ------------------------------------------------------------------------------------ */
 
 static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
     if (!h->n_open || h->failed || w->stopping) return 0;
@@ -103,7 +88,6 @@ bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now) {
 }
 
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
-    check_settle(&sh->settle);
     int64_t due = INT64_MAX;
     for (const struct hold *h = sh->settle.listed; h && due; h = h->next) {
         int64_t d = due_ms(w, h);
@@ -112,10 +96,9 @@ int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
     return due;
 }
 
-/* --- how the lane goes on --------------------------------------------------------------------- */
+/* --- how the lane goes on -------------------------------------------------------------------- */
 
 static void name(struct shard *sh, struct settle_item *it, struct part *part, int64_t offset) {
-    check_settle(&sh->settle);
     assert(part && offset >= 0);
     assert(sh->settle.n_named < BATCH && it->first_named + it->n_named == sh->settle.n_named);
     sh->settle.named[sh->settle.n_named++] = (struct named){part, offset};
@@ -162,7 +145,7 @@ static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_ite
     }
 }
 
-void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
+static void choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again) {
     assert(it->n_runs <= it->hold->n_finished);
     struct hold *h = it->hold;
     it->go = LW_GO_DROP;
@@ -186,7 +169,7 @@ void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it
     it->before = h->kind == LANE ? it->n_runs : 0;
 }
 
-/* --- the call --------------------------------------------------------------------------------- */
+/* --- the call -------------------------------------------------------------------------------- */
 
 static void add_places(struct shard *sh, const struct settle_item *it, struct lw_places *p) {
     const struct run *r = it->hold->first;
@@ -279,7 +262,6 @@ static size_t carries(const struct hold *h, int n_runs) {
 }
 
 void settle_build(struct lw_worker *w, struct shard *sh) {
-    check_settle(&sh->settle);
     assert(!sh->settle.n && sh->phase == READY);
     static _Thread_local struct lw_places p;
     lw_places_clear(&p);
@@ -313,7 +295,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         it->outcome = last ? last->outcome : LW_DONE;
         if (it->outcome == LW_RETRY) it->backoff_ms = backoff(w, last);
         if (it->outcome == LW_BACK) it->backoff_ms = w->stopping ? 0 : last->rest_ms;
-        settle_choose(w, sh, it, false);
+        choose(w, sh, it, false);
         add_places(sh, it, &p);
         h->listed = it->n_runs < h->n_finished;
         if (h->listed) settle_list(sh, h);
@@ -328,7 +310,6 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
 }
 
 void settle_back(struct lw_worker *w, struct shard *sh) {
-    check_settle(&sh->settle);
     for (int i = 0; i < sh->settle.n; i++) {
         struct hold *h = sh->settle.item[i].hold;
         lane_answered(h->lane);
@@ -339,24 +320,15 @@ void settle_back(struct lw_worker *w, struct shard *sh) {
 }
 
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed) {
-    check_settle(&sh->settle);
     sh->settle.n_named = 0;
-    for (int i = 0; i < sh->settle.n; i++)
-        settle_choose(w, sh, &sh->settle.item[i], may_have_executed);
+    for (int i = 0; i < sh->settle.n; i++) choose(w, sh, &sh->settle.item[i], may_have_executed);
 }
 
 void settle_forget(struct shard *sh) {
-    check_settle(&sh->settle);
     for (int i = 0; i < sh->settle.n; i++) lane_answered(sh->settle.item[i].hold->lane);
 }
 
-/* --- the answers ------------------------------------------------------------------------------ */
-
-static void note_end(struct lw_worker *w, const struct run *r) {
-    int64_t wall_ms = w->io->wall_ms(w->ctx);
-    if (lw_outcome_ends(r->outcome)) count_end(w, r->msg->timestamp_ms, wall_ms);
-    outcome_of_run(w, r, wall_ms);
-}
+/* --- the answers ----------------------------------------------------------------------------- */
 
 static void account(struct lw_worker *w, struct run *r, bool recorded) {
     assert(r->state == FINISHED);
@@ -372,7 +344,11 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
         count(&w->counts->done);
     else if (v == LW_DEAD || v == LW_DEAD_SENT)
         count(&w->counts->dead);
-    if (recorded) note_end(w, r);
+    if (recorded) {
+        int64_t wall_ms = w->io->wall_ms(w->ctx);
+        if (lw_outcome_ends(v)) count_end(w, r->msg->timestamp_ms, wall_ms);
+        outcome_of_run(w, r, wall_ms);
+    }
     if (recorded && lw_outcome_ends(v) && r->hold->kind == LANE) count(&w->counts->drained);
     if (recorded && !lw_outcome_ends(v) && r->hold->kind == FAST) count(&w->counts->parked);
     if (recorded && lw_outcome_ends(v) && w->set.board &&
@@ -476,7 +452,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         released(w, sh, it, a);
         return;
     }
-    lw_leases_extend(w->leases, &h->lease, pipe_sent_ms(sh) + w->c->lock.ttl_ms);
+    lw_leases_extend(w->leases, &h->lease, sh->pipe.sent_ms + w->c->lock.ttl_ms);
     if (it->go == LW_GO_KEEP_ALONE) hold_gave_way(h);
     if (a == LW_SETTLED_NEXT) {
         hold_to_heads(h);
@@ -495,7 +471,6 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
 }
 
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    check_settle(&sh->settle);
     int n = sh->settle.n;
     const redisReply *const *e = (const redisReply *const *)r->element;
     bool ok = r->type == REDIS_REPLY_ARRAY && r->elements == 7 && e[0]->str && e[1]->str &&

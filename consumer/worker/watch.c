@@ -89,7 +89,6 @@ static void look_waiting(struct shard *sh, struct part *p, int most) {
 /* Returns how many segments with waiting records a call may read of each partition. All partitions
  * get the same share, so that the call is not filled with segments of a few partitions. */
 static int look_share(const struct lw_worker *w) {
-    check_worker(w);
     int n = 0;
     for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_waiting(w->assigned[i]->offsets) > 0;
     return n > LOOK_BATCH / 4 ? 4 : LOOK_BATCH / (n ? n : 1);
@@ -122,7 +121,7 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
                  sh->watch.item[i].segment);
         pipe_key(sh, name);
     }
-    pipe_text(sh, epoch_id(sh));
+    pipe_text(sh, sh->epoch.id);
     for (int i = 0; i < sh->watch.n; i++) {
         const struct look_item *it = &sh->watch.item[i];
         pipe_offsets(sh, it->part->name, it->lo, it->hi);
@@ -280,17 +279,13 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
 }
 
+/* --- lists that vanish: which lanes ---------------------------------------------------------- */
+
 enum { LANES_A_LOOK = 32, UNPARK_BATCH = 1024, SAID_MS = 60000 };
 
 static bool before(struct stream_id a, struct stream_id b) {
     return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq);
 }
-
-static bool is_missing(const struct missing *m, uint32_t tag) {
-    return m->tags && tag_test(m->tags, tag);
-}
-
-/* --- which lanes ------------------------------------------------------------------------------ */
 
 /* Reads the next entries of the stream `vanished`. Each partition has a position of its own in the
  * stream, and the call begins at the lowest of them. */
@@ -458,7 +453,7 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
     if (r->elements == LANES_A_LOOK) tend_now(sh, now_ms(w));
 }
 
-/* --- their messages --------------------------------------------------------------------------- */
+/* --- lists that vanish: their messages ------------------------------------------------------- */
 
 struct unparking_scan {
     const struct missing *missing;
@@ -468,7 +463,8 @@ struct unparking_scan {
 };
 
 static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
-    return (int)(tag % (uint32_t)x->n_shards) == x->shard && is_missing(x->missing, tag);
+    return (int)(tag % (uint32_t)x->n_shards) == x->shard && x->missing->tags &&
+           tag_test(x->missing->tags, tag);
 }
 
 /* This callback gets each record that gate has not decided yet. It ends the scan before the first
@@ -516,7 +512,7 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
         return false;
     }
     pipe_script(sh, CALL_UNPARK, &lw_script_unpark, 2);
-    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, epoch_id(sh));
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_floor), pipe_text(sh, sh->epoch.id);
     pipe_text(sh, p->name);
     for (int i = 0; i < x.n; i++) pipe_number(sh, x.offset[i]);
     sh->vanished.unpark = (struct unparking){p, p->gen, m->serial, x.to};
@@ -524,7 +520,7 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
 }
 
 void unpark_build(struct lw_worker *w, struct shard *sh) {
-    assert(sh->phase == READY && !pipe_in_flight(sh));
+    assert(sh->phase == READY && !sh->pipe.open);
     int64_t now = now_ms(w);
     sh->vanished.unpark.part = NULL;
     if (now < sh->vanished.unpark_ms) return;

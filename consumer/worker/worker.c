@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker: takes the turns of a worker, and begins and ends it. A message goes arrive → gate → run → settle → watch → commit. The
- * pipeline of a shard has these steps in another order:
+/* worker: takes the turns of a worker, and begins and ends it. A message goes
+ * arrive → gate → run → settle → watch → commit. The pipeline of a shard has these steps in another
+ * order:
  *
  *   - Watch and settle come before claim and gate, so that messages that end make room for new
  *     ones.
@@ -59,7 +60,7 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     assert(most <= 2 * BATCH);
     size_t n = 0;
     for (int i = 0; i < w->n_shards; i++) {
-        size_t here = settle_listed(&w->shards[i]);
+        size_t here = w->shards[i].settle.n_listed;
         if (here > BATCH) n += here - BATCH < most ? here - BATCH : most;
     }
     return n;
@@ -80,7 +81,6 @@ static size_t few(const struct lw_worker *w) {
  * handlers get full batches, and with slow handlers this worker does not hold locks that it cannot
  * use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
-    check_worker(w);
     size_t handlers = (size_t)lw_config_at_once(w->c),
            least = handlers + (handlers < BATCH ? handlers : BATCH);
     size_t want = 2 * runs_finished(w);
@@ -101,12 +101,11 @@ static size_t may_grant_now(struct lw_worker *w) {
  * can continue, or a full batch waits for it. Less urgent calls go along with such a pipeline, or
  * PACE_MS after the last pipeline. */
 static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
-    check_shard(sh);
-    if (sh->phase != READY || connection_unsure(sh) || pipe_sends_again(sh) || w->stopping ||
-        settle_urgent(sh) || now - pipe_sent_ms(sh) >= PACE_MS)
+    if (sh->phase != READY || connection_unsure(sh) || sh->pipe.n_kept > 0 || w->stopping ||
+        settle_urgent(sh) || now - sh->pipe.sent_ms >= PACE_MS)
         return true;
     bool hints = hints_known(sh) && heads_fit(w);
-    return (gate_has_lanes(sh) || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
+    return (sh->gate.head || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
 /* Returns how many lanes gate asks for, if `most` messages may run. This is `ask` lanes per message
@@ -123,7 +122,6 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
 /* Claim and gate share one budget, `most`, which is the number of messages that may still be
  * granted. Claim is served first, because heads are older than new messages. */
 static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
-    check_shard(sh);
     assert(sh->phase == READY && epoch_joined(sh));
     hints_build(w, sh, *most);
     size_t claimed = claim_build(w, sh, *most);
@@ -132,8 +130,7 @@ static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
 }
 
 static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64_t now) {
-    check_shard(sh);
-    size_t lanes = lanes_to_ask(w, *most, gate_lanes_per_message(sh)),
+    size_t lanes = lanes_to_ask(w, *most, sh->gate.ask),
            asked = gate_rests(sh, now) ? 0 : gate_build(w, sh, lanes);
     if (!lanes) return;
     /* the grants that this call is expected to bring are subtracted from the budget */
@@ -146,8 +143,7 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
  * sent first, this function sends it: the check of the connection, calls that are sent again, or
  * the calls that enter an epoch and repair the shard. */
 static bool may_begin(struct lw_worker *w, struct shard *sh) {
-    check_shard(sh);
-    if (pipe_in_flight(sh) || sh->phase == DOWN || connection_rests(sh, now_ms(w)) ||
+    if (sh->pipe.open || sh->phase == DOWN || connection_rests(sh, now_ms(w)) ||
         !should_send(w, sh, now_ms(w)) || pipe_urgent(w, sh))
         return false;
     if (sh->phase == ENTERING && (!sh->index || w->joined)) enter_build(w, sh);
@@ -166,7 +162,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
      * Otherwise new messages could use up the budget in each turn, no hints would be fetched, and
      * waiting messages would never run. */
     bool wanted = *most > 0;
-    pipe_begin(w, sh);
+    pipe_begin(sh);
     lift_build(w, sh, now);
     tend_build(w, sh, now);
     watch_build(w, sh);
@@ -184,7 +180,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
 static void turn_shards(struct lw_worker *w) {
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++)
-        idle |= !pipe_in_flight(&w->shards[i]) && should_send(w, &w->shards[i], now_ms(w));
+        idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
     /* if no pipeline is to be sent, may_grant_now() must not be called, because it adapts the
      * window */
     size_t most = idle ? may_grant_now(w) : 0;
@@ -206,41 +202,37 @@ void lw_worker_turn(struct lw_worker *w) {
     check_worker(w);
 }
 
-/* --- when the next turn is due ---------------------------------------------------------------- */
+/* --- when the next turn is due --------------------------------------------------------------- */
 
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
-    check_shard(sh);
     bool hints = hints_known(sh) && heads_fit(w);
     return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING ||
-           pipe_sends_again(sh) || connection_unsure(sh) ||
+           sh->pipe.n_kept > 0 || connection_unsure(sh) ||
            (!w->stopping && !shard_quarantined(sh, now) && (hints || gate_due(sh, now)));
 }
 
 static bool may_grant(const struct lw_worker *w) {
-    check_worker(w);
     size_t most = w->limit == LW_GRANT_ALL ? w->window : w->limit == LW_GRANT_FEW ? few(w) : 0;
     return w->runs.in_flight < most;
 }
 
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) {
-    check_worker(w);
     assert(limit <= LW_GRANT_NONE);
     w->limit = limit;
 }
 
 int64_t lw_worker_wait_ms(struct lw_worker *w) {
-    check_worker(w);
     int64_t wait = 20, now = now_ms(w);
     /* The worker can do nothing before Kafka has confirmed the assignment, and asks Kafka again at
      * confirm_ms. */
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (pipe_in_flight(sh) || sh->phase == DOWN || connection_rests(sh, now)) continue;
-        if (pipe_sends_again(sh)) return 0;
+        if (sh->pipe.open || sh->phase == DOWN || connection_rests(sh, now)) continue;
+        if (sh->pipe.n_kept > 0) return 0;
         int64_t due = settle_due_ms(w, sh);
         if (has_work(w, sh, now) && may_grant(w)) due = now;
-        if (due <= now) due = should_send(w, sh, now) ? now : pipe_sent_ms(sh) + PACE_MS;
+        if (due <= now) due = should_send(w, sh, now) ? now : sh->pipe.sent_ms + PACE_MS;
         if (due <= now) return 0;
         if (due - now < wait) wait = due - now;
     }
@@ -293,7 +285,6 @@ static void shard_init(struct lw_worker *w, struct shard *sh, int index) {
     sh->key_claimed = key_of(sh, "claimed:", w->set.id);
     gate_open(sh);
     settle_open(sh);
-    check_shard(sh);
 }
 
 static void shard_free(struct shard *sh) {
@@ -307,10 +298,9 @@ static void shard_free(struct shard *sh) {
     repair_free(sh);
 }
 
-/* --- begin and end ------------------------------------------------------------------------------ */
+/* --- begin and end --------------------------------------------------------------------------- */
 
 static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {
-    assert(asked);
     struct lw_byte_bounds b = *asked;
     if (!b.call) b.call = LW_CALL_BYTES;
     if (!b.lane) b.lane = LW_LANE_BYTES;
@@ -351,10 +341,7 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     }
 
 void lw_worker_free(struct lw_worker *w) {
-    check_worker(w);
-    for (int s = 0; s < w->n_shards; s++) {
-        pipe_forget(w, &w->shards[s]);
-    }
+    for (int s = 0; s < w->n_shards; s++) pipe_forget(w, &w->shards[s]);
     lane_drop_pending(w, NULL);
     while (w->n_assigned) part_drop(w, w->assigned[0]);
     assert(!w->held);
@@ -378,17 +365,15 @@ void lw_worker_free(struct lw_worker *w) {
 }
 
 struct lw_leases *lw_worker_leases(struct lw_worker *w) {
-    check_worker(w);
-    assert(w->leases);
     return w->leases;
 }
+
 const char *lw_worker_prefix(const struct lw_worker *w, int shard) {
     assert(shard >= 0 && shard < w->n_shards);
     return w->shards[shard].prefix;
 }
 
 void lw_worker_stop(struct lw_worker *w) {
-    check_worker(w);
     w->stopping = true;
     lane_drop_pending(w, NULL);
     for (int s = 0; s < w->n_shards; s++)
@@ -399,12 +384,11 @@ void lw_worker_stop(struct lw_worker *w) {
 }
 
 bool lw_worker_busy(const struct lw_worker *w) {
-    check_worker(w);
     if (w->runs.in_handler) return true;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->phase == DOWN || !epoch_joined(sh)) continue;
-        if (pipe_in_flight(sh) || pipe_sends_again(sh)) return true;
+        if (sh->pipe.open || sh->pipe.n_kept > 0) return true;
         for (const struct lane *l = sh->lanes; l; l = l->hh.next)
             if (l->hold) return true;
     }
@@ -412,14 +396,12 @@ bool lw_worker_busy(const struct lw_worker *w) {
 }
 
 bool lw_worker_ready(const struct lw_worker *w) {
-    check_worker(w);
     for (int s = 0; s < w->n_shards; s++)
         if (w->shards[s].phase != READY || refusal_text(&w->shards[s])) return false;
     return true;
 }
 
 uint64_t lw_worker_waiting(const struct lw_worker *w) {
-    check_worker(w);
     uint64_t n = 0;
     for (size_t i = 0; i < w->n_assigned; i++) n += lw_offsets_waiting(w->assigned[i]->offsets);
     return n;

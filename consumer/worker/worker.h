@@ -179,7 +179,7 @@ void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset);
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale);
 /* Tells the worker which offset the group has committed in one partition, which another worker may
  * own. Call this function periodically. By these offsets the worker notices another fleet in its
- * consumer group (rival.c). */
+ * consumer group (commit.c). */
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
 /* Answers lw_io.look with the number of commits that the group has in all partitions. `known` is
  * false if the request failed. */

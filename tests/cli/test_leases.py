@@ -269,7 +269,7 @@ def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
 def an_epoch_that_a_command_begins_is_dated(w):
     """When a command starts an epoch, the epoch's id must contain the time, as it does when a
     worker starts an epoch. If two fleets share a consumer group, this time decides which fleet is
-    the younger one and must stop (consumer/worker/rival.c)."""
+    the younger one and must stop (consumer/worker/commit.c)."""
     setup(w, seconds=0.1)
     configure(w, ttl_ms=120000, seconds=0.1)
     w.call("DEL", P + "epoch")

@@ -255,7 +255,7 @@ M = {
     'repair cut short': [
         (
             'consumer/worker/connection.c',
-            "shard_to(sh, repair_over(sh) ? READY : REPAIRING);",
+            "shard_to(sh, sh->repair.over ? READY : REPAIRING);",
             "shard_to(sh, READY);",
         )
     ],
@@ -659,7 +659,7 @@ M = {
             "sh->repair.item[sh->repair.n++] = sh->repair.meta[sh->repair.n_meta - 1 - i];",
         ),
         (
-            'consumer/worker/repair.c',
+            'consumer/worker/epoch.c',
             "        meta_drop(sh, metas);",
             "        sh->repair.n_meta -= metas;",
         ),
@@ -670,7 +670,7 @@ M = {
             "    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;",
             "    meta_drop(sh, (size_t)sh->repair.n);\n    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;",
         ),
-        ('consumer/worker/repair.c', "        meta_drop(sh, metas);", "        (void)metas;"),
+        ('consumer/worker/epoch.c', "        meta_drop(sh, metas);", "        (void)metas;"),
     ],
     'metadata believed though some of it ran again': [
         (
@@ -739,17 +739,18 @@ M = {
         )
     ],
     'a look from before the epoch counts': [
+        ('consumer/worker/epoch.c', "sh->first = (struct first){0};", "sh->first.waits = false;"),
         (
             'consumer/worker/epoch.c',
-            "sh->first = (struct first){.waits = waits};",
-            "sh->first.waits = waits;",
-        )
+            "sh->first = (struct first){.waits = r->element[5]->str[0] == '1'};",
+            "sh->first.waits = r->element[5]->str[0] == '1';",
+        ),
     ],
     'granted before the first commit': [
         ('queue/lua/parts/epoch.lua', " or epoch[4] and not is_command then", " then"),
         (
             'consumer/worker/epoch.c',
-            "return quarantine_left_ms(sh, now) > 0 || first_waits(sh);",
+            "return quarantine_left_ms(sh, now) > 0 || sh->first.waits;",
             "return quarantine_left_ms(sh, now) > 0;",
         ),
         (
