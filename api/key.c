@@ -49,6 +49,7 @@ json_t *api_holder_json(const struct ops_lane *l) {
     json_object_set_new(v, "since_ms", json_integer((json_int_t)(fence / 1000)));
     json_object_set_new(v, "lease_left_ms", json_integer(l->left_ms));
     json_object_set_new(v, "fence", json_integer((json_int_t)fence));
+    json_object_set_new(v, "running", ops_run_json(l->runs ? &l->run : NULL));
     return v;
 }
 

@@ -19,10 +19,10 @@ static const struct {
 
 /* --- parts of an operation -------------------------------------------------------------------- */
 
-/* Returns the name of the parameter for which the "*" at path[at] stands: "id" after dead/ and
- * jobs/, otherwise "key". */
+/* Returns the name of the parameter for which the "*" at path[at] stands: "key" after keys/ and
+ * lanes/, otherwise "id". */
 static const char *name_of(const char *path, size_t at) {
-    return strncmp(path + at - 5, "dead/", 5) && strncmp(path + at - 5, "jobs/", 5) ? "key" : "id";
+    return !strncmp(path, "keys/", at) || !strncmp(path, "lanes/", at) ? "key" : "id";
 }
 
 static json_t *path_text(const struct api_route *r) {

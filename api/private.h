@@ -138,8 +138,8 @@ api_fn api_index;
 api_fn api_openapi, api_dead_export, api_lanes_export;
 /* api/read.c defines the functions that read lanes and dead letters. */
 api_fn api_lanes, api_lane, api_dead, api_dead_one;
-/* api/key.c defines api_key(). */
-api_fn api_key;
+/* api/key.c defines api_key(), and api/message.c api_message(). */
+api_fn api_key, api_message;
 /* api/count.c, job.c and bulk.c define the functions that count, that show and cancel jobs, and
  * that start bulk commands. */
 api_fn api_lanes_count, api_dead_count, api_jobs, api_job, api_cancel, api_bulk;

@@ -34,12 +34,14 @@ const size_t api_n_params = sizeof api_params / sizeof *api_params;
 
 const struct api_shape api_shapes[] = {
     {"Error", "{error:s}"},
-    {"Lane", "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,"
-             "backoff:b,holder?:s?,holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i}"},
+    {"Lane",
+     "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,"
+     "backoff:b,holder?:s?,holder_base64?:s,fence?:i,since_ms?:i,running:Running?,until_ms?:i,"
+     "due_ms?:i}"},
     {"LaneMessages",
      "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,backoff:b,"
-     "holder?:s?,holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i,messages:[Message],"
-     "more:b}"},
+     "holder?:s?,holder_base64?:s,fence?:i,since_ms?:i,running:Running?,until_ms?:i,due_ms?:i,"
+     "messages:[Message],more:b}"},
     {"Message",
      "{topic?:s,partition?:i,offset?:i,tstype?:s,ts?:i,headers?:[s?],headers_base64?:[s?],"
      "key?:s?,key_base64?:s,payload?:s?,payload_base64?:s,payload_size?:i,payload_masked?:b,"
@@ -48,7 +50,9 @@ const struct api_shape api_shapes[] = {
      "reason?:s?,reason_base64?:s,tried_first_ms?:i,died_ms?:i,edited_by?:s,edited_by_base64?:s,"
      "edited_ms?:i,original_payload?:s?,original_payload_base64?:s,original_payload_masked?:b,"
      "original_payload_hidden?:b}"},
-    {"Holder", "{worker?:s,worker_base64?:s,host:s?,pid:i?,since_ms:i,lease_left_ms:i,fence:i}"},
+    {"Holder", "{worker?:s,worker_base64?:s,host:s?,pid:i?,since_ms:i,lease_left_ms:i,fence:i,"
+               "running:Running?}"},
+    {"Running", "{identity:s,attempt:i,since_ms:i}"},
 #define COUNTER(field) #field ":i,"
     {"Counters", "{" LW_API_COUNTERS(COUNTER) "}"},
 #undef COUNTER
@@ -157,6 +161,12 @@ const struct api_route api_routes[] = {
      .params = API_P_LIMIT,
      .answer = "{key?:s,key_base64?:s,shard:i,lane:Lane?,holder:Holder?,paused:{by?:s,at_ms?:i}?,"
                "waiting:i,messages:[Message],more:b,dead:[Message],dead_complete:b}"},
+    {.path = "messages/*",
+     .fn = api_message,
+     .help = "One record of the application's topics, by its identity, read from Kafka.",
+     .answer = "Message",
+     .offline = true,
+     .lengthy = true},
     {.path = "dead",
      .fn = api_dead,
      .help =
@@ -203,7 +213,7 @@ const struct api_route api_routes[] = {
      .body = "{execute?:b}",
      .answer = "{key?:s,key_base64?:s,shard?:i,waiting?:i,age_ms?:i,oldest?:s?,attempts?:i,"
                "paused?:b,backoff?:b,holder?:s?,holder_base64?:s,fence?:i,since_ms?:i,"
-               "until_ms?:i,due_ms?:i,result:s}"},
+               "running?:Running?,until_ms?:i,due_ms?:i,result:s}"},
     {.post = true,
      .path = "dead/*/replay",
      .fn = api_replay,

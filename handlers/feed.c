@@ -163,6 +163,7 @@ void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms,
 
 void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms) {
     if (f->set.timeout_ms > 0) job->give_up_ms = now_ms + f->set.timeout_ms;
+    atomic_store_explicit(&job->started_ms, now_ms, memory_order_relaxed);
     if (f->set.started) f->set.started(f->set.ctx, job);
 }
 

@@ -59,6 +59,9 @@ struct lw_job {
     /* `give_up_ms` is the time at which the job must stop, handler.timeout_ms after its start;
      * boot clock, set by the pool or the feed; INT64_MAX: no limit */
     int64_t give_up_ms;
+    /* `started_ms` is the time at which the job started; boot clock, set by the pool or the feed;
+     * 0: it has not started. The main thread reads it while the job runs. */
+    _Atomic int64_t started_ms;
     struct lw_job *next;      /* next job in a list of the pool, between submit and reap */
     struct lw_job_span *span; /* trace of this job (handlers/span.h); NULL: not traced */
     /* The follower: the job of the same key and lease that runs after this job without the main
@@ -96,6 +99,7 @@ static inline void lw_job_begin(struct lw_job *job, struct lw_job_lease *lease) 
     job->lease = lease;
     job->suspect = false;
     job->give_up_ms = INT64_MAX;
+    atomic_store_explicit(&job->started_ms, 0, memory_order_relaxed);
     job->next = NULL;
     job->span = NULL;
     atomic_store_explicit(&job->then, NULL, memory_order_relaxed);

@@ -68,6 +68,12 @@ static int open_consumer(struct reading *r) {
 
 /* --- what to read ----------------------------------------------------------------------------- */
 
+/* Returns how long a question to Kafka may take. */
+static int ask_ms(const struct ops *o) {
+    int64_t left = o->deadline_ms ? o->deadline_ms - lw_boot_ms() : ASK_MS;
+    return left < 1 ? 1 : left < ASK_MS ? (int)left : ASK_MS;
+}
+
 static struct span *add_span(struct reading *r, const char *topic, int32_t partition) {
     if (r->n == r->cap) {
         r->cap = r->cap ? 2 * r->cap : 16;
@@ -84,7 +90,7 @@ static struct span *add_span(struct reading *r, const char *topic, int32_t parti
 static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t *offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, s->topic, s->partition)->offset = ms;
-    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(r->rk, list, ASK_MS);
+    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(r->rk, list, ask_ms(r->o));
     if (!code) code = list->elems[0].err;
     *offset = list->elems[0].offset;
     rd_kafka_topic_partition_list_destroy(list);
@@ -123,7 +129,7 @@ static int limit_span(struct reading *r, struct span *s) {
     int64_t low, high;
     const struct ops_args *a = &r->o->args;
     rd_kafka_resp_err_t code =
-        rd_kafka_query_watermark_offsets(r->rk, s->topic, s->partition, &low, &high, ASK_MS);
+        rd_kafka_query_watermark_offsets(r->rk, s->topic, s->partition, &low, &high, ask_ms(r->o));
     if (code)
         return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_err2str(code));
     if (s->to > 0) {
@@ -131,10 +137,11 @@ static int limit_span(struct reading *r, struct span *s) {
         if (s->from >= low && s->to <= high) return 0;
         char identity[320];
         snprintf(identity, sizeof identity, "%s/%d/%" PRId64, s->topic, s->partition, s->from);
-        fprintf(stderr,
-                "latchwork %s %s: %s is not in the log, which holds the offsets %" PRId64
-                " to %" PRId64 "\n",
-                r->o->noun, r->o->verb, identity, low, high - 1);
+        if (!r->o->quiet)
+            fprintf(stderr,
+                    "latchwork %s %s: %s is not in the log, which holds the offsets %" PRId64
+                    " to %" PRId64 "\n",
+                    r->o->noun, r->o->verb, identity, low, high - 1);
         ops_mark_word(r->o, identity, OPS_TOLD);
         s->to = s->from; /* an empty range, because the record is not in the log */
         return 0;
@@ -205,7 +212,7 @@ static int choose(struct reading *r) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static bool is_consumed(const struct lw_config *c, const char *topic) {
+bool ops_is_consumed(const struct lw_config *c, const char *topic) {
     for (size_t i = 0; i < c->kafka.n_topics; i++)
         if (strcmp(c->kafka.topics[i], topic) == 0) return true;
     return false;
@@ -288,7 +295,7 @@ static int tell(struct reading *r, const rd_kafka_message_t *k, const char *topi
     char read_from[320];
     ops_identity(&m.e, read_from, sizeof read_from);
     ops_mark_word(o, read_from, OPS_MET);
-    m.foreign = !is_consumed(o->c, topic);
+    m.foreign = !ops_is_consumed(o->c, topic);
     if (m.foreign) take_origin(&m, origin);
     if (ops_lane_of(o, &m.e, &scratch, &key, &lane, &err) == 0) {
         m.e.key = key;
@@ -336,6 +343,8 @@ static int poll_until_over(struct reading *r, struct span *first, size_t n) {
     while (!stop && r->n_over < n) {
         if (ops_tick(r->o)) return -1;
         rd_kafka_message_t *k = rd_kafka_consumer_poll(r->rk, POLL_MS);
+        if (!k && r->o->deadline_ms && lw_boot_ms() >= r->o->deadline_ms)
+            return lw_fail(&r->o->err, "kafka: no record arrived within the time of this request");
         if (!k && lw_boot_ms() - heard > SILENCE_MS)
             return lw_fail(&r->o->err, "kafka: no record arrived for %d s; try again",
                            SILENCE_MS / 1000);

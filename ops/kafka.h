@@ -15,6 +15,9 @@
  * the value of fn if it is not 0, which ends the reading. */
 int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx);
 
+/* Returns true if the application consumes the topic. */
+bool ops_is_consumed(const struct lw_config *c, const char *topic);
+
 struct ops_log;
 /* Opens the application's topics for reading. Returns NULL on failure, with the reason in
  * o->err. */

@@ -25,6 +25,17 @@ bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *
     return true;
 }
 
+bool ops_run_read(struct lw_bytes text, struct ops_run *out) {
+    char copy[sizeof out->identity + 64];
+    long long since;
+    if (!text.n || text.n >= sizeof copy) return false;
+    memcpy(copy, text.p, text.n);
+    copy[text.n] = '\0';
+    if (sscanf(copy, "%319s %d %lld", out->identity, &out->attempt, &since) != 3) return false;
+    out->since_ms = since;
+    return true;
+}
+
 /* --- look ------------------------------------------------------------------------------------- */
 
 static int64_t number(const redisReply *r) {
@@ -58,13 +69,13 @@ static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_
         ops_key(o, sh, "floor", lw_bytes("", 0));
     for (size_t i = 0; i < n; i++) lw_arg(&o->cmd, lanes[i]);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
-    size_t told = r ? (r->elements - 1) / 7 : 0;
+    size_t told = r ? (r->elements - 1) / 8 : 0;
     if (!r)
         *stop = -1;
-    else if (!told || told > n || r->elements % 7 != 1)
-        *stop = ops_malformed(o, sh, r, "a time, and 7 values for each of at most %zu lanes", n);
+    else if (!told || told > n || r->elements % 8 != 1)
+        *stop = ops_malformed(o, sh, r, "a time, and 8 values for each of at most %zu lanes", n);
     for (size_t i = 0; !*stop && i < told; i++) {
-        redisReply **e = r->element + 1 + 7 * i;
+        redisReply **e = r->element + 1 + 8 * i;
         struct ops_lane l = {.name = lanes[i], .shard = sh->index, .now_ms = number(r->element[0])};
         l.n = number(e[0]);
         read_line(&l, e[1]->str);
@@ -73,6 +84,7 @@ static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_
         l.paused = e[4]->len > 0;
         l.attempts = number(e[5]);
         l.due_ms = number(e[6]);
+        l.runs = ops_run_read(lw_bytes(e[7]->str, e[7]->len), &l.run);
         *stop = fn(o, &l, ctx);
     }
     if (r) freeReplyObject(r);

@@ -6,6 +6,7 @@
 #include "base/redis/reply.h"
 #include "config/shard.h"
 #include "lock/one.h"
+#include "ops/script.h"
 #include "queue/epoch.h"
 #include "queue/lane.h"
 #include "queue/life.h"
@@ -332,30 +333,30 @@ static enum latchwork_result acquire(struct latchwork_lock *lock, struct latchwo
 
 /* --- looking, breaking ------------------------------------------------------------------------ */
 
-bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused,
+bool lw_lane_lock_look(struct lw_lane_lock *l, struct lw_lane_lock_state *out,
                        struct latchwork_error *error) {
-    struct lw_buf wait = {0};
-    char names[192];
+    enum { N = 1, PAUSED = 5, RUN = 8, VALUES = 9 };
+    static const char *const names[] = {"epoch", "lanes", "floor"};
+    char room[3][192];
     struct lw_call c;
-    lw_buf_addf(&wait, "%swait:", l->tag);
-    lw_buf_add(&wait, l->lane.p, l->lane.n);
-    lw_call_script(&c, NULL, 0);
-    lw_call_text(&c, "LLEN");
-    lw_call_add(&c, wait.p, wait.n);
-    redisReply *length = lw_client_call(l->client, &c, error);
-    lw_call_script(&c, NULL, 0);
-    lw_call_text(&c, "SISMEMBER");
-    add_name(&c, l, "paused", names, sizeof names);
+    lw_call_script(&c, &lw_op_look, 3);
+    for (size_t i = 0; i < 3; i++) add_name(&c, l, names[i], room[i], sizeof room[i]);
     lw_call_add(&c, l->lane.p, l->lane.n);
-    redisReply *is = length ? lw_client_call(l->client, &c, error) : NULL;
-    if (is) {
-        *waiting = length->integer;
-        *paused = is->integer == 1;
+    redisReply *r = lw_client_call(l->client, &c, error);
+    if (!r) return false;
+    bool good = r->type == REDIS_REPLY_ARRAY && r->elements == VALUES;
+    for (size_t i = 0; good && i < VALUES; i++) good = r->element[i]->type == REDIS_REPLY_STRING;
+    if (good) {
+        const redisReply *run = r->element[RUN];
+        out->waiting = strtoll(r->element[N]->str, NULL, 10);
+        out->paused = r->element[PAUSED]->len > 0;
+        out->runs = ops_run_read(lw_bytes(run->str, run->len), &out->run);
+    } else {
+        char why[LW_REPLY_TEXT];
+        snprintf(error->text, sizeof error->text, "%s",
+                 lw_malformed(why, r, "look.lua", "%d strings", (int)VALUES));
     }
-    bool good = is;
-    if (length) freeReplyObject(length);
-    if (is) freeReplyObject(is);
-    lw_buf_free(&wait);
+    freeReplyObject(r);
     return good;
 }
 

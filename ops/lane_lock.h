@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "config/config.h"
 #include "include/latchwork/lock.h"
+#include "ops/ops.h"
 
 struct lw_lane_lock;
 
@@ -48,9 +49,15 @@ struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l);
 struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l);
 int lw_lane_lock_shard(const struct lw_lane_lock *l);
 
-/* Reads the number of waiting messages, and whether the lane is paused. Returns false with
- * *error on failure. */
-bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused,
+/* Reads the number of waiting messages, whether the lane is paused, and the message that its holder
+ * runs. Returns false with *error on failure. */
+struct lw_lane_lock_state {
+    int64_t waiting;
+    bool paused;
+    bool runs; /* true: `run` is known */
+    struct ops_run run;
+};
+bool lw_lane_lock_look(struct lw_lane_lock *l, struct lw_lane_lock_state *out,
                        struct latchwork_error *error);
 /* Ends the lock of the lane, whoever holds it. Stores the raised fence in *fence, and appends the
  * old value of the lock to `was`. If nobody held the lock, returns BUSY. `by` names the operator

@@ -7,6 +7,24 @@ int64_t ops_lane_age(const struct ops_lane *l) {
     return l->has_head ? lw_wall_ms() - l->first_ms : -1;
 }
 
+json_t *ops_run_json(const struct ops_run *run) {
+    if (!run) return json_null();
+    return json_pack("{s:s,s:i,s:I}", "identity", run->identity, "attempt", run->attempt,
+                     "since_ms", (json_int_t)run->since_ms);
+}
+
+void ops_run_text(const struct ops_run *run, int64_t now_ms, struct lw_buf *out) {
+    char age[16];
+    if (!run) {
+        lw_buf_addf(out, "not known; a message is named when it has run for a third of "
+                         "lock.ttl_ms");
+        return;
+    }
+    int64_t ms = now_ms - run->since_ms;
+    lw_buf_addf(out, "%s, attempt %d, for %s", run->identity, run->attempt,
+                ops_age(ms > 0 ? ms : 0, age));
+}
+
 json_t *ops_lane_json(const struct ops_lane *l) {
     json_t *j = json_object();
     struct lw_bytes worker;
@@ -26,6 +44,7 @@ json_t *ops_lane_json(const struct ops_lane *l) {
         json_object_set_new(j, "holder", json_null());
     if (held) json_object_set_new(j, "fence", json_integer((json_int_t)fence));
     if (held) json_object_set_new(j, "since_ms", json_integer((json_int_t)(fence / 1000)));
+    json_object_set_new(j, "running", ops_run_json(l->runs ? &l->run : NULL));
     if (l->lock.n)
         json_object_set_new(j, "until_ms",
                             json_integer(l->left_ms < 0 ? -1 : l->now_ms + l->left_ms));

@@ -225,6 +225,20 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
 
 /* --- lanes (ops/lane.c) ----------------------------------------------------------------------- */
 
+/* The message that a holder runs, as the holder's last renewal told it (renew.lua). */
+struct ops_run {
+    char identity[320];
+    int attempt;
+    int64_t since_ms; /* when its handler began, ms since 1970 by the worker's clock */
+};
+/* Parses 'IDENTITY ATTEMPT SINCE_MS'. Returns false if the text has another form. */
+bool ops_run_read(struct lw_bytes text, struct ops_run *out);
+/* Returns {"identity","attempt","since_ms"}, or JSON null if `run` is NULL. */
+json_t *ops_run_json(const struct ops_run *run);
+/* Appends a description for people, such as "orders/3/1042, attempt 2, for 3 min". If `run` is
+ * NULL, says why it is not known. */
+void ops_run_text(const struct ops_run *run, int64_t now_ms, struct lw_buf *out);
+
 struct ops_lane {
     struct lw_bytes name;
     int shard;
@@ -243,6 +257,8 @@ struct ops_lane {
     int64_t left_ms;      /* ms until the lock ends; -1: the lock never ends */
     int64_t now_ms;       /* time of the answer by Redis' clock */
     bool paused;
+    bool runs;          /* true: `run` is the message that the holder runs */
+    struct ops_run run; /* not set if `runs` is false */
 };
 /* Returns true if the lane has a holder. *worker and *fence become the holder's id and the fence of
  * its hold. A lock whose value begins with "backoff" has no holder: such a lock only delays the

@@ -77,6 +77,7 @@ struct lock_row {
     int64_t left_ms, now_ms;
     int64_t waiting;
     bool paused;
+    const struct ops_run *run; /* the message that the holder runs; NULL: not known */
 };
 /* Returns a row with the data that the library reports about a lock. `tag` is NULL unless the lock
  * belongs to a lane. For a lane, `tag` is the prefix of the shard's key names, and the row has the

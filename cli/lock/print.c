@@ -123,6 +123,7 @@ void lock_print_json(const struct lock_row *r) {
     json_object_set_new(o, "waiting", json_integer(r->waiting));
     json_object_set_new(o, "held", json_true());
     if (r->paused) json_object_set_new(o, "paused", json_true());
+    if (!strcmp(r->kind, "lane")) json_object_set_new(o, "running", ops_run_json(r->run));
     print(o);
 }
 
@@ -205,6 +206,12 @@ void lock_print_whole(const struct lock_row *r) {
     else
         printf("%-8s never: it has no TTL; use --set-ttl MS to give it one\n", "until");
     if (r->fence) printf("%-8s %" PRIu64 "\n", "fence", r->fence);
+    if (!strcmp(r->kind, "lane")) {
+        struct lw_buf run = {0};
+        ops_run_text(r->run, r->now_ms, &run);
+        printf("%-8s %.*s\n", "runs", (int)run.n, run.p);
+        lw_buf_free(&run);
+    }
     printf("%-8s %" PRId64 "\n", "waiting", r->waiting);
     if (r->paused) printf("%-8s yes\n", "paused");
 }

@@ -11,7 +11,8 @@ struct showing {
     /* `waiting` is the number of messages that wait behind a lane's lock, or the number of waiters
      * of a fair lock. A separate request reads this number. */
     int64_t now_ms, waiting, shown;
-    bool lane, paused, without_ttl;
+    struct lw_lane_lock_state state; /* of a lane */
+    bool lane, without_ttl;
     int shard;
 };
 
@@ -21,7 +22,8 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
         lock_row_of(info, s->now_ms, s->a->plain, s->lane ? "" : NULL, s->lane ? s->shard : -1);
     row.key = lw_bytes_of(s->a->key);
     row.waiting += s->waiting;
-    row.paused = s->paused;
+    row.paused = s->state.paused;
+    row.run = s->state.runs ? &s->state.run : NULL;
     s->without_ttl = s->without_ttl || info->left_ms == -1;
     if (s->a->cli.json) {
         lock_print_json(&row);
@@ -68,12 +70,12 @@ static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_
 static void tell_free(const struct showing *s) {
     char key[600];
     if (s->a->cli.json) {
-        lock_print_free(s->a->key, s->waiting, s->paused);
+        lock_print_free(s->a->key, s->waiting, s->state.paused);
         return;
     }
     printf("%s: nobody holds it", lock_text(lw_bytes_of(s->a->key), key, sizeof key));
     if (s->lane && s->waiting) printf("; %lld waiting", (long long)s->waiting);
-    if (s->paused) printf("; paused");
+    if (s->state.paused) printf("; paused");
     puts("");
 }
 
@@ -106,9 +108,9 @@ int lock_show(const struct lock_args *a) {
     if (!status) {
         enum latchwork_result result = latchwork_client_ping(t.client, &error);
         if (s.lane) s.shard = lw_lane_lock_shard(t.lane);
-        if (result == LATCHWORK_LOCK_OK && s.lane &&
-            !lw_lane_lock_look(t.lane, &s.waiting, &s.paused, &error))
+        if (result == LATCHWORK_LOCK_OK && s.lane && !lw_lane_lock_look(t.lane, &s.state, &error))
             result = LATCHWORK_LOCK_ERROR;
+        s.waiting = s.state.waiting;
         if (result == LATCHWORK_LOCK_OK) {
             s.now_ms = lock_redis_now_ms(t.client);
             result = s.lane || a->plain ? latchwork_lock_show(t.lock, seen, &s, &error)

@@ -329,6 +329,7 @@ static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_jo
     int64_t now_ms = now_us / 1000;
     for (size_t i = 0; i < n; i++) {
         jobs[i]->give_up_ms = p->timeout_ms > 0 ? now_ms + p->timeout_ms : INT64_MAX;
+        atomic_store_explicit(&jobs[i]->started_ms, now_ms, memory_order_relaxed);
         struct lw_seat *s = seat(p, t, i);
         if (s) lw_seat_take(s, jobs[i]->identity, jobs[i]->key, now_ms);
         lw_journal_start(p->journal, jobs[i]);

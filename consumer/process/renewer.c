@@ -80,7 +80,10 @@ static void encode(struct shard *sh) {
     for (size_t i = 0; i < sh->n_due; i++)
         lw_arg_join(c, prefix, "lock:", lw_bytes(sh->due[i].lane, sh->due[i].n_lane));
     lw_arg_text(c, sh->epoch), lw_arg_i64(c, set->ttl_ms);
-    for (size_t i = 0; i < sh->n_due; i++) arg_token(c, set->worker_id, sh->due[i].token);
+    for (size_t i = 0; i < sh->n_due; i++) {
+        arg_token(c, set->worker_id, sh->due[i].token);
+        lw_arg_text(c, sh->due[i].run);
+    }
 }
 
 static void renew(struct shard *sh) {

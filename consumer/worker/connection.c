@@ -305,6 +305,7 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     pipe_number(sh, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
     tend_call(w, sh, now);
     vanished_build(w, sh);
+    tell_runs(w, sh, now);
 }
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY && r);

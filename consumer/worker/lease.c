@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Lists the leases of a shard by their deadline, because the first to end is the first to be
  * renewed or cancelled. */
@@ -70,6 +71,7 @@ void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms)
     pthread_mutex_lock(&t->mutex);
     l->id = t->next_id++;
     l->lost = false;
+    l->run[0] = '\0';
     atomic_store(&l->held.deadline_ms, deadline_ms);
     atomic_store(&l->held.cancelled, false);
     insert(t, l);
@@ -86,6 +88,13 @@ void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_
         unlink_lease(l);
         insert(t, l);
     }
+    pthread_mutex_unlock(&t->mutex);
+}
+
+void lw_leases_note(struct lw_leases *t, struct lw_lease *l, const char *run) {
+    assert(strlen(run) < sizeof l->run);
+    pthread_mutex_lock(&t->mutex);
+    strcpy(l->run, run);
     pthread_mutex_unlock(&t->mutex);
 }
 
@@ -127,6 +136,7 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
         d->token = l->token;
         d->n_lane = l->lane.n;
         memcpy(d->lane, l->lane.p, l->lane.n);
+        strcpy(d->run, l->run);
     }
     pthread_mutex_unlock(&t->mutex);
     return n;

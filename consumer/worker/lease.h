@@ -22,7 +22,7 @@
 
 #include <pthread.h>
 
-enum { LW_TOKEN_MAX = 128, LW_RENEW_BATCH = 128 };
+enum { LW_TOKEN_MAX = 128, LW_RENEW_BATCH = 128, LW_LEASE_RUN = LW_IDENTITY_MAX + 48 };
 
 struct lw_lease {
     struct lw_job_lease held; /* the part of the lease that the handler sees */
@@ -33,6 +33,10 @@ struct lw_lease {
     /* `lost` is true if a renewal found that the lease is lost, so the lease is not renewed
      * again */
     bool lost;
+    /* `run` says which message runs under the lease, as "IDENTITY ATTEMPT SINCE_MS" (wall clock),
+     * if it has run for some time; otherwise it is empty. A renewal writes it to Redis, where
+     * operators read it. */
+    char run[LW_LEASE_RUN];
     struct lw_lease *prev, *next;
 };
 
@@ -45,6 +49,7 @@ struct lw_due {
     uint64_t id, token;
     size_t n_lane;
     char lane[LW_LANE_MAX];
+    char run[LW_LEASE_RUN];
 };
 
 struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms);
@@ -54,6 +59,9 @@ void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms)
  * answered that this worker keeps the lock: either more messages of the hold may run, or settle has
  * granted the lane's next heads. */
 void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
+/* Notes which message runs under the lease (`run` of struct lw_lease); "": none that has run for
+ * long. */
+void lw_leases_note(struct lw_leases *t, struct lw_lease *l, const char *run);
 /* Removes a lease from the table. Does nothing if the lease is not there. */
 void lw_leases_remove(struct lw_leases *t, struct lw_lease *l);
 /* Cancels all leases of a shard whose epoch is lost. */

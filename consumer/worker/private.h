@@ -137,6 +137,9 @@ void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TE
 /* Logs why a message did not end as done, in one line with its identity, key, attempt, fence and
  * time in the handler. */
 void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level, const char *what);
+/* Notes at each lease of a shard which message runs, if it has run for some time, so that the next
+ * renewal tells operators (lw_leases_note). */
+void tell_runs(struct lw_worker *w, struct shard *sh, int64_t now);
 /* Notes on the board the outcome of a run after Redis has recorded it. */
 void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms);
 /* Notes on the board the end of a record that is given to no handler. */

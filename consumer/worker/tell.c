@@ -45,6 +45,36 @@ void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level,
         lw_some(200, level, f, n, "%s %s%s%s", j->identity, what, between, j->reason);
 }
 
+/* --- Redis: which message runs --------------------------------------------------------------- */
+
+/* A message that is younger than this share of the TTL is not noted: most messages end sooner, and
+ * cost nothing here. */
+enum { NOTE_PART = 12 };
+
+/* Writes which message of the hold runs to `out`, or "" if none has run for long. */
+static void run_text(struct lw_worker *w, const struct hold *h, int64_t now,
+                     char out[LW_LEASE_RUN]) {
+    const struct run *r = h->first;
+    while (r && r->state == FINISHED) r = r->next;
+    int64_t started = r && r->state == RUNNING
+                          ? atomic_load_explicit(&r->job.started_ms, memory_order_relaxed)
+                          : 0;
+    out[0] = '\0';
+    if (started && now - started >= w->c->lock.ttl_ms / NOTE_PART)
+        snprintf(out, LW_LEASE_RUN, "%s %d %" PRId64, r->job.identity, r->job.attempt,
+                 w->io->wall_ms(w->ctx) - (now - started));
+}
+
+void tell_runs(struct lw_worker *w, struct shard *sh, int64_t now) {
+    for (const struct lane *l = sh->lanes; l; l = l->hh.next) {
+        char run[LW_LEASE_RUN];
+        if (!l->hold) continue;
+        run_text(w, l->hold, now, run);
+        /* only this thread writes `run` of a lease */
+        if (strcmp(run, l->hold->lease.run) != 0) lw_leases_note(w->leases, &l->hold->lease, run);
+    }
+}
+
 /* --- the board: how messages ended ----------------------------------------------------------- */
 
 /* Returns the index of the slot on the board that has the partition's name, or -1 if the board has

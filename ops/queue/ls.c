@@ -191,6 +191,9 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
         else
             printf("until    %s, in %s unless it is renewed\n",
                    ops_when(l->now_ms + l->left_ms, when), ops_age(l->left_ms, age));
+        text.n = 0;
+        ops_run_text(l->runs ? &l->run : NULL, l->now_ms, &text);
+        printf("runs     %.*s\n", (int)text.n, text.p);
     } else {
         printf("holder   nobody%s\n",
                l->lock.n ? " (its oldest message failed and waits for its next attempt)" : "");

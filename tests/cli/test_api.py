@@ -126,8 +126,20 @@ class Api(ApiCase):
                 "since_ms": 1700000000000,
                 "lease_left_ms": 0,
                 "fence": 1700000000000123,
+                "running": None,
             },
         )
+        run = "my-host-77-0a1b2c3d.9:1700000000000123 orders/9/3 2 1700000000500"
+        self.call("SET", P + "run:t-a", run, "PX", 60000)
+        running = {"identity": "orders/9/3", "attempt": 2, "since_ms": 1700000000500}
+        v = self.ask(path)
+        self.assertEqual((v["holder"]["running"], v["lane"]["running"]), (running, running))
+        (lock,) = self.ask("/api/v1/locks?key=t-a")["locks"]
+        self.assertEqual(lock["holder"]["running"], running)
+        would = self.post("/api/v1/lanes/t-a/break")
+        self.assertEqual(would["running"], running)
+        self.call("SET", P + "run:t-a", run.replace(":17", ":18", 1), "PX", 60000)
+        self.assertIsNone(self.ask(path)["holder"]["running"], "another holder's")
         self.assertTrue(0 < v["holder"]["lease_left_ms"] <= 60000)
         self.assertTrue(v["paused"]["by"].startswith("http:"), v["paused"])
         self.assertGreater(v["paused"]["at_ms"], 1700000000000)
@@ -147,6 +159,22 @@ class Api(ApiCase):
         )
         self.assertIn(one["id"], [d["id"] for d in v["dead"]])
         self.ask("/api/v1/keys/t-a?key=b", status=400)
+
+    def test_message(self):
+        """A record of the application's topics must be found in Kafka by its identity, with its
+        key; a replay's identity names the same record."""
+        one = self.dead()[0]
+        v = self.ask("/api/v1/messages/" + quote(one["identity"]))
+        self.assertEqual((v["identity"], v["key"]), (one["identity"], one["key"]))
+        self.assertEqual(v["payload"][:250], one["payload"][:250])
+        again = self.ask("/api/v1/messages/" + quote(one["identity"] + "#7"))
+        self.assertEqual((again["key"], again["identity"]), (one["key"], one["identity"]))
+        for wrong, says in (
+            ("orders/0/987654", "not in the log"),
+            ("other/0/1", "kafka.topics"),
+            ("nothing", "TOPIC/PARTITION/OFFSET"),
+        ):
+            self.assertIn(says, self.ask("/api/v1/messages/" + quote(wrong), status=404)["error"])
 
     def test_dead(self):
         rows = self.dead()

@@ -143,7 +143,12 @@ class Openapi(ApiCase):
 
     def fill(self, path):
         """Puts values into the parameters of a path, and returns the path."""
-        for name, value in (("dead/{id}", self.letter), ("jobs/{id}", self.job), ("{key}", "t-a")):
+        for name, value in (
+            ("dead/{id}", self.letter),
+            ("jobs/{id}", self.job),
+            ("messages/{id}", self.dead()[0]["identity"]),
+            ("{key}", "t-a"),
+        ):
             path = path.replace(name, name.split("{")[0] + quote(value))
         self.assertNotIn("{", path)
         return path

@@ -199,36 +199,57 @@ static const char *look_at_k(struct lt *l) { return look(l, 1, (const char *cons
 
 static void look_tells_of_lanes(void **state) {
     struct lt *l = *state;
-    assert_string_equal(look(l, 2, (const char *const[]){"k", "x"}), "0|||0||0|0|0|||0||0|0");
+    assert_string_equal(look(l, 2, (const char *const[]){"k", "x"}), "0|||0||0|0||0|||0||0|0|");
     park(l, 1, 3);
-    assert_string_equal(look_at_k(l), "3|1 orders 0 1 0 5 5 1 0 0 2||0||0|0");
+    assert_string_equal(look_at_k(l), "3|1 orders 0 1 0 5 5 1 0 0 2||0||0|0|");
     /* A finished message that is still in the waiting list counts in the length of the list. */
     lt_set_state(l, message(1), 2);
     lt_text(l, "SET " LT_TAG "lock:k w.1:5");
     lt_int(l, "SADD " LT_TAG "paused k");
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "4 5 77");
-    assert_string_equal(look_at_k(l), "3|1 orders 0 2 0 5 5 1 0 0 2|w.1:5|-1|1|4|77");
+    assert_string_equal(look_at_k(l), "3|1 orders 0 2 0 5 5 1 0 0 2|w.1:5|-1|1|4|77|");
     lt_int(l, "HSET " LT_TAG "floor orders:0 9");
     lt_int(l, "DEL " LT_TAG "lock:k");
-    assert_string_equal(look_at_k(l), "3|||0|1|0|0");
+    assert_string_equal(look_at_k(l), "3|||0|1|0|0|");
+}
+
+static void look_names_the_message_that_runs(void **state) {
+    struct lt *l = *state;
+    lt_text(l, "SET " LT_TAG "lock:k w.1:5");
+    lt_text(l, "SET " LT_TAG "run:k %s", "w.1:5 orders/0/7 2 1700");
+    assert_string_equal(look_at_k(l), "0||w.1:5|-1||0|0|orders/0/7 2 1700");
+    /* a message that has ended since */
+    lt_set_state(l, message(7), 2);
+    assert_string_equal(look_at_k(l), "0||w.1:5|-1||0|0|");
+    lt_text(l, "SET " LT_TAG "run:k %s", "w.1:5 orders/0/7#3 1 1700"); /* a replay of it */
+    assert_string_equal(look_at_k(l), "0||w.1:5|-1||0|0|orders/0/7#3 1 1700");
+    /* another holder, whose token begins with the same bytes; then nobody */
+    lt_text(l, "SET " LT_TAG "lock:k w.1:50");
+    assert_string_equal(look_at_k(l), "0||w.1:50|-1||0|0|");
+    lt_int(l, "DEL " LT_TAG "lock:k");
+    assert_string_equal(look_at_k(l), "0|||0||0|0|");
+    lt_text(l, "SET " LT_TAG "lock:k w.1:5");
+    lt_int(l, "DEL " LT_TAG "run:k");
+    lt_int(l, "LPUSH " LT_TAG "run:k x");
+    assert_string_equal(look_at_k(l), "0||w.1:5|-1||0|0|");
 }
 
 static void look_passes_over_what_it_cannot_read(void **state) {
     struct lt *l = *state;
     lt_int(l, "LPUSH " LT_TAG "wait:k torn");
     park(l, 1, 1);
-    assert_string_equal(look_at_k(l), "2|1 orders 0 1 0 5 5 1 0 0 2||0||0|0");
+    assert_string_equal(look_at_k(l), "2|1 orders 0 1 0 5 5 1 0 0 2||0||0|0|");
     lt_int(l, "DEL " LT_TAG "wait:k");
     lt_text(l, "SET " LT_TAG "wait:k x");
     lt_int(l, "LPUSH " LT_TAG "lock:k x");
-    assert_string_equal(look_at_k(l), "-1||(not a lock)|-1||0|0");
+    assert_string_equal(look_at_k(l), "-1||(not a lock)|-1||0|0|");
 }
 
 static void look_has_a_bound(void **state) {
     struct lt *l = *state;
     park(l, 1, 17);
     for (int o = 1; o <= 16; o++) lt_set_state(l, message(o), 2);
-    assert_string_equal(look_at_k(l), "17|||0||0|0");
+    assert_string_equal(look_at_k(l), "17|||0||0|0|");
     lt_set_state(l, message(16), 0);
     assert_non_null(strstr(look_at_k(l), "17|1 orders 0 16 "));
 }
@@ -300,6 +321,7 @@ int main(void) {
         LT(a_job_that_was_silent),
         LT(a_record_goes_before_the_marks),
         LT(look_tells_of_lanes),
+        LT(look_names_the_message_that_runs),
         LT(look_passes_over_what_it_cannot_read),
         LT(look_has_a_bound),
         LT(page_tells_of_elements),

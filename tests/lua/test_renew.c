@@ -70,6 +70,22 @@ static void a_full_batch_of_any_bytes(void **state) {
     assert_string_equal(lt_renew(l, m, LT_BATCH_MAX), want);
 }
 
+static void the_running_message_is_noted(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t1"), lt_msg(0, 3, "c", "t1")};
+    assert_string_equal(lt_gate(l, m, 3), "RRR");
+    m[0].run = "orders/0/1 2 1700";
+    m[2].run = "orders/0/3 1 1700";
+    m[2].token = "t2";
+    assert_string_equal(lt_renew(l, m, 3), "110");
+    char want[200];
+    snprintf(want, sizeof want, "%s orders/0/1 2 1700", lt_text(l, "GET " LT_TAG "lock:a"));
+    assert_string_equal(lt_text(l, "GET " LT_TAG "run:a"), want);
+    int64_t ends = lt_int(l, "PTTL " LT_TAG "run:a");
+    assert_true(ends > 0 && ends <= LT_TTL_MS);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "run:b " LT_TAG "run:c"), 0);
+}
+
 static void another_epoch_is_lost(void **state) {
     struct lt *l = *state;
     struct lt_msg m = lt_msg(0, 1, "k", "t1");
@@ -84,8 +100,12 @@ static void another_epoch_is_lost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        LT(only_what_is_mine),         LT(a_backoff_is_nobodys),  LT(other_types_are_not_mine),
-        LT(a_full_batch_of_any_bytes), LT(another_epoch_is_lost),
+        LT(only_what_is_mine),
+        LT(a_backoff_is_nobodys),
+        LT(other_types_are_not_mine),
+        LT(a_full_batch_of_any_bytes),
+        LT(the_running_message_is_noted),
+        LT(another_epoch_is_lost),
     };
     return LT_RUN(tests, LT_ALL);
 }

@@ -309,6 +309,7 @@ const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n) {
     for (size_t i = 0; i < n; i++) {
         lt_add_lane(l, "lock:", m[i].lane);
         lt_add_text(&l->args, m[i].token);
+        lt_add_text(&l->args, m[i].run ? m[i].run : "");
     }
     return lt_run(l);
 }

@@ -361,10 +361,10 @@ void step_renew(struct world *w, struct sim_worker *me) {
             continue;
         size_t n = lw_leases_due(lw_worker_leases(me->lw), s, w->now_ms, due, LW_RENEW_BATCH);
         if (!n) continue;
-        const char *argv[2 * LW_RENEW_BATCH + 8];
+        const char *argv[3 * LW_RENEW_BATCH + 8];
         char count[20], keys[LW_RENEW_BATCH][700], tokens[LW_RENEW_BATCH][100], ttl[20],
             epoch_key[100];
-        size_t len[2 * LW_RENEW_BATCH + 8];
+        size_t len[3 * LW_RENEW_BATCH + 8];
         int k = 0;
         snprintf(count, sizeof count, "%zu", n + 1);
         snprintf(ttl, sizeof ttl, "%" PRId64, world_config(w, me)->lock.ttl_ms);
@@ -380,6 +380,7 @@ void step_renew(struct world *w, struct sim_worker *me) {
         for (size_t i = 0; i < n; i++) {
             snprintf(tokens[i], sizeof tokens[i], "%s.%" PRIu64, me->id, due[i].token);
             argv[k++] = tokens[i];
+            argv[k++] = due[i].run;
         }
         for (int i = 0; i < k; i++) len[i] = strlen(argv[i]);
         redisReply *r = errors_refuse(w, me->srv[s], argv[0]);

@@ -44,6 +44,7 @@ static void start(struct sim_worker *me, struct lw_job *job) {
     if (x.key < 0) world_bad(w, "a handler got a foreign key");
     trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, job->identity,
           x.key, job->fence, job->attempt);
+    atomic_store(&job->started_ms, w->now_ms);
     oracle_start(w, &x);
     bytes_started(w, job);
     w->exec[w->n_exec++] = x;
