@@ -59,7 +59,7 @@ const struct api_shape api_shapes[] = {
     {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,"
                "in_handler:i,counts:Counters}"},
     {"Partition", "{topic:s,partition:i,worker:i,committed:i,watermark:i,log_end:i,unfinished:i,"
-                  "waiting:i,blocked_ms:i}"},
+                  "waiting:i,blocked_ms:i,blocked_by:s?}"},
     {"Shard", "{shard:i,up:b,lanes:i,ready:i,dead:i,paused:i,oldest_ms:i}"},
     {"Outcome", "{at_ms:i,worker:i,topic:s,partition:i,offset:i,outcome:s,attempt:i,took_us:i,"
                 "fence:i?,key?:s,key_base64?:s,key_cut?:b,reason?:s,reason_base64?:s,"

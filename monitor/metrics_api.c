@@ -74,6 +74,13 @@ json_t *lw_metrics_workers(const struct lw_metrics_source *m) {
     return list;
 }
 
+/* Returns the identity of the message that holds the commit of a partition back: the watermark
+ * stands before it. */
+static json_t *blocker_of(const struct lw_board_partition *p) {
+    return json_sprintf("%s/%d/%" PRId64, p->topic, (int)p->partition,
+                        (int64_t)atomic_load(&p->watermark));
+}
+
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
     json_t *list = json_array();
     const struct lw_board_partition *p;
@@ -83,14 +90,15 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
         if (!owner) continue;
         bool stands = atomic_load(&p->unfinished) > 0;
         json_array_append_new(
-            list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition",
-                            (int)p->partition, "worker", owner - 1, "committed",
+            list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "topic", p->topic,
+                            "partition", (int)p->partition, "worker", owner - 1, "committed",
                             (json_int_t)atomic_load(&p->committed), "watermark",
                             (json_int_t)atomic_load(&p->watermark), "log_end",
                             (json_int_t)atomic_load(&p->log_end), "unfinished",
                             (json_int_t)atomic_load(&p->unfinished), "waiting",
                             (json_int_t)atomic_load(&p->waiting), "blocked_ms",
-                            (json_int_t)(stands ? m->now_ms - atomic_load(&p->moved_ms) : 0)));
+                            (json_int_t)(stands ? m->now_ms - atomic_load(&p->moved_ms) : 0),
+                            "blocked_by", stands ? blocker_of(p) : json_null()));
     }
     return list;
 }
@@ -214,11 +222,14 @@ bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why) {
 
 /* --- what is wrong ---------------------------------------------------------------------------- */
 
-static void add_trouble(json_t *list, struct lw_buf *text, const char *link) {
-    if (text->n)
-        json_array_append_new(list,
-                              json_pack("{s:s%,s:s}", "text", text->p, text->n, "link", link));
+static json_t *add_trouble(json_t *list, struct lw_buf *text, const char *link) {
+    json_t *one = NULL;
+    if (text->n) {
+        one = json_pack("{s:s%,s:s}", "text", text->p, text->n, "link", link);
+        json_array_append_new(list, one);
+    }
     lw_buf_free(text);
+    return one;
 }
 
 /* Adds the partition whose watermark has stood still for longest, if that is long. */
@@ -235,9 +246,12 @@ static void add_blocked(const struct lw_metrics_source *m, json_t *list) {
     struct lw_buf text = {0}, link = {0};
     lw_buf_addf(&text, "partition %s/%d is blocked for ", worst->topic, (int)worst->partition);
     say_ago(&text, most_ms);
-    lw_buf_addf(&link, "/lanes?topic=%s&partition=%d", worst->topic, (int)worst->partition);
+    json_t *by = blocker_of(worst);
+    /* the parts of an identity need no quoting but the slashes */
+    lw_buf_addf(&link, "/message/%s%%2F%d%%2F%" PRId64, worst->topic, (int)worst->partition,
+                atomic_load(&worst->watermark));
     lw_buf_add(&link, "", 1);
-    add_trouble(list, &text, link.p);
+    json_object_set_new(add_trouble(list, &text, link.p), "identity", by);
     lw_buf_free(&link);
 }
 

@@ -204,13 +204,27 @@ function onEvent(name, data) {
   for (const listener of live.listeners) listener();
 }
 
+const blocker = { identity: null, text: "" }; // the message that blocks a partition, and its key
+
+/** Says which key blocks a partition, as soon as Kafka has told it. */
+function blockedBy(identity) {
+  if (blocker.identity !== identity) {
+    Object.assign(blocker, { identity, text: "" });
+    record(identity).then((m) => blocker.identity === identity
+      && (blocker.text = keyText(m) ? ` by key ${keyText(m)}` : ""), () => {});
+  }
+  return blocker.text;
+}
+const keyText = (row) => field(row, "key").text;
+
 /** One sentence that says what is wrong now, on every view. It keeps its place when all is well, so
  * that nothing moves. */
 function showTroubles(troubles) {
   const [worst] = troubles;
   const e = $("trouble");
   const more = troubles.length > 1 ? ` (and ${count(troubles.length - 1)} more)` : "";
-  const text = worst ? `${worst.text[0].toUpperCase()}${worst.text.slice(1)}${more}`
+  const by = worst && worst.identity ? blockedBy(worst.identity) : "";
+  const text = worst ? `${worst.text[0].toUpperCase()}${worst.text.slice(1)}${by}${more}`
     : "Nothing is wrong on this host.";
   e.classList.toggle("bad", Boolean(worst));
   e.title = plain(troubles.map((t) => t.text).join("\n"));
@@ -850,11 +864,13 @@ function breakForm(dry, close) {
         known(dry.since_ms) ? ` has held it for ${duration(serverNow() - dry.since_ms)}`
         : " holds it", known(dry.fence) ? `, with fence ${dry.fence}.` : "."]
       : "Nobody holds it: there is nothing to break."),
+    holder && facts([["Runs", runs(dry.running)],
+      dry.running && ["Its payload", payloadPlace(dry.running)]]),
     h("p", null, "Breaking ends the lock and raises the fence. The worker is told to end the handler; the message was not finished, so it runs again."),
     h("div", { class: "bar" },
       button("Break the lock", () => close(true), { class: "grave", disabled: !holder }),
       button("Cancel", () => close(false), SAFE)),
-  ];
+  ].filter(Boolean);
 }
 
 async function breakLock(path) {
@@ -957,7 +973,9 @@ const partitionsTable = () => new Table({
     { label: "Waiting", num: true, sort: (p) => p.waiting, cell: (p) => count(p.waiting) },
     { label: "Blocked for", num: true, sort: (p) => p.blocked_ms,
       cell: (p) => (p.blocked_ms < 5000 ? "–"
-      : state(duration(p.blocked_ms), p.blocked_ms < 60000 ? "warn" : "bad")) },
+      : h("a", { href: `#/message/${segment(p.blocked_by)}`,
+        title: `${p.blocked_by} holds the commit back` },
+      state(duration(p.blocked_ms), p.blocked_ms < 60000 ? "warn" : "bad"))) },
   ],
 });
 
@@ -983,6 +1001,39 @@ const outcomesTable = (caption, withKey, empty) => new Table({
     !withKey && { label: "Fence", num: true, cell: (o) => (known(o.fence) ? `${o.fence}` : "–") },
   ].filter(Boolean),
 });
+
+const RECORDS_KEPT = 50;
+const records = new Map(); // promises of records of Kafka, by identity
+
+/** Asks once for a record of Kafka. */
+function record(identity) {
+  if (!records.has(identity)) {
+    const asked = get(`messages/${segment(identity)}`);
+    asked.catch(() => records.delete(identity)); // ask again the next time
+    records.set(identity, asked);
+    if (records.size > RECORDS_KEPT) records.delete(records.keys().next().value);
+  }
+  return records.get(identity);
+}
+
+const messageLink = (identity) =>
+  h("a", { href: `#/message/${segment(identity)}` }, identity);
+
+/** The message that runs: identity, attempt, since when. */
+function runs(running) {
+  return running
+    ? h("span", null, messageLink(running.identity), `, attempt ${count(running.attempt)}, for ${duration(Math.max(0, serverNow() - running.since_ms))}`)
+    : "not known; a message is named when it has run for a third of lock.ttl_ms";
+}
+
+/** A place for the payload of a message, which may have to be read from Kafka. */
+function payloadPlace(message) {
+  const e = h("code", { class: "payload" }, "…");
+  (message.payload !== undefined || message.payload_base64 || message.payload_hidden
+    ? Promise.resolve(message) : record(message.identity))
+    .then((m) => setText(e, payloadText(m)), (problem) => setText(e, `(${problem.message})`));
+  return e;
+}
 
 const card = (...children) => h("section", { class: "card" }, ...children);
 const liveCard = (...children) => h("section", { class: "card live" }, ...children);
@@ -1088,13 +1139,16 @@ function payloadText(m) {
   return p.text === null ? (m.payload === null ? "(null)" : "(not shown)") : p.text;
 }
 
-function holderFacts(k) {
+/** Who holds a key, and which message runs. `place` shows the payload of that message. */
+function holderFacts(k, place) {
   const lane = k.lane || {};
   const held = k.holder;
   if (!held) return facts([["Holder",
     lane.backoff ? `nobody; a failed message waits ${duration((lane.until_ms || 0) - serverNow())} more` : "nobody"], waitingFact(k), pausedFact(k)]);
   const begun = held.since_ms ?? lane.since_ms;
   return facts([
+    ["Runs", runs(held.running)],
+    held.running && ["Its payload", place],
     ["Holder", h("strong", null, field(held, "worker").text || "–")],
     ["Host, process", [held.host, held.pid].filter(Boolean).join(", ") || "–"],
     ["Since", known(begun) ? h("span", null, `${dateTime(begun)}, ${since(begun)}`) : "–"],
@@ -1122,6 +1176,14 @@ function pausedFact(k) {
 }
 
 function keyView() {
+  let run = null; // the message that runs, and the place of its payload
+  const placeOf = (k) => {
+    const { identity } = (k.holder && k.holder.running) || {};
+    if (identity && (!run || run.identity !== identity))
+      run = { identity, place: payloadPlace(
+        (k.messages || []).find((m) => m.identity === identity) || { identity }) };
+    return run && run.place;
+  };
   const holder = h("div", { id: "holder" });
   const note = h("p", { class: "soft", id: "outcomes-note" });
   const more = h("p", { class: "soft" });
@@ -1158,11 +1220,62 @@ function keyView() {
       outcomes.set(o.outcomes);
       setText(note, `${o.since_ms ? `Kept since ${dateTime(o.since_ms)}. ` : ""}${o.complete === false ? "Older ones are gone. " : ""}${o.note || ""}`);
       const k = await get(`keys/${path}`, signal);
-      holder.replaceChildren(holderFacts(k));
+      holder.replaceChildren(holderFacts(k, placeOf(k)));
       waiting.set(k.messages || []);
       dead.set(k.dead || []);
       setText(more, k.waiting > (k.messages || []).length
         ? `${count(k.waiting)} wait; the first ${count(k.messages.length)} are shown.` : "");
+    },
+  };
+}
+
+// -- a message --
+
+/** Where a message stands, as its key tells. */
+function standing(id, k, outcomes) {
+  const running = k.holder && k.holder.running;
+  if (running && running.identity === id)
+    return h("span", null, "It runs: ", runs(running), `, on ${field(k.holder, "worker").text}`);
+  const at = (k.messages || []).findIndex((m) => m.identity === id);
+  if (at >= 0) return `It waits in its key's lane, number ${at + 1} of ${count(k.waiting)}`;
+  const letter = (k.dead || []).find((m) => m.identity === id);
+  if (letter) return h("span", null, "It is a ", h("a",
+    { href: `#/dead/${segment(letter.id)}` }, "dead letter"));
+  const last = outcomes.find((o) => identityOf(o) === id);
+  if (last) return h("span", null, `Its last outcome is ${last.outcome}, `, time(last.at_ms));
+  return "It does not wait in Redis, and no outcome of it is kept here: it is in a worker's memory, was finished, or was not read yet";
+}
+
+function messageView() {
+  const about = h("div", { id: "about" });
+  let id = "";
+  let m = null;
+  return {
+    title: "Message",
+    poll_ms: 2000,
+    build(main, [, p]) {
+      id = decoded(p || "");
+      main.append(h("h1", null, "Message ", h("span", { class: "mono" }, id)),
+        h("div", { class: "pair" }, card(h("h2", null, "What it is"), about),
+          card(h("h2", null, "Payload"),
+          h("pre", { id: "pretty", tabindex: "0", "aria-label": "Payload" }, "…"))));
+    },
+    unknown: () => m || about.replaceChildren("Unknown."),
+    async refresh(signal) {
+      if (!m) {
+        m = await record(id);
+        setText($("pretty"), pretty(payloadText(m)));
+      }
+      const key = field(m, "key");
+      const rows = (k, outcomes) => about.replaceChildren(facts([
+        ["Key", keyLink(m)],
+        ["State", k ? standing(id, k, outcomes) : "It has no key"],
+        ["Record's time", dateTime(m.ts)],
+        ...headerRows(m).map(([name, value]) => [`Header ${name}`, h("code", null, value)]),
+      ]));
+      if (key.path === null) return rows(null);
+      const o = await get(`outcomes${query({ key: key.text, limit: 50 })}`, signal);
+      rows(await get(`keys/${key.path}`, signal), o.outcomes);
     },
   };
 }
@@ -1275,7 +1388,8 @@ function pageLinks(path, values, next) {
 const laneState = (l) => {
   const holder = field(l, "holder").text;
   const text = holder || (l.backoff ? "backoff" : l.paused ? "" : "nobody");
-  return h("span", null, text, l.paused && [text && ", ", state("paused", "warn")]);
+  return h("span", null, text, l.paused && [text && ", ", state("paused", "warn")],
+    l.running && [" runs ", runs(l.running)]);
 };
 
 const lanesView = () => listView({
@@ -1527,6 +1641,8 @@ function locksView() {
       { label: "Host, process", sort: (l) => l.holder.host || "",
         cell: (l) => [l.holder.host, l.holder.pid].filter(Boolean).join(", ") || "–" },
       { label: "Held since", sort: (l) => l.holder.since_ms, cell: (l) => time(l.holder.since_ms) },
+      { label: "Runs", clip: true, sort: (l) => (l.holder.running || {}).since_ms,
+        cell: (l) => (l.holder.running ? runs(l.holder.running) : "–") },
       { label: "Lease", num: true, sort: (l) => l.holder.lease_left_ms,
         cell: (l) => duration(Math.max(0, l.holder.lease_left_ms)) },
       { label: "Fence", num: true, cell: (l) => `${l.holder.fence}` },
@@ -1738,7 +1854,7 @@ function nowhereView() {
 const VIEWS = { overview, key: keyView, lanes: lanesView, dead: deadView, locks: locksView,
   jobs: jobsView, audit: auditView, workers: workersView };
 // views of one thing, whose name follows in the address
-const ONE = { dead: deadOneView, jobs: jobView };
+const ONE = { dead: deadOneView, jobs: jobView, message: messageView };
 let current = null;
 let pollTimer = 0;
 

@@ -222,6 +222,41 @@ class Page(unittest.TestCase):
         b.press("Filter", "main")
         b.until_text("main", "No lock is held")
 
+    def test_hanging_message(self):
+        """Wherever a held lane is shown, the page and the commands must name the message that its
+        handler runs, with its payload. A partition that it blocks must lead to it and its key."""
+        b = self.b
+        runs = r"(orders-\w+/\d/\d+), attempt (\d+), for \d"
+        self.open("key/customer-7")
+        self.assertRegex(b.text("h1"), "customer-7")
+        b.until_text("#holder", "Runs\\s+" + runs, 60)
+        identity, attempt = re.search(runs, b.text("#holder")).groups()
+        b.until_text("#holder", r'Its payload\s+\{.*"customer-7"')
+        for words in (("queue", "show"), ("lock", "show")):
+            shown = self.w.command(*words, "customer-7")[0]["running"]
+            self.assertEqual((shown["identity"], shown["attempt"]), (identity, int(attempt)), words)
+        b.press("Break the lock", "main")
+        shown = r'.*Its payload\s+\{.*"customer-7"'
+        b.until_text("dialog", "Runs\\s+" + re.escape(identity) + shown)
+        b.press("Cancel", "dialog")
+        b.until("no dialog", lambda: not b.all("dialog"))
+        for view in ("locks?key=customer-7", "lanes?key=customer-7"):
+            self.view(view)
+            b.until_text("tbody", re.escape(identity) + ", attempt %s, for" % attempt)
+        self.view("workers")
+        link = "main > section:last-of-type a[href='#/message/%s']" % quote(identity)
+        b.until("a link at the partition", lambda: b.all(link), 60)
+        b.click(link)
+        b.until_text("h1", "Message " + re.escape(identity))
+        b.until_text("#about", r"Key\s+customer-7\s+State\s+It runs: .*, attempt %s, for" % attempt)
+        b.until_text("#pretty", '"customer": "customer-7"')
+        b.click("#about a[href='#/key/customer-7']")
+        b.until_text("h1", "Key customer-7")
+        self.view("message/" + quote("orders-web/0/99999999"))
+        b.until_text("main", "is not in the log")
+        self.view("message/" + quote("no-such-topic/0/1"))
+        b.until_text("main", "expected TOPIC/PARTITION/OFFSET")
+
     # --- the effect of each action in Redis -------------------------------------------------------
 
     def test_break_in_the_list_of_locks(self):

@@ -474,11 +474,15 @@ static void test_troubles(void **state) {
     expect_trouble(w, 0, "3 dead letters in the last minute", "/dead?order=newest");
     struct lw_board_partition *p = lw_board_own(w->board, 1, "orders", 7);
     atomic_store(&p->unfinished, 1);
+    atomic_store(&p->watermark, 1042);
     atomic_store(&p->moved_ms, w->m.now_ms - 59000);
     expect_trouble(w, 0, "3 dead letters in the last minute", "/dead?order=newest");
     atomic_store(&p->moved_ms, w->m.now_ms - 125000);
-    expect_trouble(w, 0, "partition orders/7 is blocked for 2 min",
-                   "/lanes?topic=orders&partition=7");
+    expect_trouble(w, 0, "partition orders/7 is blocked for 2 min", "/message/orders%2F7%2F1042");
+    json_t *blocked = lw_metrics_troubles(&w->m, 0);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(blocked, 0), "identity")),
+                        "orders/7/1042");
+    json_decref(blocked);
     atomic_store(&w->board->workers[2].pid, 0);
     w->shards[0] = (struct lw_shard_look){.down_ms = w->m.now_ms - 12000};
     expect_trouble(w, 0, "Redis shard 0 does not answer for 12 s", "/overview");
