@@ -3,7 +3,7 @@
 # Runs the test programs.
 # usage: tests/run.sh WHAT BUILD_DIR
 # WHAT: quick, check, check-live, all, mutants, pure, plain, tsan, unit, server, lua, lock, sim,
-# guard, cli, live, browser or soak. Each program belongs to one of quick, check and check-live, and
+# guard, cli, live, browser or long. Each program belongs to one of quick, check and check-live, and
 # the mutants to themselves; all runs everything.
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, the last lines of its
@@ -17,7 +17,7 @@
 # NAME.first.log. If more than two tests had to run again, the whole run fails. The simulation, the
 # tests of the Lua scripts and the guard do not depend on time, so their first result counts.
 #
-# LW_SEEDS: number of seeds of the simulation (default 300; 100 under sanitizers; 10,000 for soak)
+# LW_SEEDS: number of seeds of the simulation (default 300; 100 under sanitizers; 10,000 for long)
 # LW_TEST_LIMIT_S: time limit per program, in seconds
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -40,10 +40,10 @@ stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null
 trap 'stop_all; exit 130' INT TERM
 
 # Prints the time limit of a program: 900 s by default, because live tests start servers, and more
-# for a soak, which is meant to take long.
+# for `long`, whose programs are meant to take long.
 limit_s() {
     case $what in
-    soak) echo "${LW_TEST_LIMIT_S:-7200}" ;;
+    long) echo "${LW_TEST_LIMIT_S:-7200}" ;;
     *) echo "${LW_TEST_LIMIT_S:-900}" ;;
     esac
 }
@@ -277,7 +277,7 @@ all)
     run_scripts live
     run_scripts browser
     ;;
-soak)
+long)
     export LW_SOAK=1
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "${LW_SEEDS:-10000}"
     run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds "${LW_SEEDS:-10000}"

@@ -113,9 +113,16 @@ live-new-protocol: tests
 ## upgrade-test: roll a fleet from LW_FROM (default: the newest tag) to this version and back, under load
 upgrade-test: tests
 	tests/live/upgrade.py $(B)
-## soak: run 10,000 seeds of the simulation and the live tests at ten times their length
+## long: run 10,000 seeds of the simulation and the live tests at ten times their length
+.PHONY: long
+long: tests
+	tests/run.sh long $(B)
+## soak: run everything at once for two hours (LW_SOAK_S), and draw what it held into proof.md
 soak: tests
-	tests/run.sh soak $(B)
+	@scripts/deps.sh check
+	@scripts/deps.sh browser
+	tests/live/soak.py $(B) $(B)/soak.jsonl
+	tests/live/soak.py --page $(B)/soak.jsonl doc/explanation/proof.md doc/images
 
 ## proof: let each way of handling meet each fault, in 25 minutes; goes on where it stopped, writes doc/explanation/proof.md
 .PHONY: proof
@@ -131,8 +138,8 @@ scale: all
 	tests/scale/api.py $(B)
 
 # What takes too long for each change, or needs root. tests/README.md says what each costs.
-NIGHTLY := check-mutants soak tsan tidy deb-twice tarball-twice deb-test tarball-test otlp chart \
-    image scale live-security matrix
+NIGHTLY := check-mutants long soak tsan tidy deb-twice tarball-twice deb-test tarball-test otlp \
+    chart image scale live-security matrix
 .PHONY: nightly
 ## nightly: run all that is too long for each change, one after the other, and go on after a failure
 nightly:

@@ -228,6 +228,19 @@ CASES = [
         ]
         + [oracles.not_idle(IDLE + [b"something"], b"lw:{n.0}:")],
     ),
+    (
+        "grown",
+        # It grows at first, and later has peaks: neither is a leak.
+        oracles.grown(
+            {"worker MB": [(s, min(s, 20) + (50 if s % 10 == 0 else 0)) for s in range(90)]}, 30
+        ),
+        [
+            oracles.grown({"worker MB": [(s, 20 + s / 15) for s in range(90)]}, 30),
+            oracles.grown({"descriptors": [(s, 20 + s // 6) for s in range(90)]}, 30),
+            oracles.grown({"Redis keys": [(s, 200 + s * 2) for s in range(90)]}, 30),
+            oracles.grown({"worker MB": [(1, 20)]}, 30),
+        ],
+    ),
 ]
 
 passed = failed = 0

@@ -113,7 +113,7 @@ class Store(Door):
     def effects(self):
         history = self.rows()
         innocent = [(key, seq) for key, seq in history if 0 <= seq]
-        self.t.expect(oracles.effects(innocent, MESSAGES))
+        self.t.expect(oracles.effects(innocent, self.t.messages))
         return {seq for _, seq in history}
 
 
@@ -512,8 +512,8 @@ def produce(t, records):
     )
 
 
-def begin_run(t, door, label=None, workers=2):
-    over = {"redis": t.redis.settings(t.id)} if isinstance(t.redis, Guarded) else {}
+def begin_run(t, door, label=None, workers=2, **over):
+    over.update({"redis": t.redis.settings(t.id)} if isinstance(t.redis, Guarded) else {})
     if t.grave:
         over["dead"] = {"to": "topic:" + t.grave}
     run = t.start(
@@ -610,7 +610,7 @@ def judge_outcomes(t, door, runs):
 
 
 def run_cell(t, way, fault, said, loses):
-    t.gone, t.killed, t.wanted = [], set(), {}
+    t.gone, t.killed, t.wanted, t.messages = [], set(), {}, MESSAGES
     if fault is failed_over:
         t.redis = Guarded(t.dir, False)
         t.servers = [t.redis]

@@ -237,6 +237,24 @@ def not_idle(names, prefix):
     return bad
 
 
+def grown(series, from_s):
+    """What a program holds must not grow with the time that it runs. Compares, from `from_s` on,
+    the medians of the first and the last third of each series. `series` maps a name to its samples
+    [(seconds, value)]. Allowed are a tenth, and 2 MB of memory, 4 descriptors, 50 keys or rows."""
+    bad = []
+    for name, samples in series.items():
+        values = [v for s, v in samples if s >= from_s]
+        third = len(values) // 3
+        if not third:
+            bad.append("%s: only %d samples" % (name, len(values)))
+            continue
+        first, last = sorted(values[:third])[third // 2], sorted(values[-third:])[third // 2]
+        slack = 2 if "MB" in name else 4 if "descriptors" in name else 50
+        if last > first + max(first / 10, slack):
+            bad.append("%s grew from %g to %g" % (name, first, last))
+    return bad
+
+
 def shown(violations):
     return "; ".join(violations[:SHOWN]) + (
         "; and %d more" % (len(violations) - SHOWN) if len(violations) > SHOWN else ""
