@@ -600,6 +600,13 @@ M = {
             "at < mark + LOOK_BATCH * LW_SEGMENT && lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {",
         )
     ],
+    'messages that wait stop the others of their partition': [
+        (
+            'consumer/worker/partition.c',
+            "(int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;",
+            "(int64_t)lw_offsets_waiting(p->offsets) >= w->c->handler.threads;",
+        )
+    ],
     'records above the watermark without a bound': [
         ('consumer/worker/intake.c', "if (held < most) return false;", "if (most) return false;")
     ],
@@ -904,6 +911,7 @@ MODE = {
     'headers take no memory': 'tight',
     'records are taken without end': 'tight',
     'what runs takes no memory': 'tight',
+    'messages that wait stop the others of their partition': 'refused',
     'commit metadata written back newest first': 'meta',
     'a repair from commit metadata is lost with its connection': 'meta',
     'a broker that takes less metadata is not heeded': 'small',

@@ -290,6 +290,7 @@ static const struct faults modes[] = {
      .loss = 2,
      .churn = 2,
      .burst = 6},
+    {.name = "refused", .refused = true, .loss = 0.5, .churn = 0.1, .burst = 12, .pool = true},
 };
 /* The modes in which an operator is at work (--operate). */
 static const struct faults operators[] = {

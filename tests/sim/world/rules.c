@@ -28,7 +28,8 @@ struct rules {
     int overtakes[KEYS];
     /* Number of times in a row that a worker's handler gave back a message of a key. */
     int backs[KEYS][WORKERS];
-    int poisoned; /* index of the worker that a poison message kills next; -1: none */
+    int64_t started_ms[KEYS]; /* time of the last start of each key */
+    int poisoned;             /* index of the worker that a poison message kills next; -1: none */
     struct lw_board *board[WORKERS];
     struct retry {
         int item, part, index;
@@ -41,6 +42,7 @@ static struct of_record *record(const struct world *w, int part, int index) {
     return &w->rules->record[part][index];
 }
 static bool is_poison(int part, int index) { return (index * 7 + part) % 50 == 13; }
+static bool is_refused(const struct world *w, int key) { return w->f->refused && key < KEYS / 2; }
 static bool is_stubborn(int part, int index) { return (index * 3 + part) % 40 == 11; }
 static bool live(const struct world *w, const struct exec *x) {
     return atomic_load(&x->job->lease->deadline_ms) > w->now_ms &&
@@ -58,6 +60,12 @@ void rules_open(struct world *w) {
     c->dedup.business = w->f->dedup;
     c->dedup.id = (struct lw_rule){LW_KEY_HEADER, id};
     c->dedup.window_s = w->f->dedup ? 100000 : 0;
+    for (int k = 0; k < KEYS; k++) u->started_ms[k] = w->now_ms;
+    if (w->f->refused) {
+        c->queue.max_waiting = 4 * MAX_RECORDS; /* a full queue would be a reason to stand still */
+        c->retry.backoff_ms = 2000;
+        c->retry.backoff_max_ms = 8000;
+    }
     for (int i = 0; w->f->poison && i < WORKERS; i++) u->board[i] = lw_board_open(1, &err);
     for (int p = 0; p < PARTS; p++) {
         for (int i = 0; w->f->dedup && i < w->part[p].n; i++) {
@@ -266,11 +274,21 @@ static void check_rest(struct world *w, const struct exec *x, const struct of_re
                   r->rests_until_ms - w->now_ms);
 }
 
+/* Checks that an innocent key does not stand still while messages of other keys fail. What the
+ * world needs for a message is small against the backoff. */
+static void check_innocent(struct world *w, const struct exec *x) {
+    int64_t stood = w->now_ms - w->rules->started_ms[x->key];
+    w->rules->started_ms[x->key] = w->now_ms;
+    if (w->f->refused && !is_refused(w, x->key) && stood > 2 * w->config.retry.backoff_max_ms)
+        world_bad(w, "key %d stood still for %" PRId64 " ms while others failed", x->key, stood);
+}
+
 void rules_start(struct world *w, const struct exec *x, int index) {
     int part = x->job->partition;
     struct of_record *r = record(w, part, index);
     check_fair(w, x);
     check_suspect(w, x);
+    check_innocent(w, x);
     if (operator_replay(x->job)) return;
     r->started = true;
     check_attempt(w, x, r);
@@ -293,6 +311,8 @@ enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
     }
     /* the process of the plugin dies, in which the message runs */
     if (w->f->poison && is_poison(part, index) && x->job->suspect && live(w, x)) wish = LW_RETRY;
+    if (w->f->refused && wish != LW_BACK)
+        wish = is_refused(w, x->key) && w->faults_on ? LW_RETRY : LW_DONE;
     if (wish != LW_BACK) w->rules->backs[x->key][x->worker] = 0;
     r->failed += wish == LW_RETRY;
     r->said_dead |= wish == LW_DEAD;

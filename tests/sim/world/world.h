@@ -73,6 +73,9 @@ struct faults {
     /* Some messages crash their worker. The supervisor then makes suspects of the messages that
      * were in the handlers of this worker. A suspect's crash is a failed attempt instead. */
     bool poison;
+    /* Each message of some keys fails each time, with long backoffs. Messages of the other keys
+     * succeed, and must not wait for those. */
+    bool refused;
     bool stubborn; /* for a while, some messages are given back under a live lease */
     /* Rate of an operator's actions: to pause or break a lane, to drop or replay messages, or to
      * make a trial (operator.h). */
