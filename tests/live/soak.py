@@ -15,7 +15,6 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import sys
 import threading
 import time
@@ -25,7 +24,7 @@ import test_kills
 import test_proof
 from lib import oracles, scenario
 from lib.ports import free_port
-from lib.process import Failure, alive, children, descendants, send, wait_until
+from lib.process import alive, children, descendants, wait_until
 from lib.sentinel import Guarded
 from lib.tool import tool
 

@@ -531,6 +531,31 @@ static void test_outage_gives_back(void **state) {
     close_fx(&x);
 }
 
+/* A server that became a standby refuses every write. No message is at fault. */
+static void test_read_only_server_is_an_outage(void **state) {
+    (void)state;
+    static const char end[] = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> "
+                              "pg_backend_pid() AND backend_type = 'client backend'";
+    struct fx x;
+    struct fx_job j;
+    char why[600];
+    open_fx(&x, "");
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
+    run_sql(&x, "ALTER ROLE CURRENT_USER SET default_transaction_read_only = on");
+    run_sql(&x, end);
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2}"), LW_BACK);
+    assert_int_equal(lw_handler_insert.health(x.h, why, sizeof why), LW_UNABLE);
+    assert_contains(why, "read-only");
+    PGconn *other = connect_to();
+    execute(other, "SET default_transaction_read_only = off");
+    execute(other, "ALTER ROLE CURRENT_USER RESET default_transaction_read_only");
+    PQfinish(other);
+    run_sql(&x, end);
+    wait_for(put(&x, &j, 2, "a", "{\"id\":2}") == LW_DONE);
+    assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_WELL);
+    close_fx(&x);
+}
+
 /* Another session locks the table of fences, so that PostgreSQL does not answer the handler. The
  * handler must wait until the lease ends, but no longer. */
 static void test_silence_is_bounded_by_the_lease(void **state) {
@@ -800,6 +825,7 @@ int main(void) {
         cmocka_unit_test(test_deadlock_is_repeated),
         cmocka_unit_test(test_killed_backend_is_replaced),
         cmocka_unit_test(test_outage_gives_back),
+        cmocka_unit_test(test_read_only_server_is_an_outage),
         cmocka_unit_test(test_silence_is_bounded_by_the_lease),
         cmocka_unit_test(test_silent_server_is_left),
         cmocka_unit_test(test_lost_table_is_an_outage),

@@ -6,8 +6,8 @@ The simulation, or the test that TEST names, must catch every mutant that is not
 usage: mutants.py BUILD_DIR [--all] [--third] [NAME...]
 Start the program at the top of the source tree. LW_JOBS sets the number of parallel processes (2).
 --all: also tries the mutants in QUIET, to notice if one of them is caught after all
---third: tries a third of the mutants, a different third after each commit; for the other mutants,
-only checks that the texts that they replace still stand in the sources
+--third: tries a third of the mutants, and a tenth of those in mutants_handlers.py, other ones after
+each commit; for the rest, only checks that the texts that they replace still stand in the sources
 
 For each rule of doc/explanation/protocol.md without which a promise is broken, one mutant lacks
 that rule. If random runs seldom meet the situation in which a mutant does harm, a test that builds
@@ -18,6 +18,8 @@ because the messages run under their lease. The real code takes those messages b
 "revoked goes back") only to keep a rebalance short."""
 
 import argparse, concurrent.futures, os, shutil, subprocess, sys
+
+from mutants_handlers import MUTANTS
 
 # SEEDS is the number of seeds per mutant. A mutant that hangs is ended after LIMIT_S seconds.
 SEEDS, LIMIT_S = (60, 120)
@@ -976,6 +978,8 @@ TEST = {
     'the watch looks at the first segments only': 'tests/guard/guard --far',
     'records above the watermark without a bound': 'tests/guard/guard --far',
 }
+M.update({name: [(path, a, b)] for name, _, _, path, a, b in MUTANTS})
+TEST.update({name: f'{program}:{test}' for name, program, test, *_ in MUTANTS})
 # Only a run with a topic for dead letters can catch these mutants, so all their seeds have such a
 # topic. By default only a third of the seeds have one, and the first seeds do not.
 DEAD_TOPIC = {'a letter that its topic will never take is sent for ever'}
@@ -1088,11 +1092,13 @@ def try_one(tree, name):
             )
             with open(full, 'w') as f:
                 f.write(changed(text, a, b))
-        program, *options = TEST.get(name, SIM).split()
+        # PROGRAM[:TEST OF CMOCKA][ OPTION…]
+        test, *options = TEST.get(name, SIM).split()
+        program, _, only = test.partition(':')
         make(tree, program)
         try:
             if name in TEST:
-                args, seeds = options, program
+                args, seeds = options, test
             else:
                 seeds = MORE.get(name, SEEDS)
                 args, seeds = (
@@ -1107,6 +1113,7 @@ def try_one(tree, name):
                 text=True,
                 errors='replace',
                 timeout=LIMIT_S,
+                env=dict(os.environ, LW_TEST=only or '*'),
             )
             out = p.stdout.strip().splitlines()
             if p.returncode == 0:
@@ -1152,11 +1159,13 @@ def missing_texts(names):
     return len(gone)
 
 
-def third_of(names):
+def some_of(names):
     p = subprocess.run(['git', 'rev-list', '--count', 'HEAD'], stdout=subprocess.PIPE, text=True)
     if p.returncode:
         return names  # a tarball has no history, so all mutants are tried
-    return names[int(p.stdout) % 3 :: 3]
+    n, slow = int(p.stdout), {m[0] for m in MUTANTS}
+    quick = [name for name in names if name not in slow]
+    return quick[n % 3 :: 3] + [name for name in names if name in slow][n % 10 :: 10]
 
 
 def main():
@@ -1167,7 +1176,7 @@ def main():
         '--all', action='store_true', help='also the mutants that are known to be missed'
     )
     parser.add_argument(
-        '--third', action='store_true', help='only a third of them, with each commit another one'
+        '--third', action='store_true', help='only some of them, other ones with each commit'
     )
     parser.add_argument('build', help='the build folder, in which the broken trees are made')
     parser.add_argument(
@@ -1178,7 +1187,7 @@ def main():
     if missing_texts(names):
         return 1
     if a.third:
-        names = third_of(names)
+        names = some_of(names)
     jobs = int(os.environ.get('LW_JOBS', '2'))
     todo = list(reversed(names))
 

@@ -502,6 +502,9 @@ static void test_keys_cannot_be_made_to_collide(void **state) {
     (void)state;
     struct fx x;
     struct fx_job j;
+    /* the end of an application's name is not the beginning of a key */
+    assert_false(lw_fence_key_same(lw_fence_key("a", lw_bytes_of("bc")),
+                                   lw_fence_key("ab", lw_bytes_of("c"))));
     open_fx(&x, "");
     assert_int_equal(put(&x, &j, 5, "evil-joB72cQ9rNvtdIoAERkvbkUK", "{\"id\":1}"), LW_DONE);
     assert_int_equal(put(&x, &j, 4, "victim", "{\"id\":2}"), LW_DONE);

@@ -203,6 +203,9 @@ static void test_outcomes(void **state) {
     assert_int_equal(atomic_load(&x.counts.connections), 1);
     assert_int_equal(requests(&x, lw_http_code_of(422)), 1);
     assert_int_equal(requests(&x, lw_http_code_of(200)), 4);
+    /* the status says done, but the body was meant to say something else */
+    assert_int_equal(run(&x, 9, "body 200 {\"outcome\":\"dead\""), LW_RETRY);
+    assert_contains(reason(&x, 9), "cannot be read");
     close_fx(&x);
 }
 

@@ -455,6 +455,14 @@ static void bodies_of_batches(void **state) {
     answer_by_document(document, 0, 1, ids[0], &v);
     assert_contains(v.reason, "2 outcomes for 1 messages");
     json_decref(document);
+    a.body = lw_bytes_of("{\"outcome\":\"done\"}");
+    assert_int_equal(answer_document(&a, &document, &err), 0);
+    answer_by_document(document, 0, 1, ids[0], &v);
+    assert_int_equal(v.outcome, LW_DONE);
+    answer_by_document(document, 0, 2, ids[0], &v);
+    assert_int_equal(v.outcome, LW_RETRY);
+    assert_contains(v.reason, "one outcome for a batch");
+    json_decref(document);
 }
 
 /* --- the breaker ------------------------------------------------------------------------------ */
@@ -540,6 +548,13 @@ static void old_requests_do_not_count(void **state) {
      * never contains the required 20 requests. */
     for (int i = 0; i < 40; i++)
         assert_false(i % 2 && fails(&b, BREAKER_FAILED, false, (int64_t)i * 600, "500"));
+    breaker_close(&b);
+    /* nor after a pause in which no request came: one failure in nine is few */
+    b = made(50, 1000);
+    for (int i = 0; i < BREAKER_REQUESTS_MIN - 1; i++)
+        assert_false(fails(&b, BREAKER_FAILED, false, 1000, "500"));
+    for (int i = 0; i < 8; i++) answers(&b, 100000);
+    assert_false(fails(&b, BREAKER_FAILED, false, 100000, "500"));
     breaker_close(&b);
 }
 

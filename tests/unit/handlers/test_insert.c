@@ -343,6 +343,9 @@ static void test_full_disk_has_no_partial_effect(void **state) {
     char why[600], *big = fill_disk(&old);
     struct fx_job j[2];
     struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1}"), live_job(&j[1], 2, "b", big)};
+    /* alone, and with others */
+    assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, jobs[1]), LW_BACK);
+    wait_for(lw_handler_insert.health(x.h, NULL, 0) != LW_UNABLE);
     lw_handler_insert.run(x.h, x.s, jobs, 2);
     setrlimit(RLIMIT_FSIZE, &old);
     for (int i = 0; i < 2; i++) assert_int_equal(jobs[i]->outcome, LW_BACK);
