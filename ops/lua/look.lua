@@ -22,10 +22,9 @@
 local function is_over(tp, offset)
     if offset < floor_of(tp) then return true end
     local index = offset % LW_SEGMENT
-    local at, k = floor(index / 4), index % 4
-    local b = byte(call('GETRANGE',
-        P .. 'state:' .. segment_name(tp, floor(offset / LW_SEGMENT)), at, at), 1) or 0
-    return floor(b / DIVISOR[k]) % 4 >= LW_STATE_DONE
+    local at, s = floor(index / 4), segment_of(tp, offset)
+    s.page = read_page(s, at, at)
+    return get_state(s, index) >= LW_STATE_DONE
 end
 
 local BYTES_MAX = 131072

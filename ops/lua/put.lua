@@ -17,7 +17,7 @@
 --      G not put, because its dead letter does not exist any more
 --      B not put, because its envelope is malformed, or because wait:<lane> is not a list
 -- Order of writes: `lanes`, the list, its state, and last the removal of the dead letter.
--- @locks @states @envelopes @lanes
+-- @locks @segments @envelopes @lanes
 local handoff, which, dry = tonumber(ARGV[1]), ARGV[2], ARGV[3] == 'dry'
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)

@@ -21,23 +21,43 @@
 -- Order of writes: locks come first, so that the call finds its token in them if it is sent again.
 -- A lane is added to `lanes` before its waiting list exists. States of waiting messages are written
 -- after their list.
--- @fences @locks @groups @envelopes @lanes @grants
-local id, expected, slack, ttl, token, with_dedup, reserve, counts, places, n_groups =
+-- A lane whose messages are all new and that nobody has is decided at once. Only if there are other
+-- lanes, the call goes on behind the first return, because each function costs time to make.
+-- @fences @groups
+local id, expected, slack, ttl, token, with_dedup, reserve, counts, n_groups =
     ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8],
-    ARGV[9], tonumber(ARGV[10])
+    tonumber(ARGV[10])
 local why = refuse(id, expected, slack)
 if why then return why end
 local lanes, first_key = KEYS[2], 4 + 2 * n_groups
 take_groups(n_groups, 5, 11)
-local n_lanes = #KEYS - first_key
-local waiting = who_waits(lanes, first_key, n_lanes)
-local place, size, arg = bytes_of(places), counts ~= '' and bytes_of(counts) or nil,
-    11 + 4 * n_groups
 take_fences(reserve)
-local value, fence = token .. ':' .. text(fence_base), fence_base
-local some_paused = call('EXISTS', P .. 'paused') == 1
-local out, m = {}, 0
+local fence = text(fence_base)
+local value = token .. ':' .. fence
+local plain = not with_dedup and not any_paused and not any_tries
+local out, left, m, arg = {}, {}, 0, 11 + 4 * n_groups
+for i = 1, #KEYS - first_key do
+    local key, count = KEYS[first_key + i], counts ~= '' and byte(counts, i) or 1
+    local with_envelope = count >= LW_GATE_ENVELOPES
+    if with_envelope then count = count - LW_GATE_ENVELOPES end
+    local fresh = plain and not (waiting and waiting[i])
+    for k = 1, fresh and count or 0 do
+        local s, index = place(m + k)
+        fresh = fresh and get_state(s, index) == LW_STATE_UNSEEN and s.base + index >= s.floor
+    end
+    local held = fresh and pcall_('SET', key, value, 'NX', 'PX', ttl, 'GET')
+    if fresh and not held then
+        for k = 1, count do out[m + k] = k == 1 and 'LW_GATED_RUN' or 'LW_GATED_ALSO' end
+    else
+        left[#left + 1] = {i = i, key = key, m = m, count = count, arg = arg, held = held,
+            with_envelope = with_envelope}
+    end
+    m = m + count
+    arg = arg + count * ((with_envelope and 1 or 0) + (with_dedup and 1 or 0))
+end
+if #left == 0 then return {fence, table.concat(out), {}} end
 
+-- @locks @envelopes @lanes @grants
 -- Decides who holds a lane whose lock exists or may exist. Returns 'mine' if this call holds its
 -- lock, 'bad' if the key of the lock has another type, and otherwise 'taken'.
 local function whose_is(key, held)
@@ -47,13 +67,23 @@ local function whose_is(key, held)
     return 'mine'
 end
 
-local function park(i, key, parked)
-    local envelopes = {}
+-- Takes a lane, unless it is paused or messages wait in it: then only a call that was sent before
+-- has it. Returns the same as whose_is().
+local function take_lane(l)
+    if (any_paused and is_paused(l.key)) or (waiting and waiting[l.i]) then
+        local held = pcall_('GET', l.key)
+        return held and whose_is(l.key, held) or 'taken'
+    end
+    local held = l.held or pcall_('SET', l.key, value, 'NX', 'PX', ttl, 'GET')
+    return held and whose_is(l.key, held) or 'mine'
+end
+
+local function park(l, parked)
+    local envelopes, lane = {}, lane_of(l.key)
     for k, p in ipairs(parked) do envelopes[k] = p[4] end
-    local lane = lane_of(key)
     -- the lane must be in `lanes` before its list exists
-    local listed = not (waiting and waiting[i])
-    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end
+    local listed = not (waiting and waiting[l.i])
+    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(l.key), 0)), lane) end
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, unpack(envelopes))
     local ok = type(pushed) ~= 'table'
     for _, p in ipairs(parked) do
@@ -70,72 +100,60 @@ end
 
 -- Returns true if the lane still has a waiting list. If the list has vanished, no message waits in
 -- it, even if the recorded state of a message is "waiting".
-local function still_waits(i, key)
-    return (waiting and waiting[i]) or call('EXISTS', P .. 'wait:' .. lane_of(key)) == 1
+local function still_waits(l)
+    return (waiting and waiting[l.i]) or call('EXISTS', P .. 'wait:' .. lane_of(l.key)) == 1
 end
 
-for i = 1, n_lanes do
-    local key = KEYS[first_key + i]
-    local whose, parked, stop, count, with_envelope, told = nil, nil, false,
-        size and size[i] or 1, false, false
-    if count >= LW_GATE_ENVELOPES then count, with_envelope = count - LW_GATE_ENVELOPES, true end
-    for _ = 1, count do
-        m = m + 1
+-- Decides the messages of a lane, in order. `whose` is nil until the lane is known to be 'mine',
+-- 'taken' or 'bad'; it is 'over' when nothing more is decided.
+local function decide(l)
+    local whose, parked, told = nil, {}, false
+    for k = l.m + 1, l.m + l.count do
         local envelope, dedup = nil, ''
-        if with_envelope then envelope, arg = ARGV[arg], arg + 1 end
-        if with_dedup then dedup, arg = ARGV[arg], arg + 1 end
-        local s, index = groups[place[3 * m - 2]], place[3 * m - 1] * 256 + place[3 * m]
+        if l.with_envelope then envelope, l.arg = ARGV[l.arg], l.arg + 1 end
+        if with_dedup then dedup, l.arg = ARGV[l.arg], l.arg + 1 end
+        local s, index = place(k)
         local offset, state = s.base + index, get_state(s, index)
         if state >= LW_STATE_DONE or offset < s.floor then
-            out[m] = 'LW_GATED_FINISHED'
-        elseif stop then
-            out[m] = 'LW_GATED_UNDECIDED'
-        elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then
-            out[m] = 'LW_GATED_WAITS'
+            out[k] = 'LW_GATED_FINISHED'
+        elseif whose == 'over' then
+            out[k] = 'LW_GATED_UNDECIDED'
+        elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(l) then
             -- this message waits in the list, so the later messages of the lane must wait too
-            whose = 'taken'
+            out[k], whose = 'LW_GATED_WAITS', 'taken'
         elseif with_dedup and is_duplicate(dedup, s.tp, offset) then
             put_state(s, index, LW_STATE_DONE)
-            out[m] = 'LW_GATED_DUPLICATE'
+            out[k] = 'LW_GATED_DUPLICATE'
         elseif whose == 'mine' then
             -- waiting messages are granted as well: a new owner parked them after this call was
             -- first sent
-            out[m] = 'LW_GATED_ALSO'
+            out[k] = 'LW_GATED_ALSO'
             grant(s.tp, offset, s)
         else
             -- the recorded state is "waiting", but the list has vanished, so the message counts as
             -- new
             if state == LW_STATE_WAITING and not told then
-                list_vanished(lane_of(key))
+                list_vanished(lane_of(l.key))
                 told = true
             end
-            if not whose then
-                local held
-                if (some_paused and is_paused(key)) or (waiting and waiting[i]) then
-                    held = pcall_('GET', key)
-                    whose = held and whose_is(key, held) or 'taken'
-                else
-                    held = pcall_('SET', key, value, 'NX', 'PX', ttl, 'GET')
-                    whose = held and whose_is(key, held) or 'mine'
-                end
-            end
+            whose = whose or take_lane(l)
             if whose == 'mine' then
-                out[m] = 'LW_GATED_RUN'
+                out[k] = 'LW_GATED_RUN'
                 grant(s.tp, offset, s)
                 -- the next message may be a duplicate of this one, so this call leaves it undecided
-                stop = with_dedup
+                if with_dedup then whose = 'over' end
             elseif whose == 'bad' then
-                out[m] = 'LW_GATED_BAD'
-                stop = true
+                out[k], whose = 'LW_GATED_BAD', 'over'
             elseif not envelope then
-                out[m], stop = 'LW_GATED_ENVELOPE', true
+                out[k], whose = 'LW_GATED_ENVELOPE', 'over'
             else
-                parked = parked or {}
-                parked[#parked + 1] = {m, s, index, envelope}
+                parked[#parked + 1] = {k, s, index, envelope}
             end
         end
     end
-    if parked then park(i, key, parked) end
+    if #parked > 0 then park(l, parked) end
 end
+
+for _, l in ipairs(left) do decide(l) end
 save_states()
-return {text(fence), table.concat(out), tries_out}
+return {fence, table.concat(out), tries_out}

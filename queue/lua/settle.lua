@@ -28,31 +28,50 @@
 -- holder runs the others again, in order.
 -- Order of writes: dead letters and business ids; states; deletion of the tries of finished
 -- messages; lists; states of messages that were put back; locks; tries that count one more attempt.
--- Except in the most frequent case, each item is handled twice: by record(), and, when its states
--- are in Redis, by go_on().
--- @fences @locks @groups @heads @grants @hints
-local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups =
-    ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip', ARGV[5] ~= '',
-    tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[8], ARGV[9],
+-- The most frequent item, one message that is done and behind which nothing waits, is settled at
+-- once. Only if there are other items, the call goes on behind the first return, because each
+-- function costs time to make. Each of these items is handled twice: by record(), and, when its
+-- states are in Redis, by go_on().
+-- @groups
+local id, ttl, with_dedup, items, n_groups = ARGV[1], ARGV[2], ARGV[5] ~= '', ARGV[8],
     tonumber(ARGV[10])
 local why = refuse(id, '', 0)
 if why then return why end
-local lanes, ready, dead, first_key = KEYS[2], KEYS[5], KEYS[6], 6 + 2 * n_groups
-take_bounds(ARGV[7])
+local first_key, first_value = 6 + 2 * n_groups, 12 + 4 * n_groups
 take_groups(n_groups, 7, 11)
-local n = #KEYS - first_key
-local first_value = 12 + 4 * n_groups
-local arg = first_value + tonumber(ARGV[first_value - 1])
+local n, at = #KEYS - first_key, 1 -- at: number of the next message's place
 local held = call('MGET', unpack(KEYS, first_key + 1))
-local waiting = who_waits(lanes, first_key, n)
-local item, place = bytes_of(items), bytes_of(places)
-local at = 1 -- index of the next message in `place`
-local until_ms = now + tonumber(ttl)
+local out, free, left = {}, {}, {}
+for i = 1, n do
+    local mine, count, outcome, mode, named, want, before = byte(items, 7 * i - 6, 7 * i)
+    mine = ARGV[first_value + mine]
+    if count == 1 and named == 0 and outcome == LW_DONE
+            and (mode == LW_GO_NEXT or mode == LW_GO_DROP) and held[i] == mine
+            and not (with_dedup or any_tries or waiting and waiting[i]) then
+        local s, index = place(at)
+        if s.base + index >= s.floor then put_state(s, index, LW_STATE_DONE) end
+        out[i], free[#free + 1] = 'LW_SETTLED_RELEASED', KEYS[first_key + i]
+    else
+        left[#left + 1] = {i = i, lock = KEYS[first_key + i], mine = mine, at = at, count = count,
+            outcome = outcome, mode = mode, named = named, want = want, before = before}
+    end
+    at = at + count + named
+end
+if #left == 0 then
+    save_states()
+    call('DEL', unpack(free))
+    return {'0', table.concat(out), '', 0, {}, {}, string.rep('\0', n)}
+end
 
+-- @fences @locks @heads @grants @hints
+local handoff, skip, window, reserve = tonumber(ARGV[3]), ARGV[4] == 'skip',
+    tonumber(with_dedup and ARGV[5] or 0), tonumber(ARGV[6])
+local lanes, ready, dead = KEYS[2], KEYS[5], KEYS[6]
+local until_ms, arg = now + tonumber(ttl), first_value + tonumber(ARGV[first_value - 1])
+take_bounds(ARGV[7])
 local function take_place()
-    local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
-    at = at + 3
-    return s, index
+    at = at + 1
+    return place(at - 1)
 end
 local function take_arg()
     arg = arg + 1
@@ -65,10 +84,10 @@ local function holds(value, mine)
     return value and is_mine(value, string.match(mine, '^(.*):%d+$') or mine)
 end
 
-local out, named_out, heads_each = {}, {}, {}
+local named_out, heads_each = {}, {}
 -- The lists `free`, `backoffs`, `forgotten` and `tried_again` collect the writes that must follow
 -- the states: locks to delete or to turn into a backoff, and tries to forget or to count.
-local free, backoffs, forgotten, tried_again = {}, {}, {}, {}
+local backoffs, forgotten, tried_again = {}, {}, {}
 local function forget_later(s, index)
     if s.has_tries then forgotten[#forgotten + 1] = {s.tp, s.base + index} end
 end
@@ -142,15 +161,14 @@ local function grant_named(count, ids)
 end
 local function grant_none(count)
     for _ = 1, count do named_out[#named_out + 1] = 'LW_NAMED_UNDECIDED' end
-    at = at + 3 * count
+    at = at + count
 end
 
 -- Records the outcomes of an item. The writes for its lane are left to go_on(), which runs when all
 -- states are in Redis.
-local function record(i, o)
-    local mine, count, outcome, named = ARGV[first_value + item[o]], item[o + 1], item[o + 2],
-        item[o + 4]
-    local is_held, first_place, s, index = holds(held[i], mine), at, nil, nil
+local function record(r)
+    local is_held, count, outcome, s, index = holds(held[r.i], r.mine), r.count, r.outcome, nil, nil
+    at = r.at
     for k = 1, count do
         s, index = take_place()
         -- The first message that is done is recorded no matter who holds the lease now, because its
@@ -173,15 +191,13 @@ local function record(i, o)
             local dedup = take_arg()
             if dedup ~= '' and window > 0 and (k < count - 1 or outcome == LW_DONE)
                     and (is_held or k == 0) then
-                local p = first_place + 3 * k
-                local g = groups[place[p]]
-                call('SET', P .. 'dedup:' .. dedup,
-                    g.tp .. ':' .. text(g.base + place[p + 1] * 256 + place[p + 2]),
+                local g, g_index = place(r.at + k)
+                call('SET', P .. 'dedup:' .. dedup, g.tp .. ':' .. text(g.base + g_index),
                     'EX', window, 'NX')
             end
         end
         ids = {}
-        for k = 1, named do ids[k] = take_arg() end
+        for k = 1, r.named do ids[k] = take_arg() end
     end
     -- a message that was finished before this call stays finished
     if is_held and outcome ~= LW_DONE and count > 0
@@ -191,9 +207,8 @@ local function record(i, o)
     if is_held and (outcome == LW_DEAD or outcome == LW_DEAD_SENT) then
         die(s, index, reason, envelope)
     end
-    return {lock = KEYS[first_key + i], is_held = is_held, at = at, count = count, s = s,
-        index = index, outcome = outcome, backoff = backoff, envelope = envelope,
-        mode = item[o + 3], named = named, ids = ids, want = item[o + 5], before = item[o + 6]}
+    r.is_held, r.at, r.s, r.index, r.outcome = is_held, at, s, index, outcome
+    r.backoff, r.envelope, r.ids = backoff, envelope, ids
 end
 
 -- The next functions continue the lane of an item: go_MODE() does so for one mode, keep() keeps the
@@ -287,7 +302,7 @@ local function drop_finished(r, lane)
     end
 end
 
-local function go_on(i, r)
+local function go_on(r)
     local mode, lane = r.mode, nil
     at = r.at
     if not r.is_held then
@@ -298,7 +313,7 @@ local function go_on(i, r)
         grant_none(r.named)
         return put_back(r)
     end
-    if waiting and waiting[i] then
+    if waiting and waiting[r.i] then
         lane = lane_of(r.lock)
     elseif mode == LW_GO_NEXT or mode == LW_GO_DROP then
         grant_none(r.named)
@@ -313,32 +328,13 @@ local function go_on(i, r)
     return go_keep(r, lane, stop)
 end
 
-local lanes_left = {}
-for i = 1, n do
-    local o = 7 * i - 6
-    local mode = item[o + 3]
-    if item[o + 1] == 1 and item[o + 2] == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP)
-            and item[o + 4] == 0 and not (waiting and waiting[i]) and
-        -- the most frequent case: one message is done, and no other message waits
-        not with_dedup and held[i] == ARGV[first_value + item[o]] then
-        local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
-        at = at + 3
-        if s.base + index >= s.floor then put_state(s, index, LW_STATE_DONE) end
-        forget_later(s, index)
-        free[#free + 1] = KEYS[first_key + i]
-        out[i], heads_each[i] = 'LW_SETTLED_RELEASED', 0
-    else
-        lanes_left[i] = record(i, o)
-        at = at + 3 * item[o + 4]
-    end
-end
+for i = 1, n do heads_each[i] = 0 end
+for _, r in ipairs(left) do record(r) end
 save_states()
 for _, m in ipairs(forgotten) do forget_tries(m[1], m[2]) end
-for i = 1, n do
-    if lanes_left[i] then
-        local answer, given = go_on(i, lanes_left[i])
-        out[i], heads_each[i] = answer, given or 0
-    end
+for _, r in ipairs(left) do
+    local answer, given = go_on(r)
+    out[r.i], heads_each[r.i] = answer, given or 0
 end
 save_states() -- messages that were put back are waiting now
 for _, b in ipairs(backoffs) do set_backoff(b[1], b[2]) end

@@ -5,7 +5,7 @@
 -- KEYS    1 epoch, 2 floor
 -- ARGV    1 epoch id, 2 topic:partition, then at most 1,024 offsets
 -- Result: 'LOST', or the number of these messages that were marked as waiting
--- @states
+-- @segments
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 local tp, n = ARGV[2], 0
 for i = 3, #ARGV do

@@ -14,7 +14,7 @@ enum { BATCH = 64, PARTITIONS = 4, EACH = 8, LANES = BATCH / EACH };
 /* Maximum number of commands that one call may execute: a fixed number, plus a number per message
  * or per lane. */
 enum {
-    CALL_MOST = 20,
+    CALL_MOST = 15,
     GATE_MOST = BATCH + CALL_MOST,
     SETTLE_MOST = CALL_MOST,
     PARKED_MOST = 4 * LANES + CALL_MOST,

@@ -47,8 +47,34 @@ M = {
     'gate ignores waiters': [
         (
             "queue/lua/gate.lua",
-            "if (some_paused and is_paused(key)) or (waiting and waiting[i]) then",
-            "if some_paused and is_paused(key) then",
+            "if (any_paused and is_paused(l.key)) or (waiting and waiting[l.i]) then",
+            "if any_paused and is_paused(l.key) then",
+        ),
+        (
+            "queue/lua/gate.lua",
+            "local fresh = plain and not (waiting and waiting[i])",
+            "local fresh = plain",
+        ),
+    ],
+    'the short way of gate ignores waiters': [
+        (
+            "queue/lua/gate.lua",
+            "local fresh = plain and not (waiting and waiting[i])",
+            "local fresh = plain",
+        )
+    ],
+    'the short way of gate though it is not new': [
+        (
+            "queue/lua/gate.lua",
+            "fresh = fresh and get_state(s, index) == LW_STATE_UNSEEN and s.base + index >= s.floor",
+            "fresh = fresh and s.base + index >= s.floor",
+        )
+    ],
+    'the short way of gate without the floor': [
+        (
+            "queue/lua/gate.lua",
+            "fresh = fresh and get_state(s, index) == LW_STATE_UNSEEN and s.base + index >= s.floor",
+            "fresh = fresh and get_state(s, index) == LW_STATE_UNSEEN",
         )
     ],
     'no quarantine': [
@@ -162,7 +188,7 @@ M = {
     ],
     'finished without the floor': [
         (
-            'queue/lua/parts/states.lua',
+            'queue/lua/parts/segments.lua',
             "return offset < floor_of(tp) or state_of(tp, offset) >= LW_STATE_DONE",
             "return state_of(tp, offset) >= LW_STATE_DONE",
         )
@@ -421,29 +447,29 @@ M = {
     'the short way releases any lock': [
         (
             'queue/lua/settle.lua',
-            "not with_dedup and held[i] == ARGV[first_value + item[o]] then",
-            "not with_dedup and held[i] then",
+            "(mode == LW_GO_NEXT or mode == LW_GO_DROP) and held[i] == mine",
+            "(mode == LW_GO_NEXT or mode == LW_GO_DROP) and held[i]",
         )
     ],
     'the short way though something still runs': [
         (
             'queue/lua/settle.lua',
-            "item[o + 2] == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP) and item[o + 4] == 0",
-            "item[o + 2] == LW_DONE and item[o + 4] == 0",
+            "outcome == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP) and held",
+            "outcome == LW_DONE and held",
         )
     ],
     'the short way for several messages': [
         (
             'queue/lua/settle.lua',
-            "if item[o + 1] == 1 and item[o + 2] == LW_DONE",
-            "if item[o + 2] == LW_DONE",
+            "if count == 1 and named == 0",
+            "if named == 0",
         )
     ],
     'gate sent again parks what waits': [
         (
             'queue/lua/gate.lua',
-            "elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then",
-            "elseif state == LW_STATE_WAITING and still_waits(i, key) then",
+            "elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(l) then",
+            "elseif state == LW_STATE_WAITING and still_waits(l) then",
         )
     ],
     # The next mutants change what happens if a script fails in the middle.
@@ -464,13 +490,13 @@ M = {
     'a list before its lane is listed': [
         (
             'queue/lua/gate.lua',
-            "    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n",
+            "    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(l.key), 0)), lane) end\n",
             "",
         ),
         (
             'queue/lua/gate.lua',
             "    if listed and not ok then",
-            "    if listed and ok then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n    if listed and not ok then",
+            "    if listed and ok then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(l.key), 0)), lane) end\n    if listed and not ok then",
         ),
     ],
     'said to wait before it stands in its list': [
@@ -960,6 +986,9 @@ TEST = {
     'the short way releases any lock': 'tests/lua/test_settle_lane',
     'gate sent again parks what waits': 'tests/lua/test_gate_lane',
     'gate not idempotent': 'tests/lua/test_gate',
+    'the short way of gate ignores waiters': 'tests/lua/test_gate',
+    'the short way of gate though it is not new': 'tests/lua/test_gate',
+    'the short way of gate without the floor': 'tests/lua/test_gate',
     'claim not idempotent': 'tests/lua/test_claim',
     'no renewal': 'tests/server/test_renewer',
     'repair after the quarantine': 'tests/lua/test_repair_floor',

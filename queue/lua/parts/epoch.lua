@@ -21,7 +21,10 @@ local function pcall_(command, ...)
     return r
 end
 local KEYS, ARGV = KEYS, ARGV
-local PRUNE_MAX = 4096
+-- The name of a lane is the name of its lock without this prefix.
+local LOCK_PREFIX = #P + 6
+-- true if lanes of the shard are paused; nil while the call has not looked
+local any_paused = nil
 local time = call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = floor(now_us / 1000)

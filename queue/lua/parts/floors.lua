@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- @states
+-- @segments
 -- Raises a floor, never lowers it, and deletes the segments below it. Deletes at most SEGMENTS_MAX
 -- segments per call, over all partitions. Before the floor rises, the hash `sweep` (TOPIC:PARTITION
 -- -> first segment not yet deleted) records the work, so that a later call can complete it if this

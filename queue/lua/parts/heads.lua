@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
--- @tries @envelopes @lanes
+-- @segments @tries @envelopes @lanes
 -- Waiting messages may be large, so the number of bytes that a call reads from waiting lists is
 -- limited. call_left is the number of bytes that the call may still read. lane_bytes is the maximum
 -- size of the messages granted per lane. `largest` is the size of the largest envelope that the
 -- caller has seen recently or this call has read; it decides how many elements are read at once.
 -- The size of an element is not known before it is read, so LW_READ_AT_ONCE limits the cost of
 -- unexpectedly large elements.
+local PRUNE_MAX = 4096
 local call_left, lane_bytes, largest = LW_CALL_BYTES, LW_LANE_BYTES, 0
 local function take_bounds(bounds)
     local lane, all, met = string.match(bounds, '^(%d+) (%d+) (%d+)$')

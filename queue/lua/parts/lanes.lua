@@ -1,19 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
--- The name of a lane is the name of its lock without the prefix of locks.
-local LOCK_PREFIX = #P + 6
 local function lane_of(lock) return sub(lock, LOCK_PREFIX) end
-
--- Returns a list that says which lanes of the batch have waiting messages, or nil if no lane of the
--- shard has any.
-local function who_waits(lanes, first_key, n)
-    if call('EXISTS', lanes) == 0 then return nil end
-    local names = {}
-    for i = 1, n do names[i] = lane_of(KEYS[first_key + i]) end
-    return call('ZMSCORE', lanes, unpack(names))
-end
-
-local any_paused = nil
 local function is_paused(lock)
     if any_paused == nil then any_paused = call('EXISTS', P .. 'paused') == 1 end
     return any_paused and call('SISMEMBER', P .. 'paused', lane_of(lock)) == 1
