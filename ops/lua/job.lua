@@ -13,7 +13,7 @@
 --      is no job to continue
 -- Result of renew and end: 1, or 0 if another job has begun. A job that did not renew within ttl_ms
 --      may still continue as long as no other job has begun.
--- @states
+-- @changes
 local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
 -- The record expires before the marks of the messages that the job put. If the job could be
 -- continued without these marks, the job would put every message again.

@@ -32,7 +32,7 @@
 -- once. Only if there are other items, the call goes on behind the first return, because each
 -- function costs time to make. Each of these items is handled twice: by record(), and, when its
 -- states are in Redis, by go_on().
--- @groups
+-- @changes @groups
 local id, ttl, with_dedup, items, n_groups = ARGV[1], ARGV[2], ARGV[5] ~= '', ARGV[8],
     tonumber(ARGV[10])
 local why = refuse(id, '', 0)

@@ -60,7 +60,7 @@ static const struct {
       .ahead = 1024,
       .from = 3000,
       .to = 10000},
-     {0.009, 96, 1.28, 0.02, 4450},
+     {0.009, 96, 1.26, 0.02, 4450},
      0},
     /* Shape `on-board`: like `uniform`, with a board, on which the worker records outcomes in
      * shared memory. */
@@ -72,7 +72,7 @@ static const struct {
       .from = 3000,
       .to = 10000,
       .board = true},
-     {0.009, 96, 1.28, 0.02, 5000},
+     {0.009, 96, 1.26, 0.02, 5000},
      0},
     /* Shape `traced`: like `on-board`, with one span per message, as tracing.ratio 1 makes for
      * messages that have no traceparent. */
@@ -85,7 +85,7 @@ static const struct {
       .to = 10000,
       .board = true,
       .traced = true},
-     {0.009, 96, 1.28, 1.2, 6900},
+     {0.009, 96, 1.26, 1.2, 6900},
      0},
     /* Shape `one-key`: all messages have the same key and arrive at two workers. The workers
      * alternate: while one runs its messages, the other parks its messages. */
@@ -107,7 +107,7 @@ static const struct {
       .ahead = 100,
       .from = 1000,
       .to = 3500},
-     {0.067, 308, 4.71, 0.427, 12320},
+     {0.067, 308, 4.6, 0.427, 12320},
      0.1},
     /* Shape `parked`: every lane is paused, so all messages are parked, and the number of free
      * handlers does not limit the number of messages in a call. */
@@ -119,7 +119,7 @@ static const struct {
       .paused = true,
       .from = 2000,
       .to = 8000},
-     {0.0053, 317, 2.41, 0.02, 11430},
+     {0.0053, 317, 1.48, 0.02, 11430},
      0},
 };
 enum { GUARDS = sizeof guards / sizeof guards[0] };

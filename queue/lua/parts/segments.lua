@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- @states
+-- @changes
 -- Finds the states and the floor of a message by its partition and offset, for messages that the
 -- call's arguments do not name. Inserted after take_groups() was called, if the script calls it, so
 -- that no segment is in memory twice.
