@@ -459,11 +459,7 @@ M = {
         )
     ],
     'the short way for several messages': [
-        (
-            'queue/lua/settle.lua',
-            "if count == 1 and named == 0",
-            "if named == 0",
-        )
+        ('queue/lua/settle.lua', "if count == 1 and named == 0", "if named == 0")
     ],
     'gate sent again parks what waits': [
         (
