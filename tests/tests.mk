@@ -11,6 +11,7 @@ SERVERTEST := $(patsubst %.c,$(B)/%,$(wildcard tests/server/test_*.c))
 LUATEST := $(patsubst %.c,$(B)/%,$(wildcard tests/lua/test_*.c))
 LOCKTEST := $(patsubst %.c,$(B)/%,$(wildcard tests/lock/test_*.c))
 TESTSUP := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
+PRELOADS := $(patsubst %.c,$(B)/%.so,$(wildcard tests/preload/*.c))
 TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/tools/*.c))
 SIMOBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c tests/sim/*/*.c))
 # In tests/sim, each sim_*.c has a main() and becomes a program. The programs share the other
@@ -59,7 +60,7 @@ $(GUARD): $(GUARDOBJ) $(filter $(B)/tests/sim/redis/%,$(SIMLIB)) $(LIB)
     tests
 ##@ Tests
 ## tests: build the test programs
-tests: all $(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS)
+tests: all $(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS) $(PRELOADS)
 ## check-quick: run what make test runs, without installing packages
 check-quick: tests
 	tests/run.sh quick $(B)

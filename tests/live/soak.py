@@ -16,6 +16,7 @@ import os
 import random
 import signal
 import sys
+import textwrap
 import threading
 import time
 import traceback
@@ -40,6 +41,10 @@ RATE = 60  # messages per second of each application
 EVERY_S = 5  # between two samples
 PAUSE_S = 6  # between two faults
 WARM_S = 600
+# The times are longer than those of the matrix. A machine that stalls for seconds would otherwise
+# have two masters, or workers without a place in their group, and this is not what is tested here.
+TTL_MS, DOWN_MS = 5000, 3000
+PROPERTIES = {"message.max.bytes": "10000000", "session.timeout.ms": "20000"}
 WAYS = ("plugin", "exec", "Python SDK", "http", "insert, SQLite", "insert, PostgreSQL")
 # These applications are deployed again and again, and their workers may be any age. Each of the
 # others has a worker, its resident, that nothing ends, so that what leaks in it adds up.
@@ -69,7 +74,7 @@ def worker_killed(t, run, door):
 
 def worker_stopped(t, run, door):
     for pid in younger(t, run)[:1]:
-        test_kills.stop_for(t, [pid] + descendants(pid), 3 * test_proof.TTL_MS)
+        test_kills.stop_for(t, [pid] + descendants(pid), 3 * TTL_MS)
 
 
 def failed_over(t, run, door):
@@ -81,8 +86,14 @@ def switched(t, run, door):
     t.redis.wait_ready()
 
 
+def begin_run(t, door, **more):
+    return test_proof.begin_run(
+        t, door, lock={"ttl_ms": TTL_MS}, kafka={"properties": PROPERTIES}, **more
+    )
+
+
 def rebalanced(t, run, door):
-    other = test_proof.begin_run(t, door, label="other", workers=1)
+    other = begin_run(t, door, label="other", workers=1)
     time.sleep(3)
     other.stop()
     t.instances.remove(other)
@@ -132,16 +143,9 @@ def faults_of(way):
 # --- samples --------------------------------------------------------------------------------------
 
 
-def memory_and_descriptors(pids):
-    mb = fds = 0
-    for pid in pids:
-        try:
-            with open("/proc/%d/statm" % pid) as f:
-                mb += int(f.read().split()[1]) * 4096 / 1e6
-            fds += len(os.listdir("/proc/%d/fd" % pid))
-        except OSError:
-            pass  # The process has ended.
-    return round(mb, 2), fds
+def resident_pages(folder):
+    with open(folder + "statm") as f:
+        return int(f.read().split()[1])
 
 
 def rows_of_ours(door):
@@ -193,21 +197,24 @@ class Sampler(threading.Thread):
             except Exception:
                 pass  # What is measured is away, because of a fault.
 
+        def take_process(what, whose, pid):
+            """Takes memory and descriptors."""
+            folder = "/proc/%d/" % pid
+            take(what + " descriptors" + whose, lambda: len(os.listdir(folder + "fd")))
+            take(what + " MB" + whose, lambda: round(resident_pages(folder) * 4096 / 1e6, 2))
+
         for t, door in self.applications:
             run = t.instances[0]
-            mb, fds = memory_and_descriptors([run.pid])
-            line["supervisor MB, " + t.way], line["supervisor descriptors, " + t.way] = mb, fds
+            take_process("supervisor", ", " + t.way, run.pid)
             if t.resident:
-                mb, fds = memory_and_descriptors([t.resident])
-                line["worker MB, " + t.way], line["worker descriptors, " + t.way] = mb, fds
+                take_process("worker", ", " + t.way, t.resident)
             if isinstance(door, test_proof.Store):
                 take("rows, " + t.way, lambda door=door: rows_of_ours(door))
         redis = self.applications[0][0].redis
         take("Redis keys", lambda: redis.call("DBSIZE"))
         take("Redis MB", lambda: round(int(redis.info("memory")["used_memory"]) / 1e6, 2))
         exporter = self.applications[1][0].exporter
-        mb, fds = memory_and_descriptors([exporter])
-        line["page process MB"], line["page process descriptors"] = mb, fds
+        take_process("page process", "", exporter)
         take("page in Chromium MB", self.page.heap_mb)
         return line
 
@@ -238,7 +245,7 @@ def begin(rig, way, redis, grave):
     t.make_topics(1)
     door = test_proof.WAYS[way](t)
     more = {"http": {"listen": "127.0.0.1:%d" % free_port()}} if way == "exec" else {}
-    run = test_proof.begin_run(t, door, **more)
+    run = begin_run(t, door, **more)
     t.resident = None if way in DEPLOYED else run.workers()[0]
     t.exporter = next((p for p in children(run.pid) if p not in run.workers()), 0)
     t.generate(t.messages, keys=test_proof.KEYS, rate=RATE, partitioner="key", wait=False)
@@ -270,7 +277,7 @@ def judge(t, door):
 
 def soak(t, path):
     random.seed(int(os.environ.get("LW_SEED") or time.time()))
-    redis = Guarded(t.dir)
+    redis = Guarded(t.dir, down_ms=DOWN_MS)
     t.redis, t.servers = redis, [redis]
     redis.start()
     done, applications, page, sampler = {}, [], None, None
@@ -295,6 +302,7 @@ def soak(t, path):
                     each.instances[0].wait_workers(2, 120)
             except Exception:
                 one.violations.append("%s: %s" % (name, traceback.format_exc()))
+                print("        " + one.violations[-1].splitlines()[-1], flush=True)
             time.sleep(PAUSE_S)
         sampler.over.set()
         sampler.join(60)
@@ -354,9 +362,9 @@ def page_of(path, page, images):
             f.write(plot.curves(title + ", median of each minute", "minutes", unit, chosen))
         lines += ["![%s](../images/%s)" % (title, name), ""]
     faults = ", ".join("%s %d" % pair for pair in sorted(last["faults"].items()))
-    head = [
-        "The last run took %d minutes under load, with %d faults: %s."
-        % (last["seconds"] // 60, sum(last["faults"].values()), faults),
+    told = "The last run took %d minutes under load, with %d faults: %s."
+    told %= (last["seconds"] // 60, sum(last["faults"].values()), faults)
+    head = textwrap.wrap(told, 120) + [
         "",
         "| application | messages | runs | replays |",
         "|---|---|---|---|",

@@ -230,9 +230,13 @@ CASES = [
     ),
     (
         "grown",
-        # It grows at first, and later has peaks: neither is a leak.
+        # It grows at first, and later has peaks and a step: none of these is a leak.
         oracles.grown(
-            {"worker MB": [(s, min(s, 20) + (50 if s % 10 == 0 else 0)) for s in range(90)]}, 30
+            {
+                "worker MB": [(s, min(s, 20) + (50 if s % 10 == 0 else 0)) for s in range(90)],
+                "supervisor MB": [(s, 20 if s < 70 else 40) for s in range(90)],
+            },
+            30,
         ),
         [
             oracles.grown({"worker MB": [(s, 20 + s / 15) for s in range(90)]}, 30),

@@ -208,6 +208,19 @@ def behind_pgbouncer(t):
         finish(t, run, pg, 9000 * SOAK)
 
 
+def tangle(pg):
+    """Locks rows of the table `orders`, which has a column `touched`, in random order, and waits
+    for a deadlock until PostgreSQL ends the other session."""
+    ids = pg.sql("SELECT id FROM orders ORDER BY random() LIMIT 12")
+    pg.psql(
+        "BEGIN; SET LOCAL deadlock_timeout = '20s'; %s; COMMIT"
+        % "; ".join(
+            "UPDATE orders SET touched = 1 WHERE id = '%s'; SELECT pg_sleep(0.02)" % i
+            for (i,) in ids
+        )
+    )
+
+
 @scenario
 def deadlocks(t):
     """Other sessions update the same rows in random order. PostgreSQL ends some of the handler's
@@ -220,17 +233,7 @@ def deadlocks(t):
         )
         run = under_load(t, pg.url, 9000 * SOAK, 1500, keys=40, retry=ONCE)
 
-        def tangle():
-            ids = pg.sql("SELECT id FROM orders ORDER BY random() LIMIT 12")
-            pg.psql(
-                "BEGIN; SET LOCAL deadlock_timeout = '20s'; %s; COMMIT"
-                % "; ".join(
-                    "UPDATE orders SET touched = 1 WHERE id = '%s'; SELECT pg_sleep(0.02)" % i
-                    for (i,) in ids
-                )
-            )
-
-        disturb(t, 0.05, tangle)
+        disturb(t, 0.05, lambda: tangle(pg))
         finish(t, run, pg, 9000 * SOAK)
         found = int(
             pg.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")[0][0]

@@ -121,6 +121,8 @@ class Sqlite(Store):
     def __init__(self, t):
         self.path = os.path.join(t.dir, "orders.db")
         test_kills.make_store(self.path)
+        library = os.path.join(t.rig.build, "tests/preload/full_disk.so")
+        self.environment = {"LD_PRELOAD": library, "LW_TEST_FULL": self.path}
         super().__init__(t, dict(test_kills.CONFLICT_UPDATE, store="sqlite:" + self.path))
 
     def sql(self, text):
@@ -239,6 +241,10 @@ def broker_restarted(t, run, door):
     return 1
 
 
+def cut_tls(t, run, door):
+    return cut(t, run, door)
+
+
 def rebalances(t, run, door):
     for n in range(2):
         other = begin_run(t, door, label="other-%d" % n, workers=1)
@@ -261,6 +267,7 @@ ENGINE = {
     "Redis frozen": (frozen, "connection to Redis lost: no answer", False),
     "Redis failed over": (failed_over, " is lost: ", True),
     "Redis connections cut": (cut, "connection to Redis lost", False),
+    "Redis TLS cut": (cut_tls, "connection to Redis lost", False),
     "broker restarted": (broker_restarted, "kafka", False),
     "a rebalance every 2 s": (rebalances, "", False),
 }
@@ -378,6 +385,13 @@ def moved(t, run, door):
     return 1
 
 
+def disk_full(t, run, door):
+    with open(door.path + ".full", "w"):
+        time.sleep(3)
+    os.remove(door.path + ".full")
+    return 1
+
+
 def pg_killed(t, run, door):
     door.pg.kill()
     time.sleep(1.5)
@@ -400,6 +414,34 @@ def read_only(t, run, door):
         door.pg.end_backends()
         time.sleep(2.5)
     return 1
+
+
+def standby(t, run, door):
+    """The server ends, and a standby takes its place, which refuses writes until it is promoted."""
+    door.pg.fail_over()
+    time.sleep(2.5)
+    door.sql("SELECT pg_promote()")
+    return 1
+
+
+def deadlocks(t, run, door):
+    """Other sessions lock the same rows in other orders until there were some deadlocks."""
+    door.sql(
+        "BEGIN; ALTER TABLE orders ADD COLUMN touched integer; DROP TRIGGER note ON orders;"
+        "CREATE TRIGGER note AFTER INSERT OR UPDATE OF seq ON orders FOR EACH ROW"
+        " EXECUTE FUNCTION note(); COMMIT"
+    )
+    count = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'"
+    n, until = 0, time.monotonic() + 20
+    while n < 3 and time.monotonic() < until:
+        # Behind a lock, messages gather, so that the next transactions write several rows.
+        held = door.pg.hold("LOCK TABLE orders IN SHARE ROW EXCLUSIVE MODE")
+        time.sleep(1)
+        door.pg.release(held)
+        test_postgres.tangle(door.pg)
+        n = int(door.sql(count)[0][0])
+    t.check(n, "there was no deadlock")
+    return n
 
 
 TRIGGER = (
@@ -455,6 +497,7 @@ OWN = {
     ("insert, SQLite",): {
         "locked": (locked, "database is locked"),
         "file moved": (moved, "was removed or replaced"),
+        "disk full": (disk_full, "disk is full"),
         "row refused by a trigger": (
             refused(
                 "CREATE TRIGGER no BEFORE INSERT ON orders WHEN NEW.seq < -99"
@@ -468,6 +511,8 @@ OWN = {
         "killed": (pg_killed, "pausing for"),
         "connections ended": (pg_ended, ""),
         "read-only": (read_only, "read-only"),
+        "failed over to a standby": (standby, "read-only"),
+        "deadlocks": (deadlocks, ""),
         "rights revoked": (
             away("REVOKE INSERT ON orders FROM loader", "GRANT INSERT ON orders TO loader"),
             "permission denied",
@@ -513,19 +558,22 @@ def produce(t, records):
 
 
 def begin_run(t, door, label=None, workers=2, **over):
-    over.update({"redis": t.redis.settings(t.id)} if isinstance(t.redis, Guarded) else {})
+    usual = {
+        "lock": {"ttl_ms": TTL_MS},
+        "retry": {"backoff_max_ms": 1000},
+        "kafka": {"properties": {"message.max.bytes": "10000000"}},
+    }
+    if isinstance(t.redis, Guarded):
+        usual["redis"] = t.redis.settings(t.id)
     if t.grave:
-        over["dead"] = {"to": "topic:" + t.grave}
+        usual["dead"] = {"to": "topic:" + t.grave}
     run = t.start(
         label=label,
         handler=door.handler,
         environment=door.environment,
         workers=workers,
-        lock={"ttl_ms": TTL_MS},
-        retry={"backoff_max_ms": 1000},
-        kafka={"properties": {"message.max.bytes": "10000000"}},
         work_ms="2-20",
-        **over,
+        **dict(usual, **over),
     )
     run.wait_workers(workers)
     return run
@@ -611,8 +659,12 @@ def judge_outcomes(t, door, runs):
 
 def run_cell(t, way, fault, said, loses):
     t.gone, t.killed, t.wanted, t.messages = [], set(), {}, MESSAGES
-    if fault is failed_over:
-        t.redis = Guarded(t.dir, False)
+    if fault in (failed_over, cut_tls):
+        # When TLS is cut, nothing is to fail over, and the service has certificates of its own.
+        if fault is cut_tls:
+            t.redis = Guarded(os.path.join(t.dir, "tls"), True, down_ms=60000)
+        else:
+            t.redis = Guarded(t.dir)
         t.servers = [t.redis]
         t.redis.start()
     else:

@@ -32,6 +32,7 @@ class Postgres:
         self.user = OWNER if self.as_root else os.environ.get("USER", OWNER)
         self.dir = tempfile.mkdtemp(prefix="lw-pg.")
         self.server = self.bouncer = None
+        self.folder, self.place = "data", self.dir  # of the data, and of the unix socket
         self.port = 5432  # the name of the unix socket contains this port
         if self.as_root:
             shutil.chown(self.dir, OWNER, OWNER)
@@ -44,11 +45,14 @@ class Postgres:
 
     @property
     def data(self):
-        return os.path.join(self.dir, "data")
+        return os.path.join(self.dir, self.folder)
 
     @property
     def url(self):
-        return "postgres://%s@/postgres?host=%s&port=%d" % (OWNER, self.dir, self.port)
+        return self.url_at(self.dir)
+
+    def url_at(self, place):
+        return "postgres://%s@/postgres?host=%s&port=%d" % (OWNER, place, self.port)
 
     @property
     def bouncer_url(self):
@@ -90,7 +94,7 @@ class Postgres:
                 "-D",
                 self.data,
                 "-k",
-                self.dir,
+                self.place,
                 "-c",
                 "listen_addresses=",
                 "-c",
@@ -101,7 +105,26 @@ class Postgres:
             ],
             name="postgres",
         )
-        wait_until(lambda: self.answers(self.url), 60, "answer of PostgreSQL")
+        wait_until(lambda: self.answers(self.url_at(self.place)), 60, "answer of PostgreSQL")
+
+    def fail_over(self):
+        """Replaces the server by a standby of it, which has all of its data and is read-only."""
+        primary, place = self.server, self.dir + "/standby.socket"
+        os.mkdir(place)
+        if self.as_root:
+            shutil.chown(place, OWNER, OWNER)
+        words = ["-h", self.dir, "-U", OWNER, "-D", self.dir + "/standby", "-R", "-c", "fast"]
+        if self.begin(words, name="pg_basebackup").wait(60):
+            raise Failure("pg_basebackup failed: " + self.log("pg_basebackup"))
+        self.folder, self.place = "standby", place
+        self.start()
+        streams = "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"
+        wait_until(lambda: self.sql(streams), 60, "standby that follows")
+        for server in (primary, self.server):  # the first one sends the rest to its standby
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
+        self.place = self.dir
+        self.start()
 
     def listen(self, port):
         """Makes the server also listen on a port of 127.0.0.1, with TLS and a password, from the

@@ -36,7 +36,7 @@ def listening(port, certs):
 
 
 class Sentinel(Redis):
-    def __init__(self, directory, master_port, certs):
+    def __init__(self, directory, master_port, certs, down_ms):
         super().__init__(directory)
         self.port = free_port()
         self.file = os.path.join(directory, "sentinel.conf")
@@ -46,7 +46,7 @@ class Sentinel(Redis):
             "unixsocket " + self.path,
             "dir " + directory,
             "sentinel monitor %s 127.0.0.1 %d 2" % (NAME, master_port),
-            "sentinel down-after-milliseconds %s 400" % NAME,
+            "sentinel down-after-milliseconds %s %d" % (NAME, down_ms),
             "sentinel failover-timeout %s 5000" % NAME,
             "user %s on >%s %s" % (USER, USER_PASSWORD, USER_RIGHTS),
         ]
@@ -81,7 +81,7 @@ class Guarded:
     """A master and a replica that a scenario uses instead of a single Redis. call() sends a command
     to the present master."""
 
-    def __init__(self, directory, tls=False):
+    def __init__(self, directory, tls=False, down_ms=400):
         self.data = {}
         self.dir = directory
         self.certs = os.path.join(directory, "certs") if tls else None
@@ -91,7 +91,8 @@ class Guarded:
         port = self.add(None)
         self.add(port)
         self.sentinels = [
-            Sentinel(os.path.join(directory, "sentinel-%d" % i), port, self.certs) for i in range(3)
+            Sentinel(os.path.join(directory, "sentinel-%d" % i), port, self.certs, down_ms)
+            for i in range(3)
         ]
         self.users = {}
 
