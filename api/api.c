@@ -120,7 +120,8 @@ static int take(struct api_call *k, unsigned bit, const char *value) {
     case API_P_ATTEMPTS: return whole(value, INT32_MAX, &a->attempts);
     case API_P_OLDER_THAN: return (a->older_ms = ops_duration_ms(value)) < 0 ? -1 : 0;
     case API_P_ORDER:
-        return k->newest = !strcmp(value, "newest"), k->newest || !strcmp(value, "oldest") ? 0 : -1;
+        k->newest = !strcmp(value, "newest"), k->oldest = !strcmp(value, "oldest");
+        return k->newest || k->oldest ? 0 : -1;
     default: break;
     }
     if (bit != API_P_LIMIT || whole(value, API_LIMIT_MAX, &n) || !n) return -1;
@@ -217,6 +218,7 @@ static void reset(struct ops *o, const struct lw_http_request *q) {
     o->deadline_ms = q->until_ms;
     o->asked_ms = lw_wall_ms();
     o->scanned = o->to_scan = 0;
+    o->cut = false;
 }
 
 /* Calls the route's function. If the function fails because the connection to Redis is broken,
@@ -259,9 +261,10 @@ static bool lengthy(void *self, const struct lw_http_request *q) {
     struct lw_buf room[API_SEGMENTS] = {0};
     struct api_call k = {.q = q};
     bool other_method;
-    (void)self;
+    const struct api *api = self;
     k.route = find(&k, split(&k, q->path, room), &other_method);
-    bool is = k.route && (k.route->lengthy || is_search(&k));
+    bool kafka = k.route && k.route->fn == api_dead && api->c->dead.topic;
+    bool is = k.route && (k.route->lengthy || kafka || is_search(&k));
     free_segments(room);
     return is;
 }

@@ -25,7 +25,7 @@ static int end(struct api_call *k, struct counting *n, int64_t scanned, int stop
     k->o->watch = NULL;
     if (stop < 0 && !n->watch.ran_out) return -1;
     api_put(k, json_pack("{s:I,s:I,s:b}", "count", (json_int_t)n->count, "scanned",
-                         (json_int_t)scanned, "complete", !n->watch.ran_out));
+                         (json_int_t)scanned, "complete", !n->watch.ran_out && !k->o->cut));
     return 0;
 }
 
@@ -79,6 +79,7 @@ static int dead_in_all(struct ops *o, struct counting *n) {
 int api_dead_count(struct api_call *k) {
     struct counting n = {0};
     begin(k, &n);
-    int stop = ops_has_filter(k->o) ? dead_each(k->o, add_dead, &n) : dead_in_all(k->o, &n);
+    bool each = ops_has_filter(k->o) || k->c->dead.topic;
+    int stop = each ? dead_each(k->o, add_dead, &n) : dead_in_all(k->o, &n);
     return end(k, &n, k->o->scanned, stop);
 }

@@ -12,7 +12,7 @@ struct edit {
     struct api_call *k;
     struct lw_bytes payload; /* the payload after the edit */
     bool found, valid, changed;
-    char id[DEAD_FULL_ID]; /* the letter's id after the edit; "" if dead_store() wrote nothing */
+    char id[OPS_DEAD_ID]; /* the letter's id after the edit; "" if dead_store() wrote nothing */
     json_t *answer;
 };
 
@@ -96,11 +96,12 @@ int api_edit(struct api_call *k) {
     e.payload = lw_bytes(payload.p ? payload.p : "", payload.n);
     o->noun = "dead", o->verb = "edit", o->who = api_who(k, by);
     o->args.words = &id, o->args.n_words = 1;
+    o->args.again = json_is_true(json_object_get(k->body, "again"));
     int stop = dead_each(o, edit_one, &e);
     o->verb = NULL, o->who = NULL;
     lw_buf_free(&payload);
     if (stop < 0) {
-        if (strstr(o->err.text, "changed meanwhile")) k->a->status = 409;
+        if (strstr(o->err.text, "nothing was written")) k->a->status = 409;
         json_decref(e.answer);
         return -1;
     }

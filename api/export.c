@@ -54,18 +54,18 @@ static int put_dead(struct ops *o, struct ops_message *m, void *ctx) {
 int api_dead_export(struct api_call *k) {
     struct ops *o = k->o;
     struct part e = begin(k);
-    char at[DEAD_ID];
+    char at[DEAD_PLACE];
     int shard, bad = 0;
     bool more = true;
     if (!api_dead_place(k, &shard, at, sizeof at)) return api_misplaced(k);
-    while (bad >= 0 && shard < o->c->redis.shards && !is_full(&e)) {
-        bad = dead_page(o, &o->shards[shard], false, at, OPS_PAGE, &more, put_dead, &e);
+    while (!bad && shard < dead_places(o) && !is_full(&e)) {
+        bad = dead_page(o, shard, false, at, OPS_PAGE, &more, put_dead, &e);
         if (more) continue;
         shard++;
         at[0] = 0;
     }
     if (bad < 0) return -1;
-    if (shard < o->c->redis.shards) lw_buf_addf(&k->a->next, "%d:%s", shard, at);
+    if (shard < dead_places(o)) lw_buf_addf(&k->a->next, "%d:%s", shard, at);
     return finish(k);
 }
 

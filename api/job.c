@@ -238,8 +238,8 @@ int api_job_dry(struct api_call *k, const struct api_work *w) {
     if (!failed)
         api_put(k, json_pack("{s:I,s:I,s:I,s:I,s:b,s:O}", "count", (json_int_t)done, "left_out",
                              (json_int_t)(taken - done), "failed", (json_int_t)problems, "scanned",
-                             (json_int_t)atomic_load(&watch.scanned), "complete", !watch.ran_out,
-                             "sample", sample.rows));
+                             (json_int_t)atomic_load(&watch.scanned), "complete",
+                             !watch.ran_out && !o->cut, "sample", sample.rows));
     json_decref(sample.rows);
     return failed ? -1 : 0;
 }

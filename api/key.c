@@ -116,14 +116,14 @@ static int find_pause(struct api_call *k, json_t *out) {
 static int find_dead(struct one_key *one, json_t **list, bool *complete) {
     struct ops *o = one->k->o;
     struct api_rows rs = {.k = one->k, .limit = DEAD_MAX, .list = *list = json_array()};
-    char at[DEAD_ID] = "";
+    char at[DEAD_PLACE] = "";
     bool more = true;
     int bad = 0;
     o->args.keys[0] = one->k->segment[1];
     o->args.n_keys = 1;
     for (; more && bad >= 0 && !api_full(&rs); rs.looked += OPS_PAGE)
-        bad =
-            dead_page(o, ops_shard_of(o, one->lane), true, at, OPS_PAGE, &more, api_add_dead, &rs);
+        bad = dead_page(o, ops_shard_of(o, one->lane)->index, true, at, OPS_PAGE, &more,
+                        api_add_dead, &rs);
     *complete = !more;
     return bad < 0 ? -1 : 0;
 }

@@ -26,7 +26,7 @@ int api_message(struct api_call *k) {
     struct one_record one = {k, NULL};
     struct ops *o = k->o;
     if (ops_identity_parse(k->segment[1], topic, &partition, &offset, &replay) ||
-        !ops_is_consumed(k->c, topic)) {
+        !ops_is_consumed(k->c, lw_bytes_of(topic))) {
         lw_http_error(k->a, 404,
                       "%.200s: expected TOPIC/PARTITION/OFFSET with a topic of kafka.topics",
                       k->segment[1]);

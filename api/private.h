@@ -120,7 +120,7 @@ struct api_call {
     const struct api_route *route;
     const char *segment[API_SEGMENTS]; /* decoded segments of the path after /api/v1 */
     const char *cursor;                /* cursor of the requested page; NULL: first page */
-    bool newest;
+    bool newest, oldest; /* the order that the request names; neither: the usual one */
     /* the JSON of the request's body, which was checked against the route's shape; an empty object
      * if the request has no body */
     json_t *body;
@@ -193,10 +193,10 @@ void api_append(struct api_rows *rs, json_t *v, size_t about);
 int api_waiting(struct api_call *k, int shard, struct lw_bytes lane, json_t **list, bool *more);
 /* Appends a dead letter to the rows `ctx`. Returns true if no more rows are added after it. */
 ops_message_fn api_add_dead;
-/* Sets the shard and the id after which a list of dead letters begins, from the request's cursor.
- * The cursor is "SHARD:ID" of the last dead letter looked at, or "SHARD:" before the shard's first
- * dead letter. Without a cursor the list begins with shard 0. Returns false if the cursor is
- * malformed. */
+/* Sets the place (dead_places()) and the position in it after which a list of dead letters begins,
+ * from the request's cursor. The cursor is "SHARD:ID" of the last dead letter looked at, or
+ * "SHARD:" before the first dead letter of the place. Without a cursor the list begins with shard
+ * 0. Returns false if the cursor is malformed. */
 bool api_dead_place(const struct api_call *k, int *shard, char *at, size_t size);
 /* Answers 400 because the cursor is malformed. Returns 0. */
 int api_misplaced(struct api_call *k);

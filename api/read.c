@@ -129,7 +129,7 @@ int api_lane(struct api_call *k) {
 
 int api_add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     struct api_rows *rs = ctx;
-    (void)o;
+    if (dead_look_taken(o, m)) return -1;
     api_append(rs, api_message_json(rs->k, m, API_HEAD_BYTES),
                m->e.key.n + m->reason.n + API_HEAD_BYTES);
     return api_full(rs);
@@ -142,26 +142,47 @@ bool api_dead_place(const struct api_call *k, int *shard, char *at, size_t size)
     if (!k->cursor) return true;
     int n = sscanf(k->cursor, "%3d:%n", shard, &end);
     const char *id = k->cursor + end;
-    if (n != 1 || !end || *shard < 0 || *shard >= k->o->c->redis.shards || strlen(id) >= size ||
+    if (n != 1 || !end || *shard < 0 || *shard >= dead_places(k->o) || strlen(id) >= size ||
         id[strspn(id, "0123456789-")])
         return false;
     snprintf(at, size, "%s", id);
     return true;
 }
 
+static int by_death(const void *a, const void *b) {
+    json_int_t x = json_integer_value(json_object_get(*(json_t *const *)a, "died_ms"));
+    json_int_t y = json_integer_value(json_object_get(*(json_t *const *)b, "died_ms"));
+    return (x > y) - (x < y);
+}
+
+/* Sorts the rows from `first` on. A page of the topic has the partitions one after the other. */
+static void sort_by_death(json_t *list, size_t first, bool newest) {
+    size_t n = json_array_size(list) - first;
+    json_t **rows = lw_alloc((n + 1) * sizeof(json_t *));
+    for (size_t i = 0; i < n; i++) rows[i] = json_incref(json_array_get(list, first + i));
+    qsort(rows, n, sizeof(json_t *), by_death);
+    for (size_t i = 0; i < n; i++)
+        json_array_set_new(list, first + i, rows[newest ? n - 1 - i : i]);
+    free(rows);
+}
+
 /* Answers GET dead. */
 int api_dead(struct api_call *k) {
     struct ops *o = k->o;
     struct api_rows rs = {.k = k, .limit = k->limit, .list = json_array()};
-    char at[DEAD_ID], next[64];
+    char at[DEAD_PLACE], next[DEAD_PLACE + 16];
     int shard, bad = 0;
     bool more = true;
     if (!api_dead_place(k, &shard, at, sizeof at)) {
         json_decref(rs.list);
         return api_misplaced(k);
     }
-    while (bad >= 0 && shard < o->c->redis.shards && !api_full(&rs)) {
-        bad = dead_page(o, &o->shards[shard], k->newest, at, OPS_PAGE, &more, api_add_dead, &rs);
+    while (!bad && shard < dead_places(o) && !api_full(&rs)) {
+        size_t first = json_array_size(rs.list);
+        /* replayed letters stay in a topic, so its oldest letters are of little interest */
+        bool topic = dead_place_is_topic(o, shard), newest = topic ? !k->oldest : k->newest;
+        bad = dead_page(o, shard, newest, at, OPS_PAGE, &more, api_add_dead, &rs);
+        if (topic) sort_by_death(rs.list, first, newest);
         rs.looked += OPS_PAGE;
         if (more) continue;
         shard++;
@@ -172,7 +193,7 @@ int api_dead(struct api_call *k) {
         return -1;
     }
     snprintf(next, sizeof next, "%d:%s", shard, at);
-    put_list(&rs, "dead", shard < o->c->redis.shards ? next : NULL);
+    put_list(&rs, "dead", shard < dead_places(o) ? next : NULL);
     return 0;
 }
 
@@ -184,7 +205,7 @@ struct one_dead {
 static int take_dead(struct ops *o, struct ops_message *m, void *ctx) {
     struct one_dead *one = ctx;
     struct ops_message was = {0};
-    (void)o;
+    if (dead_look_taken(o, m)) return -1;
     one->v = api_message_json(one->k, m, API_PAYLOAD_MAX);
     if (m->original.p && ops_message_read(&was, m->original))
         api_set_payload(one->k, one->v, "original_payload", was.e.payload);

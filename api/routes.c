@@ -23,7 +23,8 @@ const struct api_param api_params[] = {
      "only dead letters that died, or records produced, from then on: 2026-11-21T12:00:00Z, or 1h "
      "(ago)"},
     {API_P_TO, "to", "s", "only those before then, in the same forms"},
-    {API_P_ORDER, "order", "s", "oldest (default) or newest"},
+    {API_P_ORDER, "order", "s",
+     "oldest or newest (default: oldest first in Redis, newest first in a topic)"},
     {API_P_OUTCOME, "outcome", "[s]",
      "only these outcomes: done, retry, dead, dropped, skipped or back; may be given several "
      "times"},
@@ -48,7 +49,7 @@ const struct api_shape api_shapes[] = {
      "payload_hidden?:b,identity?:s,replay?:i,first_ms?:i,dedup?:s,dedup_base64?:s,envelope?:s?,"
      "envelope_base64?:s,attempts:i,lane?:s,lane_base64?:s,shard:i,due_ms?:i,age_ms?:i,id?:s,"
      "reason?:s?,reason_base64?:s,tried_first_ms?:i,died_ms?:i,edited_by?:s,edited_by_base64?:s,"
-     "edited_ms?:i,original_payload?:s?,original_payload_base64?:s,original_payload_masked?:b,"
+     "edited_ms?:i,taken_ms?:i,original_payload?:s?,original_payload_base64?:s,original_payload_masked?:b,"
      "original_payload_hidden?:b}"},
     {"Holder", "{worker?:s,worker_base64?:s,host:s?,pid:i?,since_ms:i,lease_left_ms:i,fence:i,"
                "running:Running?}"},
@@ -105,7 +106,8 @@ const struct api_route api_routes[] = {
     {.path = "version", .help = "The version of the program.", .answer = "{name:s,version:s}"},
     {.path = "session",
      .help = "What the sender may do; answered without a token, too.",
-     .answer = "{name:s?,read:b,write:b,needs_token:b,payloads:s,version:s,application:s}"},
+     .answer = "{name:s?,read:b,write:b,needs_token:b,payloads:s,version:s,application:s,"
+               "dead_topic:s?}"},
     {.path = "stats",
      .help =
          "Sums over the workers of this supervisor, and the state of each shard some seconds ago.",
@@ -169,8 +171,8 @@ const struct api_route api_routes[] = {
      .lengthy = true},
     {.path = "dead",
      .fn = api_dead,
-     .help =
-         "Dead letters in Redis, shard after shard, with the first 256 bytes of their payloads.",
+     .help = "Dead letters in Redis, shard after shard, and then in the topic dead.to, with the "
+             "first 256 bytes of their payloads.",
      .params = API_DEAD_FILTER | API_P_ORDER | API_PAGE,
      .answer = "{dead:[Message],next:s?}"},
     {.path = "dead/count",
@@ -218,7 +220,7 @@ const struct api_route api_routes[] = {
      .path = "dead/*/replay",
      .fn = api_replay,
      .help = "Puts one dead letter back into its lane. Without execute: a dry run.",
-     .body = "{execute?:b}",
+     .body = "{execute?:b,again?:b}",
      .answer = "Replayed",
      .searches = true},
     {.post = true,
@@ -275,7 +277,7 @@ const struct api_route api_routes[] = {
              "Without execute: a dry run.",
      .filter = API_DEAD_FILTER,
      .work = &api_work_replay,
-     .body = "{ids?:[s],execute?:b,limit?:i,rate_per_s?:n,stop_on_error?:b}",
+     .body = "{ids?:[s],execute?:b,again?:b,limit?:i,rate_per_s?:n,stop_on_error?:b}",
      .answer = "DryRun",
      .job = true,
      .lengthy = true},
@@ -302,7 +304,7 @@ const struct api_route api_routes[] = {
      .fn = api_edit,
      .help = "Gives a dead letter another payload, and then replays it if replay is true. Without "
              "execute: says whether that is possible.",
-     .body = "{payload?:s,payload_base64?:s,execute?:b,replay?:b}",
+     .body = "{payload?:s,payload_base64?:s,execute?:b,replay?:b,again?:b}",
      .answer = "{valid:b,changed:b,error?:s,old?:s?,old_base64?:s,new?:s?,new_base64?:s,id:s,"
                "result:s,replayed?:Replayed,replay_error?:s}",
      .searches = true},

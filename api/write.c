@@ -132,6 +132,7 @@ static int act_on_one(struct api_call *k, const char *word, const char *verb,
     if (m.id[0]) id = m.id;
     o->who = api_who(k, by);
     o->args.execute = k->execute;
+    o->args.again = json_is_true(json_object_get(k->body, "again"));
     o->args.no_backup = json_is_false(json_object_get(k->body, "backup"));
     ops_out_to(&lines);
     operate(o);

@@ -148,8 +148,9 @@ const struct cli_option operator_options[] = {
      .at = AT(raw)},
     {.name = "again",
      .kind = CLI_FLAG,
-     .help = "include messages that are already done",
-     .verbs = QUEUE_REPLAY | QUEUE_IMPORT,
+     .help = "include messages that are already done, and dead letters of a topic that were "
+             "already replayed or edited",
+     .verbs = QUEUE_REPLAY | QUEUE_IMPORT | DEAD_REPLAY | DEAD_EDIT,
      .at = AT(again)},
     {.name = "execute",
      .brief = 'x',

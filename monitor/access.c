@@ -23,10 +23,11 @@ json_t *lw_access_session(const struct lw_config *c, const char *authorization) 
     static const char *const words[] = {
         [LW_PAYLOADS_SHOW] = "show", [LW_PAYLOADS_MASK] = "mask", [LW_PAYLOADS_HIDE] = "hide"};
     struct lw_access access = lw_access_of(c, authorization);
-    return json_pack("{s:s?,s:b,s:b,s:b,s:s,s:s,s:s}", "name", access.name, "read",
+    return json_pack("{s:s?,s:b,s:b,s:b,s:s,s:s,s:s,s:s?}", "name", access.name, "read",
                      (int)access.read, "write", (int)access.write, "needs_token",
                      (int)!lw_access_of(c, NULL).read, "payloads", words[c->http.payloads],
-                     "version", LW_VERSION, "application", c->name);
+                     "version", LW_VERSION, "application", c->name, "dead_topic",
+                     access.read ? c->dead.topic : NULL);
 }
 
 bool lw_access_writable(const struct lw_config *c) { return has_token(c, true); }

@@ -360,6 +360,7 @@ static const char *word(const struct ops_job *j, char letter) {
     case 'D':
         return j->what == OPS_PUT ? "left out: done (--again takes it)"
                                   : "left out: finished before";
+    case 'E': return "left out: replayed or edited before (--again takes it)";
     case 'U': return "left out: not finished yet; it runs without a replay";
     case 'G': return "left out: its dead letter no longer exists";
     case 'B': return "not put: a name in Redis holds another type";
@@ -486,7 +487,7 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
             &j->o->err,
             "shard %d is in quarantine after a new epoch began; try again in some seconds",
             sh->index);
-    if ((int)r->len != n || !strpbrk(r->str, "PADUGBXNH"))
+    if ((int)r->len != n || !strpbrk(r->str, "PADEUGBXNH"))
         return ops_malformed(j->o, sh, r, "%d letters, not all of them '-'", n);
     n = 0;
     for (int i = 0; i < j->n; i++) {
@@ -652,7 +653,10 @@ int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes 
     j->bytes += it->envelope.n;
     ops_identity(e, it->identity, sizeof it->identity);
     if (read_again) name_part(e, false, it->tp, sizeof it->tp);
-    if (dead) snprintf(it->entry, sizeof it->entry, "%s", strchr(dead->id, ':') + 1);
+    if (dead && dead->in_topic)
+        ops_identity(&dead->e, it->entry, sizeof it->entry);
+    else if (dead)
+        snprintf(it->entry, sizeof it->entry, "%s", strchr(dead->id, ':') + 1);
     return taken(j);
 }
 
@@ -684,7 +688,7 @@ int ops_job_drop(struct ops_job *j, const struct ops_message *m) {
 /* --- the end ---------------------------------------------------------------------------------- */
 
 static void summary(struct ops_job *j, const char *state) {
-    static const char all[] = "PXTRADUGNHB";
+    static const char all[] = "PXTRADEUGNHB";
     if (j->o->watch) return;
     if (j->o->args.json) {
         json_t *counts = json_object();

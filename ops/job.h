@@ -23,9 +23,11 @@ struct ops_item {
      * of the message, followed by "#NUMBER" if the message is a replay. */
     char tp[300];
     int64_t offset;
-    char entry[64]; /* id in the stream `dead`; "" if the message is no dead letter */
-    char *backup;   /* the message's line in the backup, an owned copy; NULL: there is no backup */
-    char letter;    /* the script's answer about the message; 0: not sent yet */
+    /* For a dead letter, its id in the stream `dead`, or its identity if it is in a topic; "" if
+     * the message is no dead letter. */
+    char entry[OPS_DEAD_ID];
+    char *backup; /* the message's line in the backup, an owned copy; NULL: there is no backup */
+    char letter;  /* the script's answer about the message; 0: not sent yet */
 };
 
 struct ops_job {

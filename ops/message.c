@@ -17,6 +17,13 @@ void ops_identity(const struct lw_envelope *e, char *out, size_t size) {
         snprintf(out + n, size - (size_t)n, "#%" PRId64, e->replay);
 }
 
+bool ops_topic_ok(const char *name) {
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t n = strlen(name);
+    return n > 0 && n < 250 && strspn(name, allowed) == n;
+}
+
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset,
                        int64_t *replay) {
     const char *slash = strchr(text, '/');
@@ -144,12 +151,13 @@ json_t *ops_message_json(const struct ops_message *m, size_t payload_max) {
     if (m->id[0]) {
         json_object_set_new(o, "id", json_string(m->id));
         ops_set_bytes(o, "reason", m->reason);
-        json_object_set_new(o, "tried_first_ms", json_integer(m->first_ms));
+        if (m->first_ms) json_object_set_new(o, "tried_first_ms", json_integer(m->first_ms));
         json_object_set_new(o, "died_ms", json_integer(m->last_ms));
         if (m->edited_by.p) {
             ops_set_bytes(o, "edited_by", m->edited_by);
             json_object_set_new(o, "edited_ms", json_integer(m->edited_ms));
         }
+        if (m->taken_ms) json_object_set_new(o, "taken_ms", json_integer(m->taken_ms));
     }
     return o;
 }
@@ -257,12 +265,10 @@ static int fill(const json_t *o, struct lw_envelope *e, struct lw_buf *own, int6
     int64_t partition;
     const char *topic = json_string_value(json_object_get(o, "topic"));
     if (!topic || !*topic) return lw_fail(err, "topic is missing");
-    for (const char *p = topic; *p; p++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p) ||
-            p - topic > 248)
-            return lw_fail(err,
-                           "topic: expected a topic's name, which has at most 249 letters, digits, "
-                           "dots, underscores and dashes");
+    if (!ops_topic_ok(topic))
+        return lw_fail(err,
+                       "topic: expected a topic's name, which has at most 249 letters, digits, "
+                       "dots, underscores and dashes");
     e->topic = lw_bytes_of(topic);
     if (take_int(o, "partition", 0, -1, &partition, err) ||
         take_int(o, "offset", 0, -1, &e->offset, err))

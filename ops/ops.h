@@ -33,7 +33,8 @@ enum {
     OPS_PAGE_FIRST = 2,
     /* maximum number of messages granted to a holder at once; must be equal to AHEAD_MAX in
      * consumer/worker/shard.h */
-    OPS_AHEAD = 64
+    OPS_AHEAD = 64,
+    OPS_DEAD_ID = 320 /* room for the id of a dead letter */
 };
 
 /* --- what is asked for ------------------------------------------------------------------------ */
@@ -66,6 +67,8 @@ struct ops_args {
 /* What is known about a message that the command line names: it is not found yet, it is found, or
  * it was reported as missing. */
 enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* OPS_TOLD: not found, and reported as missing */ };
+
+struct ops_log;
 
 struct ops_shard {
     int index;
@@ -122,6 +125,11 @@ struct ops {
      * and the total number of elements to read, which is 0 if it is unknown. */
     int64_t scanned, to_scan;
     int64_t names; /* number of names of lanes that were read */
+    /* the topic of dead letters, open for reading from its first use until ops_disconnect(); NULL:
+     * not open */
+    struct ops_log *letters;
+    /* `cut` is true if older records of the topic of dead letters were left out */
+    bool cut;
     /* The members from `quiet` on are only for commands that run inside another program (the API,
      * top). */
     /* `quiet` is true if the command must install no signal handlers, write nothing to stderr, and
@@ -193,12 +201,19 @@ struct ops_message {
     char state; /* state of a waiting message: 'w', 'f' or '?', as page.lua answers it */
     int64_t attempts, due_ms;
     /* The members from `id` on are set only for dead letters. */
-    char id[64]; /* id of the dead letter, as "SHARD:STREAM-ID" */
+    /* id of the dead letter: "SHARD:STREAM-ID" in Redis, or the place of its record in the topic,
+     * TOPIC/PARTITION/OFFSET */
+    char id[OPS_DEAD_ID];
+    bool in_topic; /* true: the dead letter is in the topic dead.to, not in Redis */
     struct lw_bytes reason, original, edited_by;
-    int64_t first_ms, last_ms, edited_ms;
+    /* `first_ms` and `taken_ms` are 0 if unknown. `taken_ms` is the time at which a dead letter in
+     * a topic was replayed, or an edited copy of it was stored in Redis. */
+    int64_t first_ms, last_ms, edited_ms, taken_ms;
 };
 
 void ops_identity(const struct lw_envelope *e, char *out, size_t size);
+/* Returns true if the text can be the name of a topic. */
+bool ops_topic_ok(const char *name);
 /* Parses an identity, such as "orders/3/1042", or "orders/3/1042#1" for a replay. Returns 0, or -1
  * if the text is no identity. */
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset,

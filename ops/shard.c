@@ -5,6 +5,7 @@
 #include "base/redis/reply.h"
 #include "base/redis/servers.h"
 #include "config/shard.h"
+#include "ops/kafka.h"
 #include "ops/ops.h"
 
 #include <assert.h>
@@ -60,6 +61,8 @@ int ops_connect(struct ops *o) {
 }
 
 void ops_disconnect(struct ops *o) {
+    ops_log_close(o->letters);
+    o->letters = NULL;
     for (int s = 0; o->shards && s < o->c->redis.shards; s++)
         if (!o->shards[s].shares) lw_redis_close(o->shards[s].redis);
     free(o->shards);

@@ -45,8 +45,8 @@ words() { # usage: words ROLE FILE...; prints "ROLE NAME" for each command found
 
 # shellcheck disable=SC2046,SC2010 # no file name here has a space
 words worker consumer/*.c consumer/*/*.c monitor/*.c ops/lua/heads.lua base/redis/*.c \
-    lock/lua/renew.lua queue/lua/parts/*.lua \
-    $(ls queue/lua/*.lua | grep -v -e /hold.lua -e /break.lua)
+    lock/lua/renew.lua \
+    $(ls queue/lua/*.lua queue/lua/parts/*.lua | grep -v -e /hold.lua -e /break.lua -e /taken.lua)
 # shellcheck disable=SC2046,SC2010
 words operator ops/*.c ops/*/*.c api/*.c \
     $(ls cli/*.c cli/*/*.c | grep -v -e ^cli/dev/ -e ^cli/check/) base/redis/*.c \

@@ -75,6 +75,7 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"ZRANGE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},
     {"ZRANGEBYSCORE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},
     {"ZREM", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K m"},
+    {"ZREMRANGEBYRANK", LW_RIGHT_OPERATOR, "K 0 1"},
     {"ZREMRANGEBYSCORE", LW_RIGHT_WORKER | LW_RIGHT_LOCK, "K 0 1"},
     {"ZSCAN", LW_RIGHT_OPERATOR, "K 0"},
     {"ZSCORE", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, "K m"},
@@ -83,7 +84,7 @@ const size_t lw_n_redis_rights = sizeof lw_redis_rights / sizeof *lw_redis_right
 
 /* Lists the names of the keys of lanes without the prefix "lw:{NAME.SHARD}:". If an entry ends with
  * ':', the names continue after it. doc/reference/redis-keys.md describes the keys. */
-const char *const lw_redis_names[] = {
-    "lock:",  "epoch", "wait:",   "lanes",    "ready",  "claimed:", "state:",
-    "tries:", "floor", "fence",   "dead",     "dedup:", "paused",   "audit",
-    "job",    "job:",  "replays", "vanished", "sweep",  "workers",  NULL};
+const char *const lw_redis_names[] = {"lock:",  "epoch",   "wait:", "lanes", "ready",   "claimed:",
+                                      "state:", "tries:",  "floor", "fence", "dead",    "dedup:",
+                                      "paused", "audit",   "job",   "job:",  "replays", "vanished",
+                                      "sweep",  "workers", "taken", NULL};

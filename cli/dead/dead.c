@@ -65,8 +65,9 @@ static const char *const examples[] = {
 const struct cli_command cli_dead = {
     .name = "dead",
     .summary = "dead letters: list, show, replay, edit, drop, export",
-    .about = "Dead letters that Redis keeps (dead.to: redis). ID is an identity "
-             "(topic/partition/offset), or SHARD:STREAM-ID as ls shows it.",
+    .about = "Dead letters in Redis (dead.to: redis) or in a topic (dead.to: topic:NAME). ID is an "
+             "identity (topic/partition/offset), or the id that ls shows: SHARD:STREAM-ID, or the "
+             "place in the topic.",
     .verbs = verbs,
     .n_verbs = sizeof verbs / sizeof *verbs,
     .sibling = &cli_queue,

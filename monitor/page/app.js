@@ -720,7 +720,7 @@ function trace(values, x, y) {
 const DROP_NOTE = "What is dropped never runs. The server first writes it to a file in the folder in which it was started.";
 const WHAT = {
   "dead/replay": { verb: "Replay", noun: "dead letter", rate: true,
-    done: "put back into their lanes" },
+    done: "put back into their lanes", again: true },
   "dead/drop": { verb: "Drop", noun: "dead letter", grave: DROP_NOTE },
   "lanes/pause": { verb: "Pause", noun: "lane" },
   "lanes/resume": { verb: "Resume", noun: "lane" },
@@ -751,6 +751,8 @@ function confirmForm(what, dry, close) {
     h("p", { id: "dry-run" }, h("strong", null, `The dry run found ${much}.`),
       dry.complete === false && " It ended before it had looked at everything.",
       dry.left_out > 0 && ` ${count(dry.left_out)} are left out: already as wanted, or finished meanwhile.`),
+    what.again && dry.left_out > 0 && button("Include those replayed or edited before",
+      () => close({ again: true })),
     sampleList(dry),
     what.grave && h("p", { class: "notice" }, what.grave),
     rate && h("label", { for: "rate" }, "At most how many per second (0: no limit)", rate),
@@ -770,6 +772,7 @@ async function bulk(path, selection) {
     const answer = await dialog(`${what.verb} ${what.noun}s?`,
       (close) => confirmForm(what, dry, close));
     if (!answer) return;
+    if (answer.again) return bulk(path, { ...selection, again: true });
     const started = await post(path,
       { ...selection, execute: true,
       ...(answer.rate_per_s ? { rate_per_s: answer.rate_per_s } : {}) });
@@ -1191,7 +1194,8 @@ function keyView() {
     columns: MESSAGE_COLUMNS, id: (m) => `${m.identity}`, empty: "Nothing waits." });
   const outcomes = outcomesTable("Last outcomes", false, "No outcome of this key is kept.");
   const dead = new Table({ caption: "Dead letters of this key", columns: deadColumns(false),
-    id: (m) => m.id, empty: "None." });
+    id: (m) => m.id, empty: "None in Redis." });
+  const elsewhere = h("p", { class: "soft", hidden: true });
   let path = "";
   const act = (verb) => () => pause(path, path, verb);
   return {
@@ -1199,6 +1203,8 @@ function keyView() {
     poll_ms: 2000,
     build(main, [, p]) {
       path = p || "";
+      elsewhere.append("New dead letters go to a topic: ",
+        h("a", { href: `#/dead${query({ key: decoded(path) })}` }, "look there for this key"));
       main.append(h("h1", null, "Key ", h("span", { class: "mono" }, decoded(path))),
         h("div", { class: "bar", role: "group", "aria-label": "Actions on this key" },
           button("Pause", act("pause")), button("Resume", act("resume")),
@@ -1209,7 +1215,7 @@ function keyView() {
             h("span", { class: "space" }),
           h("a", { href: `#/audit?find=${path}` }, "Audit of this key")),
         h("div", { class: "pair" }, card(h("h2", null, "Who holds it"), holder),
-          card(dead.element)),
+          card(dead.element, elsewhere)),
         card(waiting.element, more), card(outcomes.element, note));
     },
     unknown: () => holder.replaceChildren(facts(["Holder", "Waiting", "Paused"].map((name) =>
@@ -1223,6 +1229,7 @@ function keyView() {
       holder.replaceChildren(holderFacts(k, placeOf(k)));
       waiting.set(k.messages || []);
       dead.set(k.dead || []);
+      elsewhere.hidden = !session.dead_topic;
       setText(more, k.waiting > (k.messages || []).length
         ? `${count(k.waiting)} wait; the first ${count(k.messages.length)} are shown.` : "");
     },
@@ -1420,7 +1427,8 @@ function deadColumns(withKey) {
     withKey && { label: "Key", clip: true, sort: (m) => field(m, "key").text || "", cell: keyLink },
     { label: "Message", line: true, sort: (m) => m.identity || m.id, cell: deadLink },
     { label: "Reason", clip: true, sort: (m) => field(m, "reason").text || "",
-      cell: (m) => h("span", null, field(m, "reason").text || "") },
+      cell: (m) => h("span", null, m.taken_ms && [state("replayed or edited"), " "],
+        field(m, "reason").text || "") },
     { label: "Attempts", num: true, sort: (m) => m.attempts, cell: (m) => count(m.attempts) },
     withKey && { label: "Payload", clip: true, cell: (m) => h("code", null, payloadText(m)) },
   ].filter(Boolean);
@@ -1440,23 +1448,34 @@ function groups(rows) {
 // In a pattern of the filter, these characters have a meaning of their own.
 const pattern = (text) => `${text.replace(/[\\*?[\]]/g, "\\$&")}*`;
 
+const inTopic = (m) => m.id.includes("/"); // its id is the place of its record
+
+function aboutTopic(element) {
+  element.hidden = !session.dead_topic;
+  setText(element,
+    `Dead letters go to the topic ${session.dead_topic}, and stay there when they are replayed. Without a date, a search or an action on all looks at its newest 10,000 records.`);
+}
+
 function deadView() {
   const reasons = h("ul", { class: "reasons", "aria-label": "Reasons on this page" });
+  const about = h("p", { id: "dead-topic", class: "soft", hidden: true });
   return listView({
-    title: "Dead letters", path: "dead", idOf: (m) => m.id, top: reasons,
+    title: "Dead letters", path: "dead", idOf: (m) => m.id,
+    top: h("div", null, about, reasons),
     fields: [["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"],
       ["topic", "Topic"], ["partition", "Partition"], ["reason", "Reason pattern", "NO_RATE*"],
       ["error", "Text in the reason"],
       ["from", "Died after", "1h, or a date"], ["to", "Died before", "10m, or a date"],
         ["where", "Payload field", "/amount>100"],
-        ["order", "Order", "", [["", "oldest first"], ["newest", "newest first"]]]],
+        ["order", "Order", "",
+          [["", "usual"], ["oldest", "oldest first"], ["newest", "newest first"]]]],
     actions: [["Replay…", "dead/replay", "main"], ["Drop…", "dead/drop", "grave"]],
     table: new Table({ caption: "Dead letters", columns: deadColumns(true), id: (m) => m.id,
       select: (m) => m.identity || m.id, empty: "No dead letter matches." }),
-    after: (rows, values) => reasons.replaceChildren(...groups(rows).map(([code, n]) =>
+    after: (rows, values) => (aboutTopic(about), reasons.replaceChildren(...groups(rows).map(([code, n]) =>
       h("li", null, h("a", { class: "card",
         href: `#/dead${query({ ...cleaned(values, ["cursor"]), reason: pattern(code) })}` },
-        `${count(n)} × ${code || "(no reason)"}`)))),
+        `${count(n)} × ${code || "(no reason)"}`))))),
   });
 }
 
@@ -1517,8 +1536,10 @@ function deadFacts(m) {
     ["Key", keyLink(m)],
     ["Identity", m.identity || "–"],
     ["Died", h("span", null, `${dateTime(m.died_ms)}, ${since(m.died_ms)}`)],
-    ["First failure", `${dateTime(m.tried_first_ms)}`],
+    m.tried_first_ms && ["First failure", `${dateTime(m.tried_first_ms)}`],
     ["Attempts", count(m.attempts)],
+    inTopic(m) && ["Record in the topic", h("code", null, m.id)],
+    m.taken_ms && ["Replayed or edited", `${dateTime(m.taken_ms)}, ${since(m.taken_ms)}`],
     m.ts > 0 && ["Record's time", dateTime(m.ts)],
     (m.edited_by || m.edited_by_base64)
       && ["Edited", `by ${field(m, "edited_by").text}, ${dateTime(m.edited_ms)}`],
@@ -1545,7 +1566,8 @@ function editor(m, refreshView) {
     { id: "payload", spellcheck: "false", value: before, rows: 8, "aria-describedby": "valid" });
   const valid = h("p", { id: "valid", role: "status" });
   const diff = h("div", { id: "diff" });
-  const body = (more) => ({ [p.binary ? "payload_base64" : "payload"]: area.value, ...more });
+  const body = (more) => ({ [p.binary ? "payload_base64" : "payload"]: area.value, ...more,
+    ...(m.taken_ms ? { again: true } : {}) });
   const saves = [button("Save", () => save(false)),
     button("Save and replay", () => save(true), { class: "main" })];
   function check() {
@@ -1564,6 +1586,10 @@ function editor(m, refreshView) {
       if (dry.valid === false) throw new ApiError(400, dry.error || "This payload is refused.");
       const sure = await dialog(replay ? "Save this payload and replay it?" : "Save this payload?",
         (close) => [
+        m.taken_ms
+          ? h("p", { class: "notice" }, "This dead letter was replayed or edited before.") : "",
+        inTopic(m) && !replay
+          ? h("p", null, "The topic keeps the letter; the edited copy is stored in Redis.") : "",
         p.binary ? "" : diffElement(dry.old ?? before, dry.new ?? area.value),
         h("div", { class: "bar" },
           button(replay ? "Save and replay" : "Save", () => close(true), { class: "main" }),
@@ -1592,6 +1618,7 @@ function deadOneView() {
   let id = "";
   let shown = null;
   const ids = () => ({ ids: [shown ? shown.id : decoded(id)] });
+  const drop = button("Drop…", () => bulk("dead/drop", ids()), { class: "grave" });
   const saved = (answer, replayed) => {
     if (replayed) location.hash = "#/dead";
     else if (answer && answer.id
@@ -1605,8 +1632,7 @@ function deadOneView() {
       id = p || "";
       main.append(h("h1", null, "Dead letter ", h("span", { class: "mono" }, decoded(id))),
         h("div", { class: "bar", role: "group", "aria-label": "Actions on this dead letter" },
-          button("Replay…", () => bulk("dead/replay", ids()), { class: "main" }),
-            button("Drop…", () => bulk("dead/drop", ids()), { class: "grave" }),
+          button("Replay…", () => bulk("dead/replay", ids()), { class: "main" }), drop,
           h("a", { href: "#/dead" }, "All dead letters")),
         h("div", { class: "pair" }, card(h("h2", null, "Why it died"), about),
           card(h("h2", null, "Payload"),
@@ -1616,6 +1642,7 @@ function deadOneView() {
     unknown: () => shown || about.replaceChildren("Unknown."),
     async refresh(signal) {
       shown = await get(`dead/${id}`, signal);
+      drop.hidden = inTopic(shown); // a topic's retention deletes it
       about.replaceChildren(deadFacts(shown));
       setText($("pretty"), pretty(payloadText(shown)));
       edit.replaceChildren(editor(shown, saved));

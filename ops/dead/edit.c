@@ -75,36 +75,58 @@ static void encode(struct ops *o, const struct ops_message *m, struct lw_bytes p
     lw_buf_free(&scratch);
 }
 
+/* Adds the arguments that describe a dead letter in a topic to the call of the script `edit`. */
+static void add_fields(struct ops *o, const struct ops_message *m) {
+    lw_arg_text(&o->cmd, o->args.again ? "any" : "");
+    lw_arg_text(&o->cmd, "reason"), lw_arg(&o->cmd, m->reason);
+    lw_arg_text(&o->cmd, "attempts"), lw_arg_i64(&o->cmd, m->attempts);
+    lw_arg_text(&o->cmd, "last_ms"), lw_arg_i64(&o->cmd, m->last_ms);
+}
+
 int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
-               char id[DEAD_FULL_ID]) {
+               char id[OPS_DEAD_ID]) {
     char user[256];
     ops_who(o, user, sizeof user);
-    struct lw_buf text = {0};
+    struct lw_buf text = {0}, was = {0};
+    id[0] = 0;
+    if (!dead_is_ours(o, m))
+        return lw_fail(&o->err, "%s: it is no dead letter of this application; nothing was written",
+                       m->id);
     encode(o, m, payload, &text);
+    if (m->in_topic) lw_envelope_encode(&m->e, &was);
     struct ops_shard *sh = &o->shards[m->shard];
     ops_script(o, &lw_op_edit, 2);
     ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "dead", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, strchr(m->id, ':') + 1), lw_arg(&o->cmd, m->raw),
+    char identity[320];
+    ops_identity(&m->e, identity, sizeof identity);
+    lw_arg_text(&o->cmd, m->in_topic ? identity : strchr(m->id, ':') + 1),
+        lw_arg(&o->cmd, m->in_topic ? lw_bytes(was.p, was.n) : m->raw),
         lw_arg(&o->cmd, lw_bytes(text.p, text.n));
     lw_arg_text(&o->cmd, user), lw_arg_i64(&o->cmd, lw_wall_ms());
+    if (m->in_topic) add_fields(o, m);
     redisReply *r = ops_ask(o, sh);
     int bad = r ? 0 : -1;
-    if (r && r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS)
+    if (r && r->type == REDIS_REPLY_INTEGER && r->integer == 1)
+        bad = lw_fail(&o->err,
+                      "%s: it was replayed or edited before; nothing was written; use --again to "
+                      "edit it again",
+                      m->id);
+    else if (r && r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS)
         bad =
             lw_fail(&o->err, "%s: it was removed or changed meanwhile; nothing was written", m->id);
-    id[0] = 0;
     if (!bad) {
-        snprintf(id, DEAD_FULL_ID, "%d:%s", m->shard, r->str);
+        snprintf(id, OPS_DEAD_ID, "%d:%s", m->shard, r->str);
         bad = ops_audit(o, "edit", 1);
     }
     if (r) freeReplyObject(r);
     lw_buf_free(&text);
+    lw_buf_free(&was);
     return bad;
 }
 
 static int store(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
                  bool *changed) {
-    char id[DEAD_FULL_ID];
+    char id[OPS_DEAD_ID];
     int bad = dead_store(o, m, payload, id);
     *changed = id[0];
     if (bad) return bad;

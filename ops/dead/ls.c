@@ -26,6 +26,7 @@ static int list(struct ops *o, struct ops_message *m, void *ctx) {
     if (!l->left) return 1;
     l->left--;
     l->shown++;
+    if (dead_look_taken(o, m)) return -1;
     if (o->args.json) {
         ops_put_json(ops_message_json(m, HEAD_BYTES));
         return 0;
@@ -37,7 +38,11 @@ static int list(struct ops *o, struct ops_message *m, void *ctx) {
     ops_cell_bytes(&l->t, m->bad || !m->e.key.p ? lw_bytes_of("-") : m->e.key, 32);
     ops_cell(&l->t, "%s", ops_age(m->last_ms ? lw_wall_ms() - m->last_ms : -1, age));
     ops_cell(&l->t, "%" PRId64, m->attempts);
-    ops_cell_bytes(&l->t, m->reason, 60);
+    struct lw_buf reason = {0};
+    lw_buf_addf(&reason, "%s", m->taken_ms ? "(replayed or edited) " : "");
+    lw_buf_add(&reason, m->reason.p, m->reason.n);
+    ops_cell_bytes(&l->t, lw_bytes(reason.p, reason.n), 60);
+    lw_buf_free(&reason);
     return 0;
 }
 
@@ -95,6 +100,7 @@ static void put_diff(struct lw_bytes was, struct lw_bytes is) {
 static int show(struct ops *o, struct ops_message *m, void *ctx) {
     struct listing *l = ctx;
     l->shown++;
+    if (dead_look_taken(o, m)) return -1;
     struct ops_message was = {0};
     bool edited = m->original.p && ops_message_read(&was, m->original);
     if (o->args.json) {
@@ -112,6 +118,7 @@ static int show(struct ops *o, struct ops_message *m, void *ctx) {
     printf("attempts %" PRId64 "\n", m->attempts);
     if (m->first_ms) printf("first    %s\n", ops_when(m->first_ms, when));
     if (m->last_ms) printf("died     %s\n", ops_when(m->last_ms, when));
+    if (m->taken_ms) printf("taken    %s (replayed or edited)\n", ops_when(m->taken_ms, when));
     put_text("reason", m->reason, 1000);
     for (size_t i = 0; i < m->e.n_headers; i++) {
         struct lw_buf text = {0};

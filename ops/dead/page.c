@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the dead letters of a shard page by page, for the API. A page is
- * the part of the shard's stream `dead` that one command returns. */
+/* Reads dead letters page by page, for the API. A page of a shard is the part of the shard's stream
+ * `dead` that one command returns; ops/dead/topic.c reads a page of the topic. */
 #include "ops/dead/dead.h"
 
 #include <string.h>
 
-int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], int64_t count,
-              bool *more, ops_message_fn *fn, void *ctx) {
-    char from[DEAD_ID + 2];
-    snprintf(from, sizeof from, "%s%s", at[0] ? "(" : newest ? "+" : "-", at);
+enum { STREAM_ID = 48 };
+
+int dead_places(const struct ops *o) { return o->c->redis.shards + (o->c->dead.topic != NULL); }
+
+bool dead_place_is_topic(const struct ops *o, int place) { return place == o->c->redis.shards; }
+
+int dead_page(struct ops *o, int place, bool newest, char at[DEAD_PLACE], int64_t count, bool *more,
+              ops_message_fn *fn, void *ctx) {
+    if (dead_place_is_topic(o, place)) return dead_page_in_topic(o, newest, at, more, fn, ctx);
+    struct ops_shard *sh = &o->shards[place];
+    char from[STREAM_ID + 2];
+    at[STREAM_ID - 1] = 0;
+    snprintf(from, sizeof from, "%s%.*s", at[0] ? "(" : newest ? "+" : "-", STREAM_ID, at);
     ops_begin(o, newest ? "XREVRANGE" : "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, newest ? "-" : "+"),
         lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);
@@ -18,7 +27,7 @@ int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID]
     *more = (int64_t)r->elements == count;
     for (size_t i = 0; i < r->elements && !stop; i++) {
         const redisReply *e = r->element[i];
-        snprintf(at, DEAD_ID, "%s", e->element[0]->str);
+        snprintf(at, DEAD_PLACE, "%s", e->element[0]->str);
         stop = dead_tell(o, sh, e, fn, ctx);
         if (stop && i + 1 < r->elements) *more = true;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the streams of dead letters. */
+/* Reads the streams of dead letters, and then the topic, if dead.to is one. */
 #include "ops/dead/dead.h"
 
 #include <stdlib.h>
@@ -133,21 +133,29 @@ static int count_all(struct ops *o) {
 }
 
 int dead_each(struct ops *o, ops_message_fn *fn, void *ctx) {
-    int stop = 0, shard, n_ids = 0;
-    for (int i = 0; i < o->args.n_words; i++)
-        n_ids += is_id(o->args.words[i], &shard) && shard < o->c->redis.shards;
-    if (n_ids && n_ids == o->args.n_words) {
-        o->to_scan = n_ids;
-        for (int i = 0; i < n_ids && !stop; i++, o->scanned++)
-            if (is_id(o->args.words[i], &shard)) stop = one(o, o->args.words[i], shard, fn, ctx);
-        return stop;
+    int stop = 0, shard, n_ids = 0, n = o->args.n_words;
+    int32_t partition;
+    int64_t offset;
+    for (int i = 0; i < n; i++)
+        n_ids += (is_id(o->args.words[i], &shard) && shard < o->c->redis.shards) ||
+                 dead_id_in_topic(o, o->args.words[i], &partition, &offset);
+    if (!n_ids || n_ids < n) {
+        stop = dead_each_in_redis(o, fn, ctx);
+        return stop || !o->c->dead.topic ? stop : dead_each_in_topic(o, fn, ctx);
     }
-    if (o->c->dead.to == LW_DEAD_TOPIC && !o->quiet)
-        fprintf(
-            stderr,
-            "dead letters of this application go to the topic %s (use queue replay --topic %s); "
-            "Redis has only older ones\n",
-            o->c->dead.topic, o->c->dead.topic);
+    o->to_scan = n_ids;
+    for (int i = 0; i < n && !stop; i++) {
+        const char *word = o->args.words[i];
+        if (is_id(word, &shard))
+            stop = one(o, word, shard, fn, ctx), o->scanned++;
+        else
+            stop = dead_one_in_topic(o, word, fn, ctx);
+    }
+    return stop;
+}
+
+int dead_each_in_redis(struct ops *o, ops_message_fn *fn, void *ctx) {
+    int stop = 0;
     if (count_all(o)) return -1;
     for (int s = 0; s < o->c->redis.shards && !stop; s++) stop = each_of(o, &o->shards[s], fn, ctx);
     return stop;

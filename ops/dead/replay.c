@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verbs `latchwork dead replay` and `drop`. */
+#include "base/clock.h"
 #include "ops/dead/dead.h"
 #include "ops/job.h"
 #include "ops/out_of_lane.h"
@@ -17,8 +18,9 @@ static int wants(struct ops *o) {
 }
 
 /* Puts the dead letter back into its lane with a new replay number and without its business id. The
- * replay number makes the replay a message of its own, which runs although the marks of the
- * original say that the original is finished. */
+ * script `put` records that a letter in a topic was taken. The replay number makes the replay a
+ * message of its own, which runs although the marks of the original say that the original is
+ * finished. */
 static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     struct ops_job *j = ctx;
     struct lw_buf scratch = {0};
@@ -27,6 +29,10 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     int stop;
     if (m->bad) {
         stop = ops_job_problem(j, m->id, "not replayed: not a message of this version");
+    } else if (!dead_is_ours(o, m)) {
+        stop = ops_job_problem(j, m->id,
+                               "not replayed: it is no dead letter of this application; `queue "
+                               "replay` with its id runs the record as it is");
     } else if (ops_lane_of(o, &m->e, &scratch, &key, &lane, &err)) {
         stop = ops_job_problem(
             j, m->id, err.text[0] ? err.text : "not replayed: it has no key and therefore no lane");
@@ -39,7 +45,9 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
         e.replay = j->number;
         e.key = key;
         e.dedup = lw_bytes("", 0);
-        stop = ops_job_put(j, &e, lane, false, m);
+        if (m->in_topic) e.first_ms = lw_wall_ms();
+        /* a letter of a replay has an original without an owner, whose state may have expired */
+        stop = ops_job_put(j, &e, lane, m->in_topic && !m->e.replay, m);
     }
     lw_buf_free(&scratch);
     return stop;
@@ -57,7 +65,8 @@ int dead_replay(struct ops *o) {
 
 static int drop(struct ops *o, struct ops_message *m, void *ctx) {
     (void)o;
-    return ops_job_drop(ctx, m);
+    if (!m->in_topic) return ops_job_drop(ctx, m);
+    return ops_job_problem(ctx, m->id, "not dropped: it is in a topic, whose retention deletes it");
 }
 
 int dead_drop(struct ops *o) {
@@ -65,5 +74,5 @@ int dead_drop(struct ops *o) {
     int status = wants(o);
     if (status) return status;
     if (ops_job_begin(o, &j, OPS_REMOVE)) return OPS_FAILED;
-    return ops_job_end(&j, dead_each(o, drop, &j));
+    return ops_job_end(&j, (o->args.n_words ? dead_each : dead_each_in_redis)(o, drop, &j));
 }

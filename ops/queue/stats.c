@@ -17,7 +17,8 @@ enum {
     DEAD_LOOK = 10000,
     REASON_BYTES = 80,
     RATE_MS = 1000,
-    SCREEN = 20, /* lines of --watch below a heading */
+    LOG_MS = 2000, /* how long to wait for Kafka */
+    SCREEN = 20,   /* lines of --watch below a heading */
 };
 
 struct top {
@@ -155,7 +156,7 @@ static int rates(struct ops *o, struct stats *s) {
     struct counts before, after;
     struct lw_err redis = o->err;
     int64_t walked_ms = lw_boot_ms();
-    struct ops_log *log = ops_log_open(o);
+    struct ops_log *log = ops_log_open(o, o->c->kafka.topics, o->c->kafka.n_topics, LOG_MS);
     int bad = count(o, log, &before);
     int64_t over_ms = o->args.watch_s ? o->args.watch_s * 1000 : o->args.over_ms;
     if (!bad) lw_sleep_ms(over_ms ? over_ms : RATE_MS);

@@ -202,6 +202,7 @@ class Page(unittest.TestCase):
                 "payloads": "hide",
                 "version": self.ask("/version")["version"],
                 "application": "audit",
+                "dead_topic": None,
             },
         )
         for token, name, write in ((ANNA, "anna", False), (BEN, "ben", True), (ONE, "token", True)):

@@ -8,8 +8,13 @@ import json
 import os
 import subprocess
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 
 from lib import oracles
+from lib.latchwork import readyz
+from lib.ports import free_port
 from lib.process import Failure, wait_until
 from lib.scenario import SOAK, main, scenario
 
@@ -293,6 +298,191 @@ def dead_letters_back_from_their_topic(t):
     )
     names = [name for name, _ in t.kafka.dump(letters)[2]["headers"]]
     t.same((len(names), len(set(names))), (8, 8), "headers, each of them once: %r" % names)
+    t.instances[-1].stop()
+
+
+class Api:
+    """The HTTP API of a running instance."""
+
+    def __init__(self, port, token):
+        self.url, self.token = "http://127.0.0.1:%d/api/v1/" % port, token
+
+    def ask(self, path, body=None, status=200):
+        request = urllib.request.Request(
+            self.url + path,
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": "Bearer " + self.token},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as r:
+                got, text = r.status, r.read().decode()
+        except urllib.error.HTTPError as e:
+            got, text = e.code, e.read().decode()
+        if got != status:
+            raise Failure("%s: %d, not %d: %s" % (path, got, status, text))
+        return json.loads(text)
+
+    def letter(self, name, act="", body=None, status=200):
+        return self.ask("dead/" + urllib.parse.quote(name, safe="") + act, body, status)
+
+    def pages(self, query):
+        """Returns the rows of all pages of a list of dead letters, and the number of pages."""
+        rows, n, cursor = [], 0, ""
+        while cursor is not None and n < 100:
+            page = self.ask("dead?" + query + (cursor and "&cursor=" + cursor))
+            rows, n, cursor = rows + page["dead"], n + 1, page["next"]
+        return rows, n
+
+
+def produce_hostile(t, letters):
+    """Writes records to the topic of dead letters that no Latchwork has written. Returns the places
+    of those that must not be taken for dead letters, and an identity that one of them claims."""
+    topic = t.topics[0]
+    t.kafka.produce(
+        letters,
+        [
+            (0, b"x", b"\xff\xfe\x00\x01"),
+            (1, None, None),
+            (0, b"", b""),
+            (1, b"k1", b"x" * 1000000),
+        ],
+    )
+    for origin in ("a b/0/5", "another/0/5", topic + "/0/99999999999999999999", "", "\x1b[31m//"):
+        t.kafka.produce(letters, [(1, b"k1", b"{}")], **{"latchwork-origin": origin})
+    claimed = topic + "/1/4611686018427387904"
+    t.kafka.produce(letters, [(0, b"k1", b"{}")], **{"latchwork-origin": claimed})
+    return claimed
+
+
+@scenario
+def dead_letters_in_their_topic(t):
+    """Dead letters in a topic must be listed, shown, searched, edited and replayed as those in
+    Redis are, by the command and by the API. None may be replayed twice, unless asked for. Records
+    of other writers must be shown, and never be replayed."""
+    bad = {50: b'{"do":"dead","n":50}', 51: b'{"do":"dead","n":51}', 52: b'{"do":"dead","n":52}'}
+    begin(t, 60, payload=lambda i: bad.get(i, b"{}"))
+    letters = t.topics[0] + "-dead"
+    t.kafka.create(letters, 2)
+    port = free_port()
+    t.start(
+        retry={"max_attempts": 1},
+        dead={"to": "topic:" + letters},
+        http={"listen": "127.0.0.1:%d" % port, "token": "token-of-the-test"},
+    )
+    nobody = subprocess.Popen(
+        [os.path.join(t.rig.build, "latchwork"), "dead", "ls", "-c"]
+        + [t.instances[-1].log_path.replace(".log", ".json")]
+        + ["--set", "kafka.properties.bootstrap.servers=127.0.0.1:1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    t.commands.append(nobody)
+    t.wait_finished()
+    wait_until(lambda: readyz(port)[0] == 200, 30, "ready")
+    api = Api(port, "token-of-the-test")
+    rows = tool(t, "dead", "ls")
+    by_n = {json.loads(r["payload"])["n"]: r for r in rows}
+    t.same(sorted(by_n), [50, 51, 52], "dead letters of the command")
+    places = sorted(
+        "%s/%d/%d" % (letters, r["partition"], r["offset"]) for r in t.kafka.dump(letters)
+    )
+    t.same(sorted(r["id"] for r in rows), places, "ids: the places in the topic")
+    for n, r in by_n.items():
+        t.same(
+            (r["key"], r["attempts"], r["topic"], r["partition"]),
+            ("k%d" % (n % KEYS), 1, t.topics[0], n % KEYS % 4),
+            "letter %d" % n,
+        )
+        t.check("latchwork" not in str(r.get("headers")) and r["reason"] is not None, "%r" % r)
+    first, second, third = (by_n[n] for n in (50, 51, 52))
+    for filters in (("--where", "/n=51"), ("--key", "k11"), (second["id"],), (second["identity"],)):
+        verb = "ls" if filters[0].startswith("--") else "show"
+        t.same([r["id"] for r in tool(t, "dead", verb, *filters)], [second["id"]], str(filters))
+    t.same(tool(t, "dead", "ls", "--error", "no such reason"), [], "another reason")
+    t.same(tool(t, "dead", "ls", "--to", "1h"), [], "died an hour ago")
+    t.same(len(tool(t, "dead", "ls", "--from", "1h")), 3, "died within an hour")
+    # The records of other writers are among the letters from here on.
+    claimed = produce_hostile(t, letters)
+    for order in ("newest", "oldest"):
+        rows, n = api.pages("limit=1&order=" + order)
+        t.same(len({r["id"] for r in rows}), 13, "letters in pages, %s first" % order)
+        t.same(len(rows), 13, "letters in pages, %s first, each once" % order)
+    ours, _ = api.pages("topic=" + t.topics[0])
+    t.same(sorted(r["id"] for r in ours), places, "letters of the consumed topic")
+    t.same(api.ask("dead/count"), {"count": 13, "scanned": 13, "complete": True}, "count")
+    t.same(api.ask("dead/count?where=/n=52")["count"], 1, "count of a payload")
+    t.same(api.letter(third["identity"])["id"], third["id"], "a letter by its identity")
+    large = [r for r in rows if r.get("payload_size") == 1000000]
+    t.same(len(api.letter(large[0]["id"])["payload"]), 1000000, "a large payload")
+    strange = [r for r in rows if r["id"] not in places]
+    t.check(not any(claimed in (r["identity"], r["id"]) for r in strange), "a forged offset")
+    for r in strange:
+        api.letter(r["id"])
+        t.same(
+            api.letter(r["id"], "/edit", {"payload": "{\"x\":1}", "execute": True}, 409)["error"][
+                -19:
+            ],
+            "nothing was written",
+            "an edit of %s" % r["id"],
+        )
+    answer = tool(t, "dead", "replay", *(r["id"] for r in strange), "--execute", status=1)
+    t.same((answer[-1]["problems"], answer[-1]["results"]), (len(strange), {}), "strange records")
+    # A replay runs once, whoever asks.
+    dry = api.ask("dead/replay", {"ids": [first["id"]]})
+    t.same((dry["count"], dry["left_out"]), (1, 0), "a dry run")
+    done = api.letter(first["id"], "/replay", {"execute": True})
+    number = done["results"][0]["job"]
+    again = "%s#%d" % (first["identity"], number)
+    t.same(done["results"][0]["result"], "put", "a replay")
+    wait_until(
+        lambda: again in [r["identity"] for r in tool(t, "dead", "ls")], 30, "letter of the replay"
+    )
+    t.check(api.letter(first["id"])["taken_ms"] > 0, "the time of the replay")
+    left_out = "left out: replayed or edited before (--again takes it)"
+    rows = tool(t, "dead", "replay", first["id"], "--execute")
+    t.same(rows[-1]["results"], {left_out: 1}, "a second replay")
+    dry = api.ask("dead/replay", {"ids": [first["id"]]})
+    t.same((dry["count"], dry["left_out"]), (0, 1), "a dry run of a second replay")
+    rows = tool(t, "dead", "replay", first["id"], "--again", "--execute")
+    t.same(rows[-1]["results"], {"put": 1}, "a replay that was asked for")
+    wait_until(lambda: len([r for r in replays(t) if r.outcome]) == 2, 30, "both replays")
+    # An edit puts a copy into Redis, and the letter counts as taken.
+    edit = {"payload": '{"n":51}', "execute": True, "replay": True}
+    t.same(api.letter(second["id"], "/edit", dict(edit, execute=False))["valid"], True, "dry edit")
+    t.same(
+        api.letter(second["id"], "/edit", edit)["replayed"]["results"][0]["result"], "put", "edit"
+    )
+    wait_until(lambda: "done" in [r.outcome for r in replays(t)], 30, "the edited letter")
+    api.letter(second["id"], "/edit", edit, 409)
+    kept = api.letter(third["id"], "/edit", {"payload": '{"n":52}', "execute": True})["id"]
+    shown = api.letter(kept)
+    t.same(
+        (json.loads(shown["payload"]), json.loads(shown["original_payload"])["do"]),
+        ({"n": 52}, "dead"),
+        "an edited letter in Redis",
+    )
+    t.same((shown["reason"], shown["attempts"]), (third["reason"], 1), "its reason")
+    rows = tool(t, "dead", "replay", "--topic", t.topics[0], "--execute")
+    # Both replays of the first letter have died. They are the same message, which a job puts once;
+    # and it puts the edited letter from Redis, so not the third one from the topic.
+    t.same(
+        rows[-1]["results"], {"put": 2, "put already": 2, left_out: 2}, "all letters of the topic"
+    )
+    rows = tool(t, "dead", "drop", third["id"], "--execute", status=1)
+    t.check("retention" in rows[0]["result"], "a drop: %r" % rows)
+    t.same(t.redis.call("ZCARD", t.prefix() + b"taken"), 4, "records of what was taken")
+    t.expect(oracles.overlaps(t.runs()))
+    # What cannot be read is an error, not an empty list.
+    missing = [t.instances[-1].log_path.replace(".log", ".json"), "--set", "dead.to=topic:no-such"]
+    done = subprocess.run(
+        [os.path.join(t.rig.build, "latchwork"), "dead", "ls", "-c"] + missing,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    t.check(b"topic no-such does not exist" in done.stderr and done.returncode == 1, str(done))
+    error = nobody.communicate(timeout=60)[1]
+    t.check(b"broker does not answer" in error and nobody.returncode == 1, str(error))
     t.instances[-1].stop()
 
 

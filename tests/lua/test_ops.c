@@ -82,6 +82,27 @@ static void an_edit_keeps_what_was(void **state) {
                         "envelope e3 original e1 edited_by you edited_ms 12 reason r attempts 3");
 }
 
+static const char *edit_in_topic(struct lt *l, const char *which, const char *is) {
+    lt_begin(l, &lw_op_edit);
+    key(l, "epoch"), key(l, "dead");
+    arg(l, "orders/0/7"), arg(l, "e1"), arg(l, is), arg(l, "me"), arg(l, "11");
+    arg(l, which), arg(l, "reason"), arg(l, "r"), arg(l, "attempts"), arg(l, "3");
+    return lt_run(l);
+}
+
+static void an_edit_of_a_letter_in_a_topic_takes_it_once(void **state) {
+    struct lt *l = *state;
+    assert_true(strchr(edit_in_topic(l, "", "e2"), '-') != NULL);
+    assert_string_equal(letter(l),
+                        "envelope e2 original e1 edited_by me edited_ms 11 reason r attempts 3");
+    assert_int_equal(lt_int(l, "ZCARD " LT_TAG "taken"), 1);
+    char *before = lt_dump(l, true);
+    assert_string_equal(edit_in_topic(l, "", "e3"), "1");
+    lt_assert_unchanged(l, before, true);
+    assert_true(strchr(edit_in_topic(l, "any", "e3"), '-') != NULL);
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "dead"), 2);
+}
+
 static void an_edit_of_what_is_no_more(void **state) {
     struct lt *l = *state;
     char id[64];
@@ -315,6 +336,7 @@ static void wake_hints_where_something_may_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         LT(an_edit_keeps_what_was),
+        LT(an_edit_of_a_letter_in_a_topic_takes_it_once),
         LT(an_edit_of_what_is_no_more),
         LT(jobs_are_numbered_and_run_alone),
         LT(a_job_goes_on),

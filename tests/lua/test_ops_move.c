@@ -181,6 +181,55 @@ static void put_leaves_out_what_is_known(void **state) {
     assert_string_equal(put1(l, 99, 7), "P");
 }
 
+static const char *put_letter(struct lt *l, int64_t offset, int64_t replay, const char *which,
+                              const char *dry) {
+    char identity[64];
+    snprintf(identity, sizeof identity, "orders/0/%" PRId64, offset);
+    const struct put m = {
+        .lane = "k", .offset = offset, .replay = replay, .original = "orders:0", .entry = identity};
+    return put(l, &m, 1, which, dry);
+}
+
+static void put_of_a_letter_in_a_topic_takes_it_once(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "floor orders:0 100");
+    lt_set_state(l, message(101), 1);
+    lt_set_state(l, message(102), 2);
+    lt_set_state(l, message(103), 3);
+    assert_string_equal(put_letter(l, 99, 7, "undone", "dry"), "P");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "taken"), 0);
+    int64_t from = lt_now_ms(l);
+    assert_string_equal(put_letter(l, 99, 7, "undone", ""), "P");
+    int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "taken orders/0/99"));
+    assert_true(at >= from && at <= lt_now_ms(l));
+    assert_string_equal(lt_call_again(l), "A");
+    /* Another job takes the letter again only if it was asked to. */
+    assert_string_equal(put_letter(l, 99, 8, "undone", "dry"), "E");
+    assert_string_equal(put_letter(l, 99, 8, "undone", ""), "E");
+    assert_string_equal(put_letter(l, 99, 8, "any", ""), "P");
+    /* What runs without a replay, or has run since, is left out. */
+    assert_string_equal(put_letter(l, 100, 7, "any", ""), "U");
+    assert_string_equal(put_letter(l, 101, 7, "any", ""), "U");
+    assert_string_equal(put_letter(l, 102, 7, "undone", ""), "D");
+    assert_string_equal(put_letter(l, 103, 7, "undone", ""), "P");
+    assert_string_equal(lt_waiting(l, message(0)), "0/99 0/99 0/103");
+    assert_int_equal(lt_int(l, "ZCARD " LT_TAG "taken"), 2);
+}
+
+static void what_was_taken_is_forgotten_in_the_end(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "floor orders:0 100");
+    int64_t old = lt_now_ms(l) - INT64_C(91) * 86400000;
+    for (int i = 0; i < 150; i++)
+        lt_int(l, "ZADD " LT_TAG "taken %" PRId64 " old/0/%d", old + i, i);
+    lt_int(l, "ZADD " LT_TAG "taken %" PRId64 " new/0/1", old + INT64_C(2) * 86400000);
+    assert_string_equal(put_letter(l, 1, 7, "any", ""), "P");
+    assert_int_equal(lt_int(l, "ZCARD " LT_TAG "taken"), 52); /* a call forgets at most 100 */
+    assert_string_equal(put_letter(l, 2, 7, "any", ""), "P");
+    assert_int_equal(lt_int(l, "ZCARD " LT_TAG "taken"), 3);
+    assert_string_not_equal(lt_text(l, "ZSCORE " LT_TAG "taken new/0/1"), "");
+}
+
 static void put_of_what_is_read_again_looks_at_the_original(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "floor orders:0 100");
@@ -422,6 +471,8 @@ int main(void) {
         LT(put_into_a_held_lane_leaves_it_to_the_holder),
         LT(put_into_a_paused_lane_waits),
         LT(put_leaves_out_what_is_known),
+        LT(put_of_a_letter_in_a_topic_takes_it_once),
+        LT(what_was_taken_is_forgotten_in_the_end),
         LT(put_of_what_is_read_again_looks_at_the_original),
         LT(put_takes_its_dead_letter_along),
         LT(put_refuses_what_does_not_fit),
