@@ -626,7 +626,7 @@ M = {
     ],
     'messages that wait stop the others of their partition': [
         (
-            'consumer/worker/partition.c',
+            'consumer/worker/intake.c',
             "(int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;",
             "(int64_t)lw_offsets_waiting(p->offsets) >= w->c->handler.threads;",
         )
