@@ -31,10 +31,6 @@ static struct lw_failed *find(const struct lw_trial *t, const char *identity) {
     return found;
 }
 
-bool lw_trial_has_failed(const struct lw_trial *t, const char *identity) {
-    return find(t, identity) != NULL;
-}
-
 bool lw_trial_failed(struct lw_trial *t, const char *identity) {
     struct lw_failed *one = find(t, identity);
     bool own = one && t->successes > one->successes;

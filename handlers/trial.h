@@ -52,8 +52,6 @@ static inline int64_t lw_trial_first_pause_ms(int64_t usual_ms, int64_t most_ms)
 /* Takes note that a message of a trial failed. Returns true if the trial is over, because as many
  * have failed as it takes; the next one is larger. Until then further messages may be tried. */
 bool lw_trial_over(struct lw_trial *t);
-/* Returns true if the message has failed and not succeeded since. */
-bool lw_trial_has_failed(const struct lw_trial *t, const char *identity);
 /* Moves the first job that has not failed to the head of the queue, if there is one. */
 void lw_trial_prefer(const struct lw_trial *t, struct lw_job_queue *q);
 

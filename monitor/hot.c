@@ -27,12 +27,6 @@ struct lw_hot *lw_hot_open(void) {
     return h;
 }
 
-void lw_hot_close(struct lw_hot *h) {
-    if (!h) return;
-    pthread_mutex_destroy(&h->lock);
-    free(h);
-}
-
 /* --- the list --------------------------------------------------------------------------------- */
 
 static const struct row *find(const struct row *rows, size_t n, const char *key, size_t n_key) {

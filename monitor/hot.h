@@ -22,8 +22,7 @@ enum {
 
 struct lw_hot;
 
-struct lw_hot *lw_hot_open(void);
-void lw_hot_close(struct lw_hot *h);
+struct lw_hot *lw_hot_open(void); /* stays until the process ends */
 /* Returns the keys with the most outcomes in the minute before `wall_ms`, as
  * [{"key","outcomes","waiting"}], a new reference. "waiting" is null if Redis has not answered
  * within LW_HOT_FRESH_MS before now_ms (boot clock), or cannot be asked because the key is cut off

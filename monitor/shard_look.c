@@ -51,13 +51,6 @@ static void drop(struct lw_shard_looker *k) {
     k->redis = NULL;
 }
 
-void lw_shard_looker_close(struct lw_shard_looker *k) {
-    if (!k) return;
-    drop(k);
-    forget_old(k);
-    free(k);
-}
-
 /* --- asking ----------------------------------------------------------------------------------- */
 
 static void append_heads(struct lw_shard_looker *k) {

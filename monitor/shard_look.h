@@ -32,9 +32,8 @@ struct lw_shard_look {
 struct lw_shard_looker;
 
 /* Makes a connection object for a shard, without connecting yet. The object borrows the
- * configuration until lw_shard_looker_close(). */
+ * configuration, and stays until the process ends. */
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);
-void lw_shard_looker_close(struct lw_shard_looker *k);
 /* Asks the shard for its figures, and connects first if necessary. After a failure `up` is false
  * and the figures keep their old values. Of several failures in a row, only the first is
  * logged. */

@@ -142,8 +142,6 @@ void lw_finder_close(struct lw_finder *f) {
     if (!f->threaded || lw_join_within(f->thread, CLOSE_MS)) free_finder(f);
 }
 
-size_t lw_finder_count(const struct lw_finder *f) { return lw_redis_servers_count(&f->servers); }
-
 struct lw_finding *lw_finding_open(struct lw_finder *f, int shard) {
     struct lw_finding *q = lw_alloc(sizeof *q);
     *q = (struct lw_finding){.finder = f, .shard = shard, .fd = -1, .taken = true};

@@ -24,8 +24,6 @@ struct lw_finder *lw_finder_open(struct lw_redis_servers *servers, struct lw_err
 /* Ends the finder, whose findings must all be closed. Waits at most 2 s for the thread. If a search
  * takes longer, the thread is detached and ends after the search. Ignores NULL. */
 void lw_finder_close(struct lw_finder *f);
-/* Returns the number of servers, as lw_redis_servers_count() does. */
-size_t lw_finder_count(const struct lw_finder *f);
 
 /* None of the functions below blocks. Only one thread may use a finding. */
 struct lw_finding *lw_finding_open(struct lw_finder *f, int shard);

@@ -229,14 +229,6 @@ int64_t lw_insert_fence_before(int64_t age_s);
  * LW_REPLAY_AGE_S. Both are in seconds. */
 enum { LW_FENCE_AGE_S = 24 * 3600, LW_REPLAY_AGE_S = 7 * 24 * 3600 };
 
-/* Counts of this process since its start. The table latchwork_count has the sums of `inserted`,
- * `updated` and `ignored` over all processes. These sums are exact even after crashes. */
-struct lw_insert_counts {
-    uint64_t inserted, updated, ignored, known, stale, dead;
-};
-void lw_insert_count(const struct lw_insert_counts *more);
-void lw_insert_counts(struct lw_insert_counts *out);
-
 /* --- the cleaner ------------------------------------------------------------------------------ */
 
 struct lw_cleaner;

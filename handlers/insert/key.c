@@ -24,25 +24,3 @@ int64_t lw_insert_replay(const char *identity) {
 }
 
 int64_t lw_insert_fence_before(int64_t age_s) { return (lw_wall_ms() - age_s * 1000) * 1000; }
-
-static struct { _Atomic uint64_t inserted, updated, ignored, known, stale, dead; } counted;
-
-void lw_insert_count(const struct lw_insert_counts *more) {
-    atomic_fetch_add(&counted.inserted, more->inserted);
-    atomic_fetch_add(&counted.updated, more->updated);
-    atomic_fetch_add(&counted.ignored, more->ignored);
-    atomic_fetch_add(&counted.known, more->known);
-    atomic_fetch_add(&counted.stale, more->stale);
-    atomic_fetch_add(&counted.dead, more->dead);
-}
-
-void lw_insert_counts(struct lw_insert_counts *out) {
-    *out = (struct lw_insert_counts){
-        .inserted = atomic_load(&counted.inserted),
-        .updated = atomic_load(&counted.updated),
-        .ignored = atomic_load(&counted.ignored),
-        .known = atomic_load(&counted.known),
-        .stale = atomic_load(&counted.stale),
-        .dead = atomic_load(&counted.dead),
-    };
-}

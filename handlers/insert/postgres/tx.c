@@ -57,7 +57,6 @@ struct lw_writer {
     struct lw_buf *arrays;       /* texts of the arrays, one per parameter from LW_PG_P_KEYS on */
     const char **params;
     char lock_ms[16], part[16];
-    struct lw_insert_counts counts;
 };
 
 struct lw_writer *lw_pg_writer_open(struct lw_store *store, struct lw_err *err) {
@@ -253,34 +252,15 @@ static void apply_fate(struct lw_writer *w, struct item *it, enum lw_pg_fate fat
     char why[LW_REASON_MAX];
     struct lw_column_set key;
     switch (fate) {
-    case LW_PG_WRITTEN: settle(it, LW_DONE, ""); break;
-    case LW_PG_KNOWN:
-        w->counts.known++;
-        settle(it, LW_DONE, "");
-        break;
-    case LW_PG_STALE:
-        w->counts.stale++;
-        settle(it, LW_BACK, "");
-        break;
-    case LW_PG_BAD:
-        w->counts.dead += !it->probed;
-        settle(it, it->probed ? LW_RETRY : LW_DEAD, it->bad ? it->bad : "");
-        break;
+    case LW_PG_WRITTEN:
+    case LW_PG_KNOWN: settle(it, LW_DONE, ""); break;
+    case LW_PG_STALE: settle(it, LW_BACK, ""); break;
+    case LW_PG_BAD: settle(it, it->probed ? LW_RETRY : LW_DEAD, it->bad ? it->bad : ""); break;
     case LW_PG_DUPLICATE:
-        w->counts.dead++;
         key = lw_row_key(w->store->in);
         lw_row_blame(w->store->in, it->row, &key, "duplicate primary key", "", why);
         settle(it, LW_DEAD, why);
         break;
-    }
-}
-
-static void count_rows(struct lw_writer *w, uint64_t messages, uint64_t rows) {
-    if (w->store->in->on_conflict == LW_CONFLICT_UPDATE) {
-        w->counts.updated += messages;
-    } else {
-        w->counts.inserted += rows;
-        w->counts.ignored += messages - rows;
     }
 }
 
@@ -290,13 +270,10 @@ static bool apply(struct lw_writer *w, struct item **set, size_t n, const PGresu
     if (PQntuples(result) != 1 || PQnfields(result) != 2 || (size_t)PQgetlength(result, 0, 0) != n)
         return false;
     const char *fates = PQgetvalue(result, 0, 0);
-    uint64_t written = 0;
     for (size_t i = 0; i < n; i++) {
-        written += fates[i] == LW_PG_WRITTEN;
         apply_fate(w, set[i], (enum lw_pg_fate)fates[i]);
         lw_outage_answered(&w->store->outage, set[i]->job->identity);
     }
-    count_rows(w, written, strtoull(PQgetvalue(result, 0, 1), NULL, 10));
     return true;
 }
 
@@ -470,12 +447,10 @@ static void answer_twins(struct lw_writer *w, size_t n) {
 }
 
 void lw_pg_write(struct lw_writer *w, struct lw_job **jobs, size_t n) {
-    w->counts = (struct lw_insert_counts){0};
     for (size_t i = 0; i < n; i++)
         read_item(w, &w->items[i], jobs[i], w->values + i * w->store->in->n_columns);
     /* the loop ends, because run_set() settles every job of a set */
     for (size_t chosen; (chosen = choose(w, n));) run_set(w, w->set, chosen);
     answer_twins(w, n);
-    lw_insert_count(&w->counts);
     for (size_t i = 0; i < n; i++) free(w->items[i].bad);
 }

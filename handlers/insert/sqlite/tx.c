@@ -47,7 +47,10 @@ struct tx {
     struct lw_outage *outage;
     struct lw_item *items;
     size_t n;
-    struct lw_insert_counts n_of;
+    /* rows of the present attempt, which it adds to the table latchwork_count */
+    struct {
+        uint64_t inserted, updated, ignored;
+    } n_of;
 };
 
 static void settle(struct lw_item *it, enum lw_outcome outcome, const char *reason) {
@@ -93,12 +96,10 @@ static bool row_fault(int r) {
     return primary == SQLITE_CONSTRAINT || primary == SQLITE_MISMATCH || primary == SQLITE_TOOBIG;
 }
 
-/* Settles a job whose row is refused: a dead letter, or a retry if its parent row may still come.
- * Returns the number of dead letters. */
-static uint64_t refuse(struct tx *t, struct lw_item *it, int r, const char *reason) {
+/* Settles a job whose row is refused: as dead, or as a retry if its parent row may still come. */
+static void refuse(struct tx *t, struct lw_item *it, int r, const char *reason) {
     bool waits = r == SQLITE_CONSTRAINT_FOREIGNKEY && t->in->waits_for_parents;
     settle(it, waits ? LW_RETRY : LW_DEAD, reason);
-    return !waits;
 }
 
 static int write_row(struct tx *t, struct lw_item *it) {
@@ -111,7 +112,7 @@ static int write_row(struct tx *t, struct lw_item *it) {
         if (sqlite3_total_changes64(t->s->db) != last) return HALF_DONE;
         char reason[LW_REASON_MAX];
         lw_sqlite_reason(t->s, it->row, r, reason);
-        t->n_of.dead += refuse(t, it, r, reason);
+        refuse(t, it, r, reason);
         r = SQLITE_DONE;
     } else if (r == SQLITE_DONE) {
         if (sqlite3_total_changes64(t->s->db) == last)
@@ -130,14 +131,14 @@ static int apply(struct tx *t, struct lw_item *it, int64_t now) {
     enum lw_known known = LW_UNKNOWN;
     int r = it->replay ? replay_known(t, it, &known) : lw_seen_get(t->s, it->job, &known);
     if (r != SQLITE_DONE) return r;
-    if (known == LW_KNOWN) return settle(it, LW_DONE, ""), t->n_of.known++, SQLITE_DONE;
+    if (known == LW_KNOWN) return settle(it, LW_DONE, ""), SQLITE_DONE;
     /* an earlier job of this transaction has the same message, so both get the same outcome */
     if (known == LW_KNOWN_HERE) return it->stand = WRITTEN, SQLITE_DONE;
     struct lw_fence_key key = lw_fence_key(t->in->app, it->job->key);
     uint64_t fence;
     if ((r = lw_fences_get(t->s, key, &fence)) != SQLITE_DONE) return r;
-    if (fence > it->job->fence) return settle(it, LW_BACK, ""), t->n_of.stale++, SQLITE_DONE;
-    if (it->bad) return settle(it, LW_DEAD, it->bad->text), t->n_of.dead++, SQLITE_DONE;
+    if (fence > it->job->fence) return settle(it, LW_BACK, ""), SQLITE_DONE;
+    if (it->bad) return settle(it, LW_DEAD, it->bad->text), SQLITE_DONE;
     r = write_row(t, it);
     if (r != SQLITE_DONE || it->stand == SETTLED) return r;
     it->stand = WRITTEN;
@@ -198,8 +199,6 @@ static int64_t patience(const struct tx *t, int64_t now) {
  * try the transaction again with the other jobs. */
 static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
-    /* Each attempt counts inserted, updated and ignored rows from 0. The other counters count
-     * settled jobs, which stay settled. */
     t->n_of.inserted = t->n_of.updated = t->n_of.ignored = 0;
     if (!lw_sqlite_in_place(t->s)) return MOVED;
     t->s->busy_until_ms = patience(t, now);
@@ -237,8 +236,6 @@ static int commit(struct tx *t, char why[LW_REASON_MAX]) {
             if (t->items[i].stand == WRITTEN) settle(&t->items[i], LW_DONE, "");
             lw_outage_answered(t->outage, t->items[i].job->identity);
         }
-        lw_insert_count(&t->n_of);
-        t->n_of = (struct lw_insert_counts){0};
         return r;
     }
     if (r == MOVED)
@@ -253,9 +250,6 @@ static int commit(struct tx *t, char why[LW_REASON_MAX]) {
     else
         snprintf(why, size, "SQLite: %s (%s)", sqlite3_errmsg(t->s->db), sqlite3_errstr(r));
     roll_back(t);
-    lw_insert_count(&(struct lw_insert_counts){
-        .known = t->n_of.known, .stale = t->n_of.stale, .dead = t->n_of.dead});
-    t->n_of = (struct lw_insert_counts){0};
     return r;
 }
 
@@ -288,7 +282,7 @@ static bool transact_one(struct tx *t) {
     struct lw_item *it = &t->items[0];
     if (r == SQLITE_DONE || it->stand != OPEN) return true;
     if (row_fault(r) || r == HALF_DONE) {
-        lw_insert_count(&(struct lw_insert_counts){.dead = refuse(t, it, r, why)});
+        refuse(t, it, r, why);
         return true;
     }
     if (!may_be_a_row(r)) {
