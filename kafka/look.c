@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads all commits of the group, including those for partitions of other members. A thread
- * requests them, with a separate client that does not join the group.
+/* Reads all commits of the group, including those for partitions of other members. The source's own
+ * client asks, in a thread, because a request may take seconds.
  *
  * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 that request fails an
  * assertion and ends the process if the group coordinator disappears during the request
@@ -11,16 +11,15 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "kafka/conf.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { ASK_MS = 3000, CLOSE_MS = 500, DESTROY_MS = 1000, PARTITIONS_MAX = 50000 };
+enum { ASK_MS = 3000, CLOSE_MS = 500, PARTITIONS_MAX = 50000 };
 
 struct lw_looker {
-    rd_kafka_t *rk;
+    rd_kafka_t *rk; /* the client of the source */
     const struct lw_config *config;
     int fd; /* eventfd that becomes readable when there is an answer */
     pthread_t thread;
@@ -88,15 +87,14 @@ static void *look(void *arg) {
 }
 
 static struct lw_looker *open_looker(const struct lw_source *s, struct lw_err *err) {
-    rd_kafka_t *rk = lw_kafka_open_reader(s->config, err);
-    if (!rk) return NULL;
     struct lw_looker *l = lw_alloc(sizeof *l);
-    *l = (struct lw_looker){.rk = rk, .config = s->config, .fd = s->fd};
+    *l = (struct lw_looker){.rk = s->rk, .config = s->config, .fd = s->fd};
     pthread_mutex_init(&l->mutex, NULL);
     pthread_cond_init(&l->asked, NULL);
     if (!pthread_create(&l->thread, NULL, look, l)) return l;
     lw_fail(err, "can't start a thread that looks at the group's commits");
-    lw_kafka_destroy(rk, DESTROY_MS);
+    pthread_mutex_destroy(&l->mutex);
+    pthread_cond_destroy(&l->asked);
     free(l);
     return NULL;
 }
@@ -160,21 +158,21 @@ void lw_source_serve_look(struct lw_source *s) {
     if (all && list) lw_source_end_look(s);
 }
 
-void lw_source_end_look(struct lw_source *s) {
+bool lw_source_end_look(struct lw_source *s) {
     struct lw_looker *l = s->looker;
     s->looker = NULL;
     s->looking = false;
-    if (!l) return;
+    if (!l) return true;
     pthread_mutex_lock(&l->mutex);
     l->ending = true;
     pthread_cond_signal(&l->asked);
     pthread_mutex_unlock(&l->mutex);
-    /* If the thread that asks Kafka still waits for a broker that does not answer, leave the thread
-     * and its memory alone, because the process ends soon. */
-    if (!lw_join_within(l->thread, CLOSE_MS)) return;
-    lw_kafka_destroy(l->rk, DESTROY_MS);
+    /* If the thread still waits for a broker that does not answer, leave the thread, its memory and
+     * the client alone, because the process ends soon. */
+    if (!lw_join_within(l->thread, CLOSE_MS)) return false;
     if (l->list) rd_kafka_topic_partition_list_destroy(l->list);
     pthread_mutex_destroy(&l->mutex);
     pthread_cond_destroy(&l->asked);
     free(l);
+    return true;
 }

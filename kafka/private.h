@@ -123,8 +123,10 @@ void lw_source_lose_all(struct lw_source *s);
 /* Frees commits that can no longer be answered. */
 void lw_source_forget_commits(struct lw_source *s);
 void lw_source_serve_look(struct lw_source *s);
-/* Ends the thread of kafka/look.c. Abandons a request for the group's commits that is in flight. */
-void lw_source_end_look(struct lw_source *s);
+/* Ends the thread of kafka/look.c. Abandons a request for the group's commits that is in flight.
+ * Returns false if the thread is left waiting for the answer: then the source's client must
+ * stay. */
+bool lw_source_end_look(struct lw_source *s);
 void lw_source_serve_commits(struct lw_source *s, int timeout_ms);
 
 /* The functions below are in kafka/state.c, which finds out the state of the connection to

@@ -447,8 +447,7 @@ static void leave_group(struct lw_source *s, int64_t until_ms) {
 void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     if (!s) return;
     int64_t until_ms = lw_boot_ms() + timeout_ms;
-    bool gone = true;
-    lw_source_end_look(s);
+    bool gone = lw_source_end_look(s);
     lw_inspector_close(s->inspector, INSPECTOR_MS);
     s->inspector = NULL;
     if (s->rk) {
@@ -463,7 +462,7 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
         rd_kafka_queue_destroy(s->consumer_queue);
         rd_kafka_queue_destroy(s->commit_queue);
         int64_t left_ms = until_ms - lw_boot_ms();
-        gone = lw_kafka_destroy(s->rk, left_ms > DESTROY_MS ? left_ms : DESTROY_MS);
+        gone = gone && lw_kafka_destroy(s->rk, left_ms > DESTROY_MS ? left_ms : DESTROY_MS);
     }
     close(s->fd);
     free(s->parts);
