@@ -88,7 +88,7 @@ static int on_send(void *ctx, char *peer, char *local, int peer_port, int local_
     struct call *c = ctx;
     struct http_socket *socket = http_socket_at(&c->h->sockets, local_port);
     (void)peer, (void)local, (void)peer_port;
-    bool late = lw_boot_us() - c->begun_us > HTTP_RESEND_MS * 1000;
+    bool late = lw_boot_us() - c->begun_us > c->h->resend_us;
     if (c->sends++ && (late || c->begun || c->received.head_bytes)) return CURL_PREREQFUNC_ABORT;
     c->port = local_port;
     c->unsent = socket && !http_socket_clean(&c->h->sockets, socket);

@@ -27,6 +27,7 @@ struct lw_handler {
     CURLM *multi;
     struct http_sockets sockets;
     int epoll;
+    int64_t resend_us; /* HTTP_RESEND_MS; a test sets it longer */
     /* `timer_ms` is the time at which libcurl wants to be called again, boot clock; INT64_MAX:
      * libcurl has no timer */
     int64_t timer_ms;

@@ -17,6 +17,9 @@ static const char script[] =
     "here, port = sys.argv[1], int(sys.argv[2])\n"
     "def note(name, line):\n"
     "    with open(here + '/' + name, 'a') as f: f.write(line + '\\n')\n"
+    "def wait(until):\n"
+    "    if until != 'go': return time.sleep(float(until))\n"
+    "    while not os.path.exists(here + '/go'): time.sleep(0.01)\n"
     "class H(BaseHTTPRequestHandler):\n"
     "    protocol_version = 'HTTP/1.1'\n"
     "    disable_nagle_algorithm = True\n"
@@ -28,9 +31,12 @@ static const char script[] =
     "        self.send_header('Content-Length', str(len(body)))\n"
     "        self.end_headers()\n"
     "        self.wfile.write(body)\n"
+    "    def refuse(self):\n"
+    "        self.answer(413, b'too big'); self.close_connection = True\n"
+    "        self.wfile.flush(); self.connection.shutdown(1)\n"
+    "        while self.rfile.read1(65536): pass\n"
     "    def do_POST(self):\n"
-    "        if os.path.exists(here + '/refuse'): self.answer(413, b'too big'); "
-    "self.close_connection = True; return\n"
+    "        if os.path.exists(here + '/refuse'): return self.refuse()\n"
     "        body = self.rfile.read(int(self.headers['Content-Length'])).decode()\n"
     "        note('requests', '%s %s %s' % (self.headers.get('ce-id', '-'), "
     "self.headers['Content-Type'], body[:100]))\n"
@@ -43,7 +49,7 @@ static const char script[] =
     "        if what == 'later': return self.answer(int(args[0]), b'', Retry_After=args[1])\n"
     "        if what == 'body': return self.answer(int(args[0]), args[1].encode())\n"
     "        if what == 'slow':\n"
-    "            note('slow', 'begins'); time.sleep(float(args[0]))\n"
+    "            note('slow', 'begins'); wait(args[0])\n"
     "            try: self.connection.send(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'); "
     "note('slow', 'ended')\n"
     "            except OSError: note('slow', 'broken')\n"
@@ -268,6 +274,7 @@ static void test_closed_meanwhile(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 4, "");
+    x.h->resend_us = INT64_MAX; /* however slow this machine is */
     assert_int_equal(run(&x, 1, "ok"), LW_DONE);
     make_file(&x, "leave");
     assert_int_equal(run(&x, 2, "ok"), LW_DONE);
@@ -385,7 +392,9 @@ static void test_closed_while_idle(void **state) {
 }
 
 /* A body that is too large for the kernel's buffers must arrive whole. If the service answers
- * before it has read the body, the response must count. */
+ * before it has read the body, the response must count. The service reads on until the handler
+ * closes the connection: if it closed first, the kernel's reset could overtake its response, and
+ * the handler would see a broken connection. */
 static void test_large_bodies(void **state) {
     (void)state;
     enum { LARGE = 8 << 20 };
@@ -410,10 +419,11 @@ static void test_as_many_as_in_flight(void **state) {
     struct fx x;
     open_fx(&x, 8, "");
     struct lw_job *jobs[MOST];
-    for (int i = 0; i < MOST; i++) jobs[i] = job(&x, i, i < 8 ? "slow 1" : "ok");
+    for (int i = 0; i < MOST; i++) jobs[i] = job(&x, i, i < 8 ? "slow go" : "ok");
     lw_feed_submit(x.feed, jobs, MOST);
     wait_for(count(&x, "slow", "begins") == 8);
     assert_int_equal(count(&x, "requests", "ok"), 0);
+    make_file(&x, "go");
     await(&x, MOST);
     for (int i = 0; i < MOST; i++) assert_int_equal(outcome(&x, i), LW_DONE);
     assert_int_equal(count(&x, "connections", "one"), 8);
@@ -470,33 +480,35 @@ static void test_cancel_aborts_the_transfer(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 4, "");
-    submit(&x, 1, "slow 0.5");
-    submit(&x, 2, "slow 0.5");
+    submit(&x, 1, "slow go");
+    submit(&x, 2, "slow go");
     wait_for(count(&x, "slow", "begins") == 2);
-    int64_t begun = lw_boot_ms();
     atomic_store(&x.j[1].lease.cancelled, true);
     await(&x, 1);
-    assert_true(lw_boot_ms() - begun < 300);
     assert_int_equal(outcome(&x, 1), LW_BACK);
-    await(&x, 1);
-    assert_int_equal(outcome(&x, 2), LW_DONE);
-    assert_int_equal(requests(&x, LW_HTTP_CANCELLED), 1);
-    submit(&x, 3, "slow 5");
+    submit(&x, 3, "slow go");
     wait_for(count(&x, "slow", "begins") == 3);
-    /* the handler must abort the request before the lease ends at `deadline_ms` */
-    atomic_store(&x.j[3].lease.deadline_ms, lw_boot_ms() + 300);
+    /* the handler must abort the request margin_ms before the lease ends at `deadline_ms` */
+    atomic_store(&x.j[2].lease.deadline_ms, INT64_MAX);
+    x.h->margin_ms = 60000;
+    atomic_store(&x.j[3].lease.deadline_ms, lw_boot_ms() + 60100);
     await(&x, 1);
     assert_true(lw_boot_ms() < atomic_load(&x.j[3].lease.deadline_ms));
     assert_int_equal(outcome(&x, 3), LW_BACK);
+    assert_int_equal(count(&x, "slow", "ended"), 0);
+    assert_int_equal(requests(&x, LW_HTTP_CANCELLED), 2);
+    make_file(&x, "go");
+    await(&x, 1);
+    assert_int_equal(outcome(&x, 2), LW_DONE);
     close_fx(&x);
 }
 
 static void test_timeout(void **state) {
     (void)state;
     struct fx x;
-    open_fx(&x, 4, ",\"timeout_ms\":200");
-    assert_int_equal(run(&x, 1, "slow 2"), LW_RETRY);
-    assert_string_equal(reason(&x, 1), "timed out after 200 ms");
+    open_fx(&x, 4, ",\"timeout_ms\":1000");
+    assert_int_equal(run(&x, 1, "slow go"), LW_RETRY);
+    assert_string_equal(reason(&x, 1), "timed out after 1000 ms");
     assert_int_equal(requests(&x, LW_HTTP_TIMEOUT), 1);
     assert_int_equal(run(&x, 2, "ok"), LW_DONE);
     close_fx(&x);
@@ -555,15 +567,15 @@ static void test_service_down(void **state) {
         charged += outcome(&x, i) == LW_RETRY;
     }
     assert_int_equal(charged, BREAKER_REFUSED - 1);
-    assert_int_equal(health(&x, why, sizeof why), LW_UNABLE);
+    assert_int_not_equal(health(&x, why, sizeof why), LW_WELL);
     assert_contains(why, "handler: http://127.0.0.1:");
     assert_contains(why, "Connection refused");
     assert_int_equal(atomic_load(&x.counts.openings), 1);
     wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
     /* the circuit breaker is half open, and the only request that it lets through fails */
     assert_int_equal(run(&x, 1, "ok"), LW_BACK);
-    assert_true(x.j[1].job.wait_ms > BREAKER_PAUSE_MS);
-    assert_int_equal(health(&x, NULL, 0), LW_UNABLE);
+    assert_true(x.h->breaker.pause_ms > BREAKER_PAUSE_MS);
+    assert_int_not_equal(health(&x, NULL, 0), LW_WELL);
     start_server(&x);
     wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
     assert_int_equal(run(&x, 1, "ok"), LW_DONE);
@@ -581,11 +593,13 @@ static void test_one_at_a_time_on_trial(void **state) {
     for (int i = 0; i < 10; i++)
         assert_int_equal(run(&x, i, "status 503"), i < 9 ? LW_RETRY : LW_BACK);
     wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
-    struct lw_job *jobs[] = {job(&x, 1, "slow 0.3"), job(&x, 2, "ok"), job(&x, 3, "ok")};
+    struct lw_job *jobs[] = {job(&x, 1, "slow go"), job(&x, 2, "ok"), job(&x, 3, "ok")};
     lw_feed_submit(x.feed, jobs, 3);
     wait_for(count(&x, "slow", "begins") == 1);
     assert_int_equal(count(&x, "requests", "ok"), 0);
-    await(&x, 3);
+    make_file(&x, "go");
+    wait_for(has_ended(&x, 3));
+    assert_ptr_equal(x.ended[0], jobs[0]);
     for (int i = 1; i < 4; i++) assert_int_equal(outcome(&x, i), LW_DONE);
     close_fx(&x);
 }
