@@ -23,7 +23,7 @@ enum {
     BACKOFF_MS = 1000,
     BACKOFF_MAX_MS = 30000,
     GIVE_UP_MS = 60000,
-    LAST_MS = 1500,  /* maximum duration of a request after SIGTERM */
+    LAST_MS = 1500,
     TELL_MS = 60000, /* minimum time between two log lines about failures */
     NICENESS = 10,   /* nice value of the process, so that workers get the CPU first */
 };
@@ -169,7 +169,8 @@ static bool deliver(struct tracing *t, const struct batch *b, const char *text) 
     int64_t first_ms = lw_boot_ms(), backoff_ms = t->times.backoff_ms;
     for (bool last = stopping;; last = stopping) {
         int64_t timeout_ms = t->c->tracing.timeout_ms;
-        lw_post_send(t->post, text, stopping ? lw_earlier(timeout_ms, LAST_MS) : timeout_ms, &a);
+        lw_post_send(t->post, text,
+                     stopping ? lw_earlier(timeout_ms, t->times.last_ms) : timeout_ms, &a);
         if (a.end != LW_POST_LATER) break;
         int64_t until_ms = lw_boot_ms() + wait_of(&a, backoff_ms);
         last |= until_ms > first_ms + t->times.give_up_ms || (stopping && a.retry_after_ms);
@@ -245,7 +246,8 @@ static struct lw_tracing_times with_defaults(const struct lw_tracing_times *t) {
     return (struct lw_tracing_times){.linger_ms = either(t->linger_ms, LINGER_MS),
                                      .backoff_ms = either(t->backoff_ms, BACKOFF_MS),
                                      .backoff_max_ms = either(t->backoff_max_ms, BACKOFF_MAX_MS),
-                                     .give_up_ms = either(t->give_up_ms, GIVE_UP_MS)};
+                                     .give_up_ms = either(t->give_up_ms, GIVE_UP_MS),
+                                     .last_ms = either(t->last_ms, LAST_MS)};
 }
 
 int lw_tracing_run(const struct lw_config *c, struct lw_board *board,

@@ -24,6 +24,7 @@ struct lw_tracing_times {
     /* `give_up_ms` is the time after the first post of a request at which its spans are given up
      * [60 s] */
     int64_t give_up_ms;
+    int64_t last_ms; /* maximum duration of a request after SIGTERM [1.5 s] */
 };
 
 /* The main function of the tracing process. After SIGTERM it posts the remaining spans once, and

@@ -56,7 +56,7 @@ class Otlp(unittest.TestCase):
             )
             f.flush()
             p = subprocess.run(
-                [BUILD + "/tests/tools/spantool", f.name, "8", "20"],
+                [BUILD + "/tests/tools/spantool", f.name, "8", "20", "3000"],
                 stdout=subprocess.PIPE,
                 timeout=60,
                 check=True,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends spans as the process of a supervisor does, without Kafka and Redis.
  *
- *     spantool CONFIG.json SPANS SECONDS
+ *     spantool CONFIG.json SPANS SECONDS GIVE_UP_MS
  *
  * Ends SPANS jobs on each of two workers. All outcomes occur among the jobs, and some jobs have no
  * parent span or no payload. lw_tracing_run() sends the spans in a process of its own, which gets
  * SIGTERM after SECONDS, or sooner if all spans are sent. The tool prints a line of JSON: how many
  * spans were made, were sent, were lost for each reason, and were left in the workers' rings
  * (consumer/spans.h). If spans cannot be sent, the first retry comes after 100 ms, and a span that
- * could not be sent for 3 s is given up. */
+ * could not be sent for GIVE_UP_MS is given up. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/tracer.h"
@@ -66,9 +66,14 @@ static size_t left(const struct lw_board *b) {
     return lw_span_count(&b->spans[0]) + lw_span_count(&b->spans[1]);
 }
 
-static int send_all(const struct lw_config *c, struct lw_board *b, int64_t until_ms) {
-    static const struct lw_tracing_times times = {
-        .linger_ms = 50, .backoff_ms = 100, .backoff_max_ms = 400, .give_up_ms = 3000};
+static int send_all(const struct lw_config *c, struct lw_board *b, int64_t until_ms,
+                    int64_t give_up_ms) {
+    /* a last request may take as long as any other, however slow this machine is */
+    const struct lw_tracing_times times = {.linger_ms = 50,
+                                           .backoff_ms = 100,
+                                           .backoff_max_ms = 400,
+                                           .give_up_ms = give_up_ms,
+                                           .last_ms = INT64_MAX};
     int status;
     sigset_t term;
     sigemptyset(&term);
@@ -97,7 +102,8 @@ static void print(const struct lw_board *b, int64_t made) {
 int main(int argc, char **argv) {
     struct lw_problems problems = {0};
     struct lw_err err = {0};
-    if (argc != 4) return fputs("usage: spantool CONFIG.json SPANS SECONDS\n", stderr), 2;
+    if (argc != 5)
+        return fputs("usage: spantool CONFIG.json SPANS SECONDS GIVE_UP_MS\n", stderr), 2;
     struct lw_config *c = lw_config_load(argv[1], NULL, 0, &problems);
     if (!c) return fprintf(stderr, "%.*s", (int)problems.errors.n, problems.errors.p), 2;
     struct lw_board *b = lw_board_open(WORKERS, &err);
@@ -110,7 +116,7 @@ int main(int argc, char **argv) {
         for (int64_t i = 0; i < spans; i++) one(t, i + w * spans);
         lw_tracer_close(t);
     }
-    int status = send_all(c, b, lw_boot_ms() + 1000 * atoll(argv[3]));
+    int status = send_all(c, b, lw_boot_ms() + 1000 * atoll(argv[3]), atoll(argv[4]));
     print(b, WORKERS * spans);
     lw_problems_free(&problems);
     lw_config_free(c);
