@@ -28,17 +28,20 @@ left_behind() { # usage: left_behind PID…. Prints the ids of the given process
         fi
     done
 }
-# usage: wait_for SECONDS PATTERN. Waits at most SECONDS until a line of the output matches PATTERN.
-wait_for() {
+# usage: await COMMAND…. Waits until the command succeeds, and fails if it does not within 120 s.
+await() {
     i=0
-    while [ $i -lt $(($1 * 10)) ]; do
-        if grep -Eq "$2" "$dir/out"; then return 0; fi
-        kill -0 "$running" 2>/dev/null || return 1
+    until "$@"; do
+        [ $i -lt 1200 ] || return 1
         sleep 0.1
         i=$((i + 1))
     done
-    return 1
 }
+gone() { [ -z "$(left_behind "$@")" ]; }
+says() { # usage: says PATTERN. A line of the output matches PATTERN, or the command has ended.
+    grep -Eq "$1" "$dir/out" || ! kill -0 "$running" 2>/dev/null
+}
+wait_for() { await says "$1" && grep -Eq "$1" "$dir/out"; } # usage: wait_for PATTERN
 # usage: start OPTION…. Empties the file for the output, and starts `latchwork dev` in the
 # background.
 start() {
@@ -46,6 +49,8 @@ start() {
     "$program" dev "$@" >>"$dir/out" 2>"$dir/err" &
     running=$!
 }
+has() { [ "$(descendants "$1" | wc -l)" -eq "$2" ]; } # usage: has PID NUMBER-OF-DESCENDANTS
+has_a_new_one() { descendants "$running" | grep -qvxF "$everyone"; }
 # usage: descendants PID. Prints the ids of all descendants of the process.
 descendants() {
     # shellcheck disable=SC2013 # the list is words on one line
@@ -91,65 +96,56 @@ equal "rows, by SQLite" \
     "$(sqlite3 "$home/orders.db" 'select count(*), count(distinct id) from orders')" "2000|2000"
 equal "messages done, by the journal" \
     "$(awk '$1 == "end" && $8 == "done" {print $4}' "$home/journal" | sort -u | wc -l)" 20000
-equal "processes that ran handlers, by the journal" \
-    "$(awk '{print $3}' "$home/journal" | sort -u | wc -l)" 5
+# How many of the five workers were fast enough to get messages depends on the machine.
+ok "several processes ran handlers, by the journal" \
+    "[ $(awk '{print $3}' "$home/journal" | sort -u | wc -l) -gt 1 ]"
 # shellcheck disable=SC2046
-equal "processes left behind" "$(left_behind $(awk '{print $3}' "$home/journal" | sort -u))" ""
+check "no process is left behind" await gone $(awk '{print $3}' "$home/journal" | sort -u)
 rm -rf "$home"
 
 # --- dev, and Ctrl-C ------------------------------------------------------------------------------
 start --workers 2 --rate 300
-wait_for 40 'rows [1-9]'
+wait_for 'rows [1-9]'
 ok "dev shows rows" "[ $? -eq 0 ]"
 home=$(folders)
 [ -S "$home/redis.sock" ] && [ -f "$home/latchwork.json" ]
 ok "dev shows what is where" "[ $? -eq 0 ]"
 "$program" check -c "$home/latchwork.json" >"$dir/check" 2>&1
 equal "check of the configuration that is shown" $? 0
+check "redis, broker, traffic, supervisor, metrics, two workers" await has $running 7
 everyone=$(descendants $running)
-equal "redis, broker, traffic, supervisor, metrics, two workers" "$(echo "$everyone" | wc -l)" 7
 worker=$(sed -n 's/^  workers   *\([0-9]*\) .*/\1/p' "$dir/out")
 echo "$everyone" | grep -qx "$worker"
 ok "the pids that are shown are ours" "[ $? -eq 0 ]"
 kill -9 "$worker"
-i=0
-while [ "$(descendants $running | grep -cvxF "$everyone")" -eq 0 ] && [ $i -lt 100 ]; do
-    sleep 0.1
-    i=$((i + 1))
-done
+check "a killed worker is replaced" await has_a_new_one
+check "by one" await has $running 7
 everyone="$everyone $(descendants $running)"
-# shellcheck disable=SC2086
-[ "$(left_behind $everyone | sort -u | wc -l)" -eq 7 ]
-ok "a killed worker is replaced" "[ $? -eq 0 ]"
 kill -INT $running
 wait $running
 equal "dev after SIGINT" $? 0
 running=
 # shellcheck disable=SC2086
-equal "processes left behind by dev" "$(left_behind $everyone)" ""
+check "no process is left behind by dev" await gone $everyone
 equal "folders left behind by dev" "$(folders)" ""
 [ ! -s "$dir/err" ]
 ok "dev has nothing to complain about" "[ $? -eq 0 ]"
 
 # --- if the coordinator is killed, its children must end, too -------------------------------------
 start --workers 2
-wait_for 40 '^  workers '
+wait_for '^  workers '
 ok "dev has started" "[ $? -eq 0 ]"
+check "redis, broker, traffic, supervisor, metrics, two workers, once more" await has $running 7
 everyone=$(descendants $running)
-equal "redis, broker, traffic, supervisor, metrics, two workers, once more" \
-    "$(echo "$everyone" | wc -l)" 7
 kill -9 $running
 wait $running 2>/dev/null
 running=
-i=0
 # shellcheck disable=SC2086
-while [ -n "$(left_behind $everyone)" ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
-# shellcheck disable=SC2086
-equal "processes that outlive their coordinator" "$(left_behind $everyone)" ""
+check "no process outlives its coordinator" await gone $everyone
 
 # --- dev with faults ------------------------------------------------------------------------------
 start --faults
-wait_for 60 'waiting [1-9].* dead 10$'
+wait_for 'waiting [1-9].* dead 10$'
 ok "ten dead letters, and messages that wait" "[ $? -eq 0 ]"
 page=$(sed -n 's,^  page  *\(http.*\)/#/?token=.*,\1,p' "$dir/out")
 key=$(curl -sS "$page/api/v1/lanes/customer-7")
@@ -161,6 +157,6 @@ wait $running
 equal "dev --faults after SIGINT" $? 0
 running=
 # shellcheck disable=SC2086
-equal "processes left behind by dev --faults" "$(left_behind $everyone)" ""
+check "no process is left behind by dev --faults" await gone $everyone
 
 summary

@@ -15,9 +15,9 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from test_ops import P, main  # noqa: E402
 
-TTL_MS = 1000
-# The number of seconds for which a command holds its lane. This is three TTLs, so a lease that is
-# not renewed ends long before the command.
+TTL_MS = 2000
+# The number of seconds for which a command holds its lane. This is more than a TTL, so a lease that
+# is not renewed ends before the command.
 HOLD_S = 3.0
 tests = []
 
@@ -38,7 +38,7 @@ DEAF_PLUGIN = """
 #include <unistd.h>
 static int handle(void *self, const struct latchwork_message *m, char *reason) {
     (void)self, (void)m, (void)reason;
-    for (int i = 0; i < 60; i++) sleep(1);
+    for (int i = 0; i < 1000; i++) sleep(1);
     return LATCHWORK_DONE;
 }
 LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {
@@ -101,7 +101,7 @@ def configure(w, ttl_ms=TTL_MS, seconds=HOLD_S, timeout_ms=30000, handler=None):
 
 
 def started(w, process):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not os.path.exists(os.path.join(w.dir, "runs")) and time.monotonic() < end:
         assert process.poll() is None, "it never ran: %s" % process.communicate()[0].decode()
         time.sleep(0.02)
@@ -133,7 +133,7 @@ def lock_exec(*more):
 COMMANDS = {
     "dead replay --try": trial,
     "lock exec": lock_exec(),
-    "lock exec --ttl": lock_exec("--ttl", "400"),
+    "lock exec --ttl": lock_exec("--ttl", "1000"),
 }
 
 
@@ -147,8 +147,8 @@ def setup(w, epoch_ttl_ms=TTL_MS, **more):
 
 @test
 def no_lease_is_longer_than_the_schemas_ttl(w):
-    """While handlers and commands last three TTLs, the lease must be renewed, and must never be
-    longer than the TTL in the schema, even if the command's own configuration has another TTL."""
+    """While handlers and commands last longer than a TTL, the lease must be renewed, and must never
+    be longer than the TTL in the schema, even if the command's own configuration has another."""
     for own_ttl_ms in (TTL_MS, 60000):
         for name, command in COMMANDS.items():
             w.begin()
@@ -156,10 +156,10 @@ def no_lease_is_longer_than_the_schemas_ttl(w):
             with Watch(w, "c") as watch:
                 done = begin(w, *command(w))
                 started(w, done)
-                out = done.communicate(timeout=60)[0].decode()
+                out = done.communicate(timeout=120)[0].decode()
             assert done.returncode == 0, (name, out)
             assert watch.longest_ms <= TTL_MS, (name, own_ttl_ms, watch.longest_ms)
-            assert watch.seen > 50, (name, watch.seen)
+            assert watch.seen > 5, (name, watch.seen)
             assert w.call("EXISTS", P + "lock:c") == 0, name
             assert w.call("HGET", P + "epoch", "ttl_ms") == b"%d" % TTL_MS, (
                 "a command's configuration does not raise the schema's TTL"
@@ -177,7 +177,7 @@ def the_lease_is_there_all_the_time(w):
         while time.monotonic() < end:
             assert w.call("EXISTS", P + "lock:c") == 1, name
             time.sleep(0.01)
-        assert done.wait(60) == 0, name
+        assert done.wait(120) == 0, name
 
 
 def lose(w, how):
@@ -193,13 +193,13 @@ def lose(w, how):
 def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
     for how in ("wiped", "taken", "broken"):
         w.begin()
-        setup(w, seconds=20)
+        setup(w, seconds=1000, timeout_ms=1000000)
         done = begin(w, *trial(w))
         started(w, done)
         lose(w, how)
-        # The time limit is less than the 20 s for which the handler sleeps, so only a cancelled
+        # The time limit is less than the 1,000 s for which the handler sleeps, so only a cancelled
         # handler ends in time.
-        out = done.communicate(timeout=15)[0].decode()
+        out = done.communicate(timeout=120)[0].decode()
         assert done.returncode == 1 and "lease of its lane" in out and "tried" not in out, (
             how,
             done.returncode,
@@ -235,18 +235,18 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
         w.begin()
         setup(
             w,
-            timeout_ms=20000 if how == "wiped" else 500,
+            timeout_ms=1000000 if how == "wiped" else 500,
             handler={"type": "plugin", "path": os.path.join(w.dir, "deaf.so"), "threads": 1},
         )
         done = begin(w, *trial(w))
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while w.call("EXISTS", P + "lock:c") == 0 and time.monotonic() < end:
             time.sleep(0.01)
         if how == "wiped":
             w.call("FLUSHALL")
-        # The time limit is less than the 60 s for which the plugin sleeps, so the command must end
-        # before the plugin returns.
-        out = done.communicate(timeout=40)[0].decode()
+        # The time limit is less than the 1,000 s for which the plugin sleeps, so the command must
+        # end before the plugin returns.
+        out = done.communicate(timeout=120)[0].decode()
         assert done.returncode == 1 and "the handler still runs" in out, (how, done.returncode, out)
 
 

@@ -39,11 +39,21 @@ def run(*args, status=0, env=None):
 
 
 class Holder:
-    """Runs `lock exec` in the background. Its command holds the lock until end() is called."""
+    """Runs `lock exec` in the background. Its command holds the lock until end() is called, and
+    exits with 0 then, also if the lock was lost before and SIGTERM has come for that reason."""
 
     def __init__(self, *args, env=None):
         self.p = subprocess.Popen(
-            [PROGRAM, "lock", "exec", *args, "--", "sh", "-c", "echo $LATCHWORK_FENCE; cat"],
+            [
+                PROGRAM,
+                "lock",
+                "exec",
+                *args,
+                "--",
+                "sh",
+                "-c",
+                "trap : TERM; echo $LATCHWORK_FENCE; cat; exit 0",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -77,7 +87,7 @@ class Locks:
             None,
             ["t"],
             redis={**self.redis.settings("default"), **redis},
-            lock={"ttl_ms": 1000},
+            lock={"ttl_ms": 3000},
         )
         settings["redis"] = {
             k: v
@@ -149,7 +159,7 @@ class OnACluster(Locks, unittest.TestCase):
             node.call("ACL", "SETUSER", USER, "reset", ">" + PASSWORD, *rules)
             node.call("ACL", "LOG", "RESET")
         env = {"LATCHWORK_REDIS_USER": USER, "LATCHWORK_REDIS_PASSWORD": PASSWORD}
-        holder = Holder("right", *self.url, "--ttl", "1500", env=env)
+        holder = Holder("right", *self.url, "--ttl", "3000", env=env)
         waiter = subprocess.Popen(
             [PROGRAM, "lock", "exec", "right", *self.url, "--wait", "60000", "--", "true"],
             env={**os.environ, **env},
@@ -161,7 +171,7 @@ class OnACluster(Locks, unittest.TestCase):
             pass
         # Sleep longer than the TTL. During the sleep, the holder must renew the lock at the node to
         # which the slot moves, and must send ASKING before each renewal.
-        time.sleep(2)
+        time.sleep(3.5)
         self.redis.close_slot(slot, target)
         holder.end()
         self.assertEqual(waiter.wait(60), 0)
