@@ -121,7 +121,6 @@ enum lw_feed_stop lw_feed_stopped(struct lw_feed *f) {
 }
 
 struct lw_job *lw_feed_first(struct lw_feed *f, struct lw_job_queue *line) {
-    if (line->head) return line->head;
     for (struct lw_job *job = lw_feed_take(f), *next; job; job = next) {
         next = job->next;
         lw_jobs_append(line, job);

@@ -87,8 +87,9 @@ void lw_feed_awake(struct lw_feed *f, bool readable);
 struct lw_job *lw_feed_take(struct lw_feed *f);
 enum lw_feed_stop lw_feed_stopped(struct lw_feed *f);
 /* Returns the job that has waited longest, without removing it from `line`; NULL if no job waits.
- * `line` is the handler's own queue. If it is empty, this function first moves all waiting jobs of
- * the feed into it. */
+ * `line` is the handler's own queue. This function first moves all waiting jobs of the feed to its
+ * end, also if it is not empty: under load a handler appends the followers of long chains to it
+ * again and again, so it may never become empty, and new lanes would wait for ever. */
 struct lw_job *lw_feed_first(struct lw_feed *f, struct lw_job_queue *line);
 /* Returns how long before the end of a lease a handler must be done with a job, so that the handler
  * does nothing for the job after the lease has ended. */

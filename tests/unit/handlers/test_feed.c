@@ -55,6 +55,23 @@ static void test_first_keeps_the_order(void **state) {
     lw_feed_close(x.feed);
 }
 
+/* A follower that gives way to others goes behind a job that was submitted meanwhile. */
+static void test_a_new_job_comes_before_followers(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x);
+    lw_feed_submit(x.feed, x.jobs, 1);
+    assert_ptr_equal(lw_feed_first(x.feed, &x.line), x.jobs[0]);
+    lw_feed_submit(x.feed, x.jobs + 1, 1);
+    assert_non_null(lw_feed_first(x.feed, &x.line));
+    lw_jobs_append(&x.line, x.jobs[2]);
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(lw_feed_first(x.feed, &x.line), x.jobs[i]);
+        assert_ptr_equal(lw_jobs_pop(&x.line), x.jobs[i]);
+    }
+    lw_feed_close(x.feed);
+}
+
 static void test_startable_until_the_margin(void **state) {
     (void)state;
     struct fx x;
@@ -111,6 +128,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_margin),
         cmocka_unit_test(test_first_keeps_the_order),
+        cmocka_unit_test(test_a_new_job_comes_before_followers),
         cmocka_unit_test(test_startable_until_the_margin),
         cmocka_unit_test(test_give_back_closes_a_job_once),
         cmocka_unit_test(test_sweep),
