@@ -17,12 +17,13 @@ One mutant is left out: starting the granted messages of a revoked partition. It
 because the messages run under their lease. The real code takes those messages back (the rule
 "revoked goes back") only to keep a rebalance short."""
 
-import argparse, concurrent.futures, os, shutil, subprocess, sys
+import argparse, concurrent.futures, os, resource, shutil, signal, subprocess, sys
 
 from mutants_handlers import MUTANTS
 
-# SEEDS is the number of seeds per mutant. A mutant that hangs is ended after LIMIT_S seconds.
-SEEDS, LIMIT_S = (60, 120)
+# SEEDS is the number of seeds per mutant. A mutant that hangs is ended after LIMIT_S seconds of CPU
+# time, which do not depend on what else the machine does, or if it sleeps, after HANG_S seconds.
+SEEDS, LIMIT_S, HANG_S = (60, 120, 1200)
 M = {
     'a key that has another message does not widen the window': [
         (
@@ -1105,6 +1106,10 @@ def changed(text, a, b):
     return text
 
 
+def limit_cpu():
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 5))
+
+
 def try_one(tree, name):
     saved = {}
     try:
@@ -1137,10 +1142,13 @@ def try_one(tree, name):
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors='replace',
-                timeout=LIMIT_S,
+                timeout=HANG_S,
                 env=dict(os.environ, LW_TEST=only or '*'),
+                preexec_fn=limit_cpu,
             )
             out = p.stdout.strip().splitlines()
+            if p.returncode == -signal.SIGXCPU:
+                return name, 'MISSED', f'{LIMIT_S} s of CPU time'
             if p.returncode == 0:
                 return name, 'MISSED', seeds
             if name in TEST:
@@ -1164,7 +1172,7 @@ def try_one(tree, name):
                 ],
             )
         except subprocess.TimeoutExpired:
-            return name, 'MISSED', f'{LIMIT_S} s'
+            return name, 'MISSED', f'{HANG_S} s'
     finally:
         for full, text in saved.items():
             with open(full, 'w') as f:
