@@ -113,6 +113,7 @@ struct lw_config {
     struct {
         int max_attempts; /* maximum number of attempts, including the first */
         int64_t backoff_ms, backoff_max_ms;
+        int64_t max_age_s; /* how long after its first failure a message may count no attempt */
         enum lw_retry_order order;
     } retry;
     struct {

@@ -12,7 +12,8 @@ const char *const lw_end_name[LW_ENDS] = {
 enum lw_end lw_end_of(enum lw_outcome outcome) {
     switch (outcome) {
     case LW_DONE: return LW_END_DONE;
-    case LW_RETRY: return LW_END_RETRY;
+    case LW_RETRY:
+    case LW_LATER: return LW_END_RETRY;
     case LW_BACK: return LW_END_BACK;
     case LW_DEAD:
     case LW_DEAD_SENT: break;

@@ -82,10 +82,11 @@ struct lw_job {
      * it. The time of a batch is divided among its jobs. 0: the job was not run. */
     int64_t took_us;
     /* The handler sets `outcome`, `wait_ms` and `reason`. */
-    enum lw_outcome outcome; /* outcome of the job; never LW_DEAD_SENT */
+    enum lw_outcome outcome; /* outcome of the job; never LW_DEAD_SENT or LW_LATER */
     /* `wait_ms` is the wait in ms before the next run, for the outcomes RETRY and BACK. It is 0
      * before the run. If it stays 0, the worker chooses the wait. */
     int64_t wait_ms;
+    bool uncounted;             /* a RETRY that counts no attempt; false before the run */
     char reason[LW_REASON_MAX]; /* reason of RETRY and DEAD; otherwise "" */
 };
 
@@ -104,6 +105,7 @@ static inline void lw_job_begin(struct lw_job *job, struct lw_job_lease *lease) 
     job->span = NULL;
     atomic_store_explicit(&job->then, NULL, memory_order_relaxed);
     job->took_us = job->wait_ms = 0;
+    job->uncounted = false;
     job->reason[0] = '\0';
 }
 

@@ -2,6 +2,7 @@
 /* plugin: a handler in a shared object, behind the public interface include/latchwork/handler.h. */
 #include "handlers/handler.h"
 #include "handlers/plugin_host.h"
+#include "handlers/retry.h"
 #include "handlers/section.h"
 
 #include "base/clock.h"
@@ -50,7 +51,7 @@ struct view {
     /* `lease` must be the first member, because the lease functions cast its address to struct
      * view. */
     struct latchwork_lease lease;
-    const struct lw_job *job;
+    struct lw_job *job;
     struct latchwork_message message;
     struct latchwork_header *headers;
     size_t room;
@@ -146,6 +147,13 @@ static int64_t lease_deadline_ms(const struct latchwork_lease *lease) {
 
 static int lease_cancelled(const struct latchwork_lease *lease) {
     return lw_job_over(((const struct view *)(const void *)lease)->job, lw_boot_ms());
+}
+
+/* A negative time is kept until the answer comes, which reports it. */
+static void lease_retry_after(const struct latchwork_lease *lease, int64_t after_ms, int counts) {
+    struct lw_job *job = ((const struct view *)(const void *)lease)->job;
+    job->wait_ms = after_ms < 0 ? -1 : lw_retry_wait_ms(after_ms);
+    job->uncounted = !counts;
 }
 
 /* --- configuration, loading ------------------------------------------------------------------- */
@@ -305,10 +313,10 @@ static void view_headers(struct view *v, const struct lw_job *job) {
     }
 }
 
-static void view(struct view *v, const struct lw_job *job) {
+static void view(struct view *v, struct lw_job *job) {
     v->job = job;
-    v->lease =
-        (struct latchwork_lease){sizeof v->lease, job->fence, lease_deadline_ms, lease_cancelled};
+    v->lease = (struct latchwork_lease){sizeof v->lease, job->fence, lease_deadline_ms,
+                                        lease_cancelled, lease_retry_after};
     view_headers(v, job);
     v->message = (struct latchwork_message){
         .size = sizeof v->message,
@@ -339,6 +347,15 @@ static bool timed_out(const struct lw_job *job) {
 
 static void answered(struct lw_job *job, int outcome) {
     job->reason[LW_REASON_MAX - 1] = '\0';
+    bool mistaken = outcome == LATCHWORK_RETRY && job->wait_ms < 0;
+    if (mistaken)
+        snprintf(job->reason, sizeof job->reason,
+                 "plugin asked for a retry after a negative time; expected 0 to %d ms",
+                 LW_RETRY_AFTER_MAX_MS);
+    if (mistaken || outcome != LATCHWORK_RETRY) {
+        job->wait_ms = 0;
+        job->uncounted = false;
+    }
     if (outcome == LATCHWORK_BACK && timed_out(job)) {
         outcome = LATCHWORK_RETRY;
         snprintf(job->reason, sizeof job->reason, "timed out");

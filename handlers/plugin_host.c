@@ -40,6 +40,8 @@ struct shared {
     _Atomic int step;          /* enum step; the new process sets it */
     /* the answer, valid once `step` is ANSWERED */
     enum lw_outcome outcome;
+    int64_t wait_ms;
+    bool uncounted;
     char reason[LW_REASON_MAX];
 };
 
@@ -138,6 +140,8 @@ static void judge(struct lw_job *job, const struct shared *s, const siginfo_t *e
     switch (atomic_load(&s->step)) {
     case ANSWERED:
         job->outcome = s->outcome;
+        job->wait_ms = s->wait_ms;
+        job->uncounted = s->uncounted;
         memcpy(job->reason, s->reason, sizeof job->reason);
         break;
     case OVERDUE:
@@ -245,6 +249,8 @@ static int run(struct shared *s, struct lw_err *err) {
     atomic_compare_exchange_strong(&s->step, &step, RUNNING);
     plugin->run(h, slot, &(struct lw_job *){&job}, 1);
     s->outcome = job.outcome;
+    s->wait_ms = job.wait_ms;
+    s->uncounted = job.uncounted;
     memcpy(s->reason, job.reason, sizeof s->reason);
     step = RUNNING;
     if (atomic_compare_exchange_strong(&s->step, &step, ANSWERED)) {

@@ -229,7 +229,7 @@ void lw_settle_args(const struct lw_lane_call *c, const struct lw_places *p,
 }
 
 bool lw_settle_carries(enum lw_outcome outcome) {
-    return outcome == LW_RETRY || outcome == LW_BACK || outcome == LW_DEAD;
+    return outcome == LW_RETRY || outcome == LW_LATER || outcome == LW_BACK || outcome == LW_DEAD;
 }
 
 void lw_settle_last(const struct lw_lane_call *c, enum lw_outcome outcome, int64_t backoff_ms,

@@ -141,8 +141,9 @@ void lw_settle_args(const struct lw_lane_call *c, const struct lw_places *p,
                     const struct lw_settle_call *s);
 /* Returns true if the arguments for a message with this outcome include the envelope. */
 bool lw_settle_carries(enum lw_outcome outcome);
-/* Adds the arguments that the last settled message of an item needs: for LW_RETRY and LW_BACK the
- * backoff and the envelope, for LW_DEAD the reason and the envelope. Copies the envelope. */
+/* Adds the arguments that the last settled message of an item needs: for LW_RETRY, LW_LATER
+ * and LW_BACK the backoff and the envelope, for LW_DEAD the reason and the envelope. Copies the
+ * envelope. */
 void lw_settle_last(const struct lw_lane_call *c, enum lw_outcome outcome, int64_t backoff_ms,
                     const char *reason, struct lw_bytes envelope);
 

@@ -8,11 +8,8 @@
 static const struct {
     enum lw_outcome outcome;
     const char *word;
-} outcomes[] = {{LW_DONE, LW_WORD_DONE},
-                {LW_RETRY, LW_WORD_RETRY},
-                {LW_DEAD, LW_WORD_DEAD},
-                {LW_BACK, LW_WORD_BACK},
-                {LW_DEAD_SENT, "sent"}};
+} outcomes[] = {{LW_DONE, LW_WORD_DONE}, {LW_RETRY, LW_WORD_RETRY}, {LW_DEAD, LW_WORD_DEAD},
+                {LW_BACK, LW_WORD_BACK}, {LW_DEAD_SENT, "sent"},    {LW_LATER, "later"}};
 
 enum { N_OUTCOMES = sizeof outcomes / sizeof outcomes[0] };
 

@@ -50,13 +50,14 @@ enum lw_outcome {
      * did; give the message back without counting an attempt */
     LW_BACK = 'b',
     LW_DEAD_SENT = 's', /* the message is a dead letter that its topic has acknowledged */
+    LW_LATER = 'l',     /* a retry that counts no attempt; the time of the first one is recorded */
 };
 
 /* Returns true if the outcome finishes the message. Any other outcome sends the message back to its
  * lane. */
 static inline bool lw_outcome_ends(enum lw_outcome outcome) {
     bool ends = outcome == LW_DONE || outcome == LW_DEAD || outcome == LW_DEAD_SENT;
-    assert(ends || outcome == LW_RETRY || outcome == LW_BACK);
+    assert(ends || outcome == LW_RETRY || outcome == LW_LATER || outcome == LW_BACK);
     return ends;
 }
 
@@ -68,7 +69,7 @@ static inline bool lw_outcome_ends(enum lw_outcome outcome) {
 #define LW_WORD_BACK "back"
 
 /* Returns the word for an outcome in handlers, the journal and the log: "done", "retry", "dead",
- * "back", or "sent" for LW_DEAD_SENT. */
+ * "back", "sent" for LW_DEAD_SENT, or "later" for LW_LATER. */
 const char *lw_outcome_word(enum lw_outcome outcome);
 /* Finds the outcome for a word. Returns false if no outcome has this word. */
 bool lw_outcome_of(const char *word, enum lw_outcome *outcome);

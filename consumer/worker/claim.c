@@ -93,15 +93,15 @@ void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 
 /* --- heads in a reply ------------------------------------------------------------------------ */
 
-int grants_tries(struct grants *g) {
+struct tried grants_tries(struct grants *g) {
     assert(g->tries);
     g->n++;
-    if (g->at_tries + 1 >= g->tries->elements ||
+    if (g->at_tries + 2 >= g->tries->elements ||
         g->tries->element[g->at_tries]->integer != (long long)g->n)
-        return 0;
-    int tries = (int)g->tries->element[g->at_tries + 1]->integer;
-    g->at_tries += 2;
-    return tries;
+        return (struct tried){0};
+    redisReply *const *e = g->tries->element + g->at_tries;
+    g->at_tries += 3;
+    return (struct tried){(int)e[1]->integer, e[2]->integer};
 }
 
 /* Returns the next head as a message, or NULL if its envelope is malformed. */
@@ -159,7 +159,7 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
      * back at once, because only a settle with an outcome releases the lock. */
     bool stop = h && (h->failed || (w->stopping && h->first));
     for (size_t i = 0; i < n; i++) {
-        int tries = grants_tries(g);
+        struct tried tried = grants_tries(g);
         struct msg *m = grants_head(w, g), *same;
         if (!m) {
             /* an unreadable head stays in its waiting list, so no head behind it may run */
@@ -173,7 +173,7 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
         m->tag = l->tag;
         look_for_key(w, l, m);
         if (!h) h = hold_new(w, l, LANE, token, g->fence, sh->pipe.sent_ms + w->c->lock.ttl_ms);
-        hold_grant(w, h, m, g->fence + i, tries);
+        hold_grant(w, h, m, g->fence + i, tried);
     }
 }
 

@@ -228,7 +228,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
     for (int k = 0; k < it->n; k++) {
         if (letters[k] != LW_GATED_RUN && letters[k] != LW_GATED_ALSO) continue;
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
-        int tries = grants_tries(g);
+        struct tried tried = grants_tries(g);
         uint64_t mine = fence++;
         /* if an earlier message of the hold has failed, this message goes back to its lane */
         if (h && h->failed) continue;
@@ -240,11 +240,11 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
             h = hold_new(w, l, FAST, sh->gate.token, g->fence,
                          sh->pipe.sent_ms + w->c->lock.ttl_ms);
         *at = NULL;
-        hold_grant(w, h, m, mine, tries);
+        hold_grant(w, h, m, mine, tried);
     }
     if (gone && !h) {
         h = hold_new(w, l, FAST, sh->gate.token, g->fence, INT64_MIN / 2);
-        hold_grant(w, h, gone, g->fence, 0);
+        hold_grant(w, h, gone, g->fence, (struct tried){0});
     } else if (gone) {
         msg_free(w, gone);
     }

@@ -287,9 +287,10 @@ static bool may_link(const struct lw_worker *w, const struct run *before, const 
     return !m->dead_reason && (!w->set.board || atomic_load(&w->set.board->n_suspects) == 0);
 }
 
-void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
+void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence,
+                struct tried tried) {
     assert(!h->lost && !h->stale && !h->failed);
-    struct run *r = run_new(w, h, m, fence, tries), *before = h->first;
+    struct run *r = run_new(w, h, m, fence, tried), *before = h->first;
     while (before && before->next) before = before->next;
     *h->tail = r;
     h->tail = &r->next;

@@ -23,6 +23,13 @@ struct part;
 struct run;
 struct shard;
 
+/* What a message has been through: its number of attempts, and the time of its first failure on the
+ * clock of Redis; 0: it has not failed. */
+struct tried {
+    int n;
+    int64_t first_ms;
+};
+
 /* --- messages -------------------------------------------------------------------------------- */
 
 struct msg {
@@ -209,7 +216,8 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
 /* Takes a hold out of its lane, and frees it with the runs that are left in it. */
 void hold_free(struct lw_worker *w, struct hold *h);
 /* Grants a message. It starts after the messages that were granted before it. */
-void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
+void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence,
+                struct tried tried);
 /* Links the runs behind `r`, which starts now, up to the first run that only the main thread may
  * start. */
 void hold_link(struct lw_worker *w, struct run *r);
@@ -293,7 +301,7 @@ struct run {
     /* `outcome` is the outcome of the message: that of the handler (job.outcome), or dead if no
      * attempts are left */
     enum lw_outcome outcome;
-    int tries;
+    struct tried tried;
     /* `linked` is true if the run is AHEAD, and the thread of the run before it may start it at any
      * time */
     bool linked;
@@ -343,7 +351,8 @@ struct runs {
 /* Returns the number of runs that finished since the last call of this function, and sets the
  * number to 0. Runs of one hold that ended as done in direct succession count as one. */
 size_t runs_finished(struct lw_worker *w);
-struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
+struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence,
+                    struct tried tried);
 /* Takes the message out of a run, so that run_free() does not free it. */
 struct msg *run_take_msg(struct run *r);
 /* Makes r the follower of the run `before`, if that is still possible: the thread that runs

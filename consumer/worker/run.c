@@ -71,8 +71,9 @@ static void identify(struct run *r) {
     p[n] = 0;
 }
 
-struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries) {
-    assert(m && m->part && tries >= 0);
+struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence,
+                    struct tried tried) {
+    assert(m && m->part && tried.n >= 0);
     struct run *r = w->runs.free;
     if (r)
         w->runs.free = r->next;
@@ -81,7 +82,7 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     r->hold = h;
     r->msg = m;
     r->state = AHEAD;
-    r->tries = tries;
+    r->tried = tried;
     r->linked = r->submitted = r->accounted = r->late = r->in_repair = false;
     r->resend_ms = r->rest_ms = 0;
     r->next = NULL;
@@ -95,7 +96,7 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     j->payload = m->payload;
     j->headers = m->headers;
     j->n_headers = m->n_headers;
-    j->attempt = tries + 1;
+    j->attempt = tried.n + 1;
     j->fence = fence;
     lw_job_begin(j, &h->lease.held);
     if (w->io->trace)
@@ -243,6 +244,26 @@ static void die(struct lw_worker *w, struct run *r) {
     }
 }
 
+/* Returns true if a retry counts no attempt: its handler said so, and the message failed for the
+ * first time less than retry.max_age_s ago. */
+static bool counts_none(struct lw_worker *w, const struct run *r) {
+    if (!r->job.uncounted || !r->tried.first_ms) return r->job.uncounted;
+    int64_t now = connection_redis_ms(w, &w->shards[r->hold->lane->shard]);
+    return now - r->tried.first_ms < 1000 * w->c->retry.max_age_s;
+}
+
+static void retry(struct lw_worker *w, struct run *r) {
+    bool later = counts_none(w, r);
+    if (!later && r->job.attempt >= w->c->retry.max_attempts) {
+        die(w, r);
+        return;
+    }
+    count(&w->counts->retried);
+    tell_end(w, r, LW_LOG_INFO,
+             later ? "comes back later, without an attempt" : "failed and is tried again");
+    run_finish(w, r, later ? LW_LATER : LW_RETRY);
+}
+
 static void left_handler(struct lw_worker *w, struct run *r) {
     if (!r->submitted) return;
     assert(w->runs.in_handler > 0);
@@ -346,22 +367,15 @@ void lw_worker_finished(struct lw_worker *w, struct lw_job *job) {
         return;
     }
     switch (job->outcome) {
-    case LW_DEAD_SENT: assert(!"a handler sends no dead letters"); break;
+    case LW_DEAD_SENT:
+    case LW_LATER: assert(!"no handler answers so"); break;
     case LW_DONE: run_finish(w, r, LW_DONE); break;
     case LW_BACK:
         r->rest_ms = rest_of(w, r);
         run_finish(w, r, LW_BACK);
         break;
     case LW_DEAD: die(w, r); break;
-    case LW_RETRY:
-        if (job->attempt >= w->c->retry.max_attempts) {
-            die(w, r);
-        } else {
-            count(&w->counts->retried);
-            tell_end(w, r, LW_LOG_INFO, "failed and is tried again");
-            run_finish(w, r, LW_RETRY);
-        }
-        break;
+    case LW_RETRY: retry(w, r); break;
     }
 }
 

@@ -15,12 +15,15 @@ enum {
 
 /* Returns the time before a retry. If the handler asked for a time, returns that time. Otherwise
  * the time grows exponentially with the attempts, and up to half of it is random, so that messages
- * that failed together are not retried together. */
+ * that failed together are not retried together. If no attempt counts, nothing grows, so the time
+ * is the longest one, and it is never shorter than the first one. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
-    assert(w->c->retry.backoff_ms >= 0 && r->tries >= 0);
-    if (r->job.wait_ms > 0) return r->job.wait_ms;
-    int64_t ms = w->c->retry.backoff_ms;
-    for (int i = 0; i < r->tries && ms < w->c->retry.backoff_max_ms; i++) ms *= 2;
+    assert(w->c->retry.backoff_ms >= 0 && r->tried.n >= 0);
+    bool counts = r->outcome == LW_RETRY;
+    int64_t ms = w->c->retry.backoff_ms, asked_ms = r->job.wait_ms;
+    if (asked_ms > 0) return counts || asked_ms > ms ? asked_ms : ms;
+    if (!counts) ms = w->c->retry.backoff_max_ms;
+    for (int i = 0; i < r->tried.n && ms < w->c->retry.backoff_max_ms; i++) ms *= 2;
     if (ms > w->c->retry.backoff_max_ms) ms = w->c->retry.backoff_max_ms;
     if (ms < 2) return ms;
     return ms / 2 + (int64_t)(w->io->random(w->ctx) % (uint64_t)(ms / 2 + 1));
@@ -293,7 +296,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         bytes += more;
         struct run *last = it->n_runs ? nth(h, it->n_runs - 1) : NULL;
         it->outcome = last ? last->outcome : LW_DONE;
-        if (it->outcome == LW_RETRY) it->backoff_ms = backoff(w, last);
+        if (it->outcome == LW_RETRY || it->outcome == LW_LATER) it->backoff_ms = backoff(w, last);
         if (it->outcome == LW_BACK) it->backoff_ms = w->stopping ? 0 : last->rest_ms;
         choose(w, sh, it, false);
         add_places(sh, it, &p);
@@ -365,7 +368,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
     uint64_t fence = g->fence;
     for (int k = 0; k < it->n_named; k++) {
         const struct named *want = &sh->settle.named[it->first_named + k];
-        int tries = letters[k] == LW_NAMED_GRANTED ? grants_tries(g) : 0;
+        struct tried tried = letters[k] == LW_NAMED_GRANTED ? grants_tries(g) : (struct tried){0};
         uint64_t mine = letters[k] == LW_NAMED_GRANTED ? fence++ : 0;
         if (stop || h->failed || letters[k] == LW_NAMED_UNDECIDED) {
             stop = true;
@@ -380,7 +383,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
             msg_free(w, lane_pop(w, l));
         } else {
             lane_pop(w, l);
-            hold_grant(w, h, m, mine, tries);
+            hold_grant(w, h, m, mine, tried);
         }
     }
 }

@@ -292,7 +292,8 @@ struct grants {
     size_t n, at_tries, at_heads;
 };
 
-int grants_tries(struct grants *g); /* returns how many attempts the next granted message has had */
+/* Returns what the next granted message has been through. */
+struct tried grants_tries(struct grants *g);
 /* Adds the heads that a reply hands over to a hold: to h or, if h is NULL, to a new hold. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
                 struct grants *g, size_t n, uint64_t token);

@@ -53,6 +53,10 @@ static void take_answer(struct request *r, const struct lw_exec_answer *a, size_
     }
     job->outcome = a->outcome;
     copy_reason(job, a->reason);
+    if (a->outcome == LW_RETRY && !r->grace_ms) {
+        job->wait_ms = a->retry.wait_ms;
+        job->uncounted = a->retry.uncounted;
+    }
     if (r->grace_ms && a->outcome != LW_DONE) {
         /* After a cancellation only "done" counts, because it says that the handler's effect has
          * happened. Replace any other outcome. */

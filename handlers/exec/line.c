@@ -235,7 +235,9 @@ static int read_attempt(const json_t *answer, int64_t *attempt, struct lw_err *e
 /* Reads the members of an answer other than its id. */
 static int read_rest(struct lw_exec_answer *a, const json_t *answer, struct lw_err *err) {
     const json_t *why = json_object_get(answer, "reason");
-    if (read_attempt(answer, &a->attempt, err) || read_outcome(answer, &a->outcome, err)) return -1;
+    if (read_attempt(answer, &a->attempt, err) || read_outcome(answer, &a->outcome, err) ||
+        lw_retry_read(answer, "handler's answer", &a->retry, err))
+        return -1;
     if (why && !json_is_string(why) && !json_is_null(why))
         return lw_fail(err, "handler's answer has a \"reason\" that is not a string");
     if (json_is_string(why)) a->reason = text_of(why);

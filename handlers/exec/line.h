@@ -5,6 +5,7 @@
 #define LW_HANDLERS_EXEC_LINE_H
 
 #include "handlers/handler.h"
+#include "handlers/retry.h"
 
 /* Appends the request for n jobs of one key, ended by a newline: one object, or {"batch":[…]} if
  * n > 1. `deadline_ms`, in ms since 1970, is the time at which the first job times out; 0 means
@@ -18,6 +19,7 @@ struct lw_exec_answer {
     enum lw_outcome outcome;
     struct lw_bytes reason; /* reason of the outcome; reason.p is NULL if the handler gave none */
     int64_t attempt;        /* the attempt that is answered; 0: the answer does not say it */
+    struct lw_retry retry;  /* for the outcome retry: when the message comes back */
     /* The answer names its message, but is malformed. The outcome is a retry, and `reason` says
      * what is wrong. */
     bool malformed;

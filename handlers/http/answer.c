@@ -17,14 +17,14 @@ int64_t answer_retry_after_ms(const char *value, int64_t now_s) {
     size_t n = strspn(value, "0123456789"), rest = n + strspn(value + n, " \t");
     int64_t seconds = 0;
     if (n && !value[rest]) {
-        for (size_t i = 0; i < n && seconds <= RETRY_AFTER_MAX_MS; i++)
+        for (size_t i = 0; i < n && seconds <= LW_RETRY_AFTER_MAX_MS; i++)
             seconds = 10 * seconds + (value[i] - '0');
     } else if (*value) {
         time_t at = curl_getdate(value, NULL);
         seconds = at < 0 ? 0 : (int64_t)at - now_s;
     }
     if (seconds <= 0) return 0;
-    return seconds < RETRY_AFTER_MAX_MS / 1000 ? seconds * 1000 : RETRY_AFTER_MAX_MS;
+    return seconds < LW_RETRY_AFTER_MAX_MS / 1000 ? seconds * 1000 : LW_RETRY_AFTER_MAX_MS;
 }
 
 /* --- the status ------------------------------------------------------------------------------- */
@@ -50,9 +50,8 @@ static void excerpt(struct lw_bytes body, char out[EXCERPT + 1]) {
 void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_verdict *out) {
     char text[EXCERPT + 1];
     *out = (struct http_verdict){.outcome = outcome_of(a->status)};
-    if (out->outcome == LW_DONE) return;
-    if (out->outcome != LW_DEAD) out->wait_ms = answer_retry_after_ms(a->retry_after, now_s);
-    if (out->outcome == LW_BACK) return;
+    out->retry.wait_ms = answer_retry_after_ms(a->retry_after, now_s);
+    if (out->outcome == LW_DONE || out->outcome == LW_BACK) return;
     excerpt(a->body, text);
     snprintf(out->reason, sizeof out->reason, "the service answered %d%s%s%s", a->status,
              a->status >= 300 && a->status < 400 ? " (redirects are not followed)" : "",
@@ -149,6 +148,12 @@ static void read_outcome(const json_t *answer, struct http_verdict *out) {
                  *why = json_object_get(answer, "reason");
     const char *word = json_is_string(outcome) ? json_string_value(outcome) : "";
     char text[160];
+    struct lw_retry when = out->retry;
+    struct lw_err err = {0};
+    if (lw_retry_read(answer, "the answer's body", &when, &err)) {
+        retry(out, err.text);
+        return;
+    }
     if (!outcome_word(word, &out->outcome)) {
         snprintf(text, sizeof text,
                  "the answer's body has an unknown outcome \"%.64s\" (known: done, retry, dead)",
@@ -157,6 +162,7 @@ static void read_outcome(const json_t *answer, struct http_verdict *out) {
         return;
     }
     out->reason[0] = '\0';
+    out->retry = when;
     if (out->outcome == LW_DONE) return;
     lw_reason_copy(out->reason,
                    json_string_length(why) ? json_string_value(why) : usual[out->outcome]);

@@ -9,7 +9,7 @@
  *     any other 4xx             dead
  *
  * If the response has the header Retry-After, a message that is retried or given back waits for
- * that time. A JSON body with an "outcome" overrides the status.
+ * that time. A JSON body with an "outcome" overrides the status, and its "after_ms" the header.
  *
  * A body that is meant to be an outcome and cannot be read is a retry, whatever the status: nobody
  * knows what the service did. A body is meant to be an outcome if it begins, after a byte order
@@ -19,8 +19,7 @@
 #define LW_HANDLERS_HTTP_ANSWER_H
 
 #include "handlers/handler.h"
-
-enum { RETRY_AFTER_MAX_MS = 3600000 };
+#include "handlers/retry.h"
 
 struct http_answer {
     int status;
@@ -32,7 +31,7 @@ struct http_answer {
 
 struct http_verdict {
     enum lw_outcome outcome;
-    int64_t wait_ms; /* wait requested by the service before a retry; 0: none */
+    struct lw_retry retry; /* for RETRY and BACK: when the message comes back */
     char reason[LW_REASON_MAX];
 };
 
@@ -44,8 +43,8 @@ void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_ve
  * release, or to NULL if the body does not override the status. Returns -1 with *err if the body is
  * meant to be an outcome and cannot be read: then each message of the request is a retry. */
 int answer_document(const struct http_answer *a, json_t **out, struct lw_err *err);
-/* Decides the outcome of message number `at` (from 0) of a request with `n` messages. Leaves
- * out->wait_ms unchanged. */
+/* Decides the outcome of message number `at` (from 0) of a request with `n` messages. If it does
+ * not say when the message comes back, out->retry is unchanged. */
 void answer_by_document(const json_t *document, size_t at, size_t n, const char *identity,
                         struct http_verdict *out);
 

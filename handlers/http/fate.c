@@ -37,7 +37,8 @@ static void count_connections(const struct call *c) {
 static struct lw_job *end_message(struct call *c, const struct http_verdict *v, int64_t took_us) {
     struct lw_job *job = c->jobs[c->at];
     lw_job_answer(job, v->outcome, v->reason);
-    job->wait_ms = v->wait_ms;
+    if (v->outcome == LW_RETRY || v->outcome == LW_BACK) job->wait_ms = v->retry.wait_ms;
+    if (v->outcome == LW_RETRY) job->uncounted = v->retry.uncounted;
     struct lw_job *follower = c->at == c->n - 1 ? lw_job_end(job) : NULL;
     lw_feed_ended(c->h->feed, job, took_us > 0 ? took_us : 1);
     return follower;
@@ -46,7 +47,7 @@ static struct lw_job *end_message(struct call *c, const struct http_verdict *v, 
 /* Ends the call. The message at jobs[at] gets the outcome `outcome`. The later messages of the call
  * get no outcome, and belong again to the thread that reaps jobs. */
 static void end_call(struct call *c, enum lw_outcome outcome, const char *reason, int64_t wait_ms) {
-    struct http_verdict v = {.outcome = outcome, .wait_ms = wait_ms};
+    struct http_verdict v = {.outcome = outcome, .retry.wait_ms = wait_ms};
     lw_reason_copy(v.reason, reason);
     end_message(c, &v, c->h->now_us - c->begun_us);
     http_release(c);

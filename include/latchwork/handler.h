@@ -100,8 +100,10 @@ enum latchwork_outcome {
     /* the effect has happened, now or earlier under the same identity; the next message of the key
      * may start at once */
     LATCHWORK_DONE = 0,
-    LATCHWORK_RETRY = 1, /* try the message again after a backoff, and count an attempt */
-    LATCHWORK_DEAD = 2,  /* never try the message again, and keep it as a dead letter */
+    /* try the message again after a backoff, and count an attempt; latchwork_retry_after() says
+     * when, and whether it counts */
+    LATCHWORK_RETRY = 1,
+    LATCHWORK_DEAD = 2, /* never try the message again, and keep it as a dead letter */
     /* nothing was done, because the lease ended or the store refused the fence: the next holder of
      * the key runs the message, and no attempt is counted */
     LATCHWORK_BACK = 3
@@ -141,6 +143,12 @@ struct latchwork_lease {
      * because `timeout_ms` has passed. The function is cheap, so call it in loops. If the lease is
      * lost, Latchwork starts no further message under it. */
     int (*cancelled)(const struct latchwork_lease *lease);
+    /* Says when the message of this lease comes back if its outcome is LATCHWORK_RETRY: after_ms
+     * from then, at most an hour (longer times are shortened), instead of the backoff. If `counts`
+     * is 0, the retry counts no attempt, for at most `retry.max_age_s` after the message first
+     * failed. A negative after_ms is a mistake, which the message's reason reports. The last call
+     * holds; other outcomes ignore it. This is a later addition: see latchwork_retry_after(). */
+    void (*retry_after)(const struct latchwork_lease *lease, int64_t after_ms, int counts);
 };
 
 /* A message and its lease. A handler may only read them, and only during its call. */
@@ -170,6 +178,14 @@ static inline int latchwork_cancelled(const struct latchwork_message *m) {
 }
 static inline int64_t latchwork_deadline_ms(const struct latchwork_message *m) {
     return m->lease->deadline_ms(m->lease);
+}
+/* Says when the message comes back, as latchwork_lease.retry_after explains, and returns
+ * LATCHWORK_RETRY. A Latchwork that is too old for this uses its backoff and counts an attempt. */
+static inline int latchwork_retry_after(const struct latchwork_message *m, int64_t after_ms,
+                                        int counts) {
+    if (m->lease->size >= offsetof(struct latchwork_lease, retry_after) + sizeof(void *))
+        m->lease->retry_after(m->lease, after_ms, counts);
+    return LATCHWORK_RETRY;
 }
 
 /* Functions that Latchwork offers to a plugin, until `close` returns. Any thread may call these

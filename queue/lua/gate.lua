@@ -16,8 +16,8 @@
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per message (LW_GATED in
 --         queue/codes.h), tries}
 --         fence: the i-th message that is granted in a lane has fence + i, counted from 0
---         tries: for each granted message that had attempts before, two numbers: its place among
---         the granted messages (from 1) and its number of attempts
+--         tries: for each granted message that failed before, three numbers: its place among the
+--         granted messages (from 1), its number of attempts, and when it first failed
 -- Order of writes: locks come first, so that the call finds its token in them if it is sent again.
 -- A lane is added to `lanes` before its waiting list exists. States of waiting messages are written
 -- after their list.

@@ -15,10 +15,10 @@
 --         settled messages; outcome of the last settled message (all others are done); how the lane
 --         continues; number of named messages; number of heads wanted (at least 1 for LW_GO_NEXT);
 --         number of list elements before the wanted heads. queue/codes.h explains the letters. The
---         arguments of an item are those for its last settled message (for LW_RETRY and LW_BACK:
---         backoff_ms, envelope; for LW_DEAD: reason, envelope), then, if messages carry business
---         ids, the ids of the settled and of the named messages. In ARGV 9, the settled messages of
---         an item come before its named messages.
+--         arguments of an item are those for its last settled message (for LW_RETRY, LW_LATER and
+--         LW_BACK: backoff_ms, envelope; for LW_DEAD: reason, envelope), then, if messages carry
+--         business ids, the ids of the settled and of the named messages. In ARGV 9, the settled
+--         messages of an item come before its named messages.
 -- Result: 'LOST', 'QUARANTINE', or {fence, one letter per item (LW_SETTLED), one letter per named
 --         message (LW_NAMED), number of duplicates dropped, tries, heads, one byte per item: number
 --         of heads that are handed over}
@@ -27,7 +27,7 @@
 -- If an item is stale, at most the first of its done messages was recorded, and the lane's next
 -- holder runs the others again, in order.
 -- Order of writes: dead letters and business ids; states; deletion of the tries of finished
--- messages; lists; states of messages that were put back; locks; tries that count one more attempt.
+-- messages; lists; states of messages that were put back; locks; tries of messages that failed.
 -- The most frequent item, one message that is done and behind which nothing waits, is settled at
 -- once. Only if there are other items, the call goes on behind the first return, because each
 -- function costs time to make. Each of these items is handled twice: by record(), and, when its
@@ -86,7 +86,7 @@ end
 
 local named_out, heads_each = {}, {}
 -- The lists `free`, `backoffs`, `forgotten` and `tried_again` collect the writes that must follow
--- the states: locks to delete or to turn into a backoff, and tries to forget or to count.
+-- the states: locks to delete or to turn into a backoff, and tries to forget or to set.
 local backoffs, forgotten, tried_again = {}, {}, {}
 local function forget_later(s, index)
     if s.has_tries then forgotten[#forgotten + 1] = {s.tp, s.base + index} end
@@ -104,17 +104,19 @@ local function put_back(r)
     call_left = math.max(call_left, 1)
     local head, head_tp, head_offset = first_unfinished(lane)
     local tp, bad = s.tp, head == 'BAD'
-    local rotate = skip and backoff > 0 and r.outcome == LW_RETRY
+    local failed = r.outcome == LW_RETRY or r.outcome == LW_LATER
+    local rotate = skip and backoff > 0 and failed
     local rests = backoff > 0 and not rotate
     if not bad then
         call('ZADD', lanes, text(now + (rests and backoff or handoff)), lane)
         if not (head_tp == tp and head_offset == offset) then call('RPUSH', wait, r.envelope) end
         put_state(s, index, LW_STATE_WAITING)
     end
-    if r.outcome == LW_RETRY then
+    if failed then
         local tried, first = tries_of(tp, offset)
+        if r.outcome == LW_RETRY then tried = tried + 1 end
         tried_again[#tried_again + 1] =
-            {tp, offset, tried + 1, first > 0 and first or now, rotate and backoff or 0}
+            {tp, offset, tried, first > 0 and first or now, rotate and backoff or 0}
         s.has_tries = true
     end
     if bad then
@@ -180,7 +182,7 @@ local function record(r)
         end
     end
     local backoff, reason, envelope
-    if outcome == LW_RETRY or outcome == LW_BACK then
+    if outcome == LW_RETRY or outcome == LW_LATER or outcome == LW_BACK then
         backoff, envelope = tonumber(take_arg()), take_arg()
     elseif outcome == LW_DEAD then
         reason, envelope = take_arg(), take_arg()
@@ -309,7 +311,7 @@ local function go_on(r)
         grant_none(r.named)
         return 'LW_SETTLED_STALE'
     end
-    if r.outcome == LW_RETRY or r.outcome == LW_BACK then
+    if r.outcome == LW_RETRY or r.outcome == LW_LATER or r.outcome == LW_BACK then
         grant_none(r.named)
         return put_back(r)
     end

@@ -57,12 +57,12 @@ static void done_counts_without_the_lease(void **state) {
 
 static void a_stale_lease_does_nothing_else(void **state) {
     struct lt *l = *state;
-    static const char *const outcomes[] = {"retry", "back", "dead", "sent"};
+    static const char *const outcomes[] = {"retry", "back", "dead", "sent", "later"};
     struct lt_msg m = lt_msg(0, 1, "k", "t1"), other = lt_msg(0, 2, "k", "t1x1");
     run1(l, m);
     lt_free_lock(l, m);
     run1(l, other);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         char *before = lt_dump(l, true);
         m = lt_with(m, outcomes[i], "next");
         m.backoff_ms = 1000;
@@ -150,6 +150,70 @@ static void retries_keep_their_first_failure(void **state) {
     assert_string_equal(settle1(l, m), "L");
     assert_string_equal(lt_waiting(l, m), "0/1");
     assert_string_equal(tries(l, 1), "4 12345 0");
+}
+
+/* The retry `later` waits as any retry, and notes when the message first failed, but no attempt. */
+static void later_counts_no_attempt(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "later", "next");
+    m.backoff_ms = 200000;
+    run1(l, m);
+    int64_t from = lt_now_ms(l);
+    assert_string_equal(settle1(l, m), "L");
+    assert_string_equal(lt_waiting(l, m), "0/1");
+    assert_string_equal(lt_lock(l, m), "backoff");
+    int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
+    assert_true(left > 0 && left <= 200000);
+    int n = -1;
+    int64_t first = 0, due = -1;
+    assert_int_equal(sscanf(tries(l, 1), "%d %" SCNd64 " %" SCNd64, &n, &first, &due), 3);
+    assert_int_equal(n, 0);
+    assert_true(first >= from && first <= lt_now_ms(l));
+    assert_int_equal(due, 0);
+    /* who gets it next learns when it first failed, and that no attempt counts */
+    lt_free_lock(l, m);
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 1 %s", "0 12345 0");
+    m.token = "t2";
+    assert_string_equal(lt_claim(l, &m, 1), "N");
+    assert_int_equal(lt_attempts(l, 0), 0);
+    assert_int_equal(lt_first_ms(l, 0), 12345);
+    assert_string_equal(settle1(l, m), "L");
+    assert_string_equal(tries(l, 1), "0 12345 0");
+    /* a retry that counts, and another one that does not */
+    lt_free_lock(l, m);
+    m.token = "t3";
+    assert_string_equal(lt_claim(l, &m, 1), "N");
+    assert_string_equal(settle1(l, lt_with(m, "retry", "next")), "L");
+    assert_string_equal(tries(l, 1), "1 12345 0");
+    lt_free_lock(l, m);
+    m.token = "t4";
+    assert_string_equal(lt_claim(l, &m, 1), "N");
+    assert_int_equal(lt_attempts(l, 0), 1);
+    assert_string_equal(settle1(l, m), "L");
+    assert_string_equal(tries(l, 1), "1 12345 0");
+    /* its tries go with its end */
+    lt_free_lock(l, m);
+    m.token = "t5";
+    assert_string_equal(lt_claim(l, &m, 1), "N");
+    assert_string_equal(settle1(l, lt_with(m, "done", "next")), "L");
+    assert_string_equal(tries(l, 1), "(nil)");
+}
+
+/* With retry.order skip, it goes to the tail, and has a time before which it does not run. */
+static void later_lets_others_go_first(void **state) {
+    struct lt *l = *state;
+    l->skip = true;
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "later", "next");
+    m.backoff_ms = 200000;
+    run1(l, m);
+    gate1(l, lt_msg(0, 2, "k", "t2"));
+    assert_string_equal(settle1(l, m), "L");
+    assert_string_equal(lt_waiting(l, m), "0/2 0/1");
+    int n = -1;
+    int64_t first = 0, due = 0;
+    assert_int_equal(sscanf(tries(l, 1), "%d %" SCNd64 " %" SCNd64, &n, &first, &due), 3);
+    assert_int_equal(n, 0);
+    assert_int_equal(due, first + 200000);
 }
 
 static void a_failed_message_goes_before_the_waiters(void **state) {
@@ -438,6 +502,8 @@ int main(void) {
         LT(retry_counts_and_waits),
         LT(retry_without_backoff_is_hinted_at_once),
         LT(retries_keep_their_first_failure),
+        LT(later_counts_no_attempt),
+        LT(later_lets_others_go_first),
         LT(a_failed_message_goes_before_the_waiters),
         LT(back_counts_no_try),
         LT(back_may_wait),

@@ -854,6 +854,33 @@ M = {
             "    if (c->kind != CALL_CLAIM) sh->pipe.answered--; /* the call counts",
         )
     ],
+    'a retry that counts nothing counts': [
+        (
+            'queue/lua/settle.lua',
+            "if r.outcome == LW_RETRY then tried = tried + 1 end",
+            "tried = tried + 1",
+        )
+    ],
+    'a retry that counts nothing leaves no trace': [
+        (
+            'queue/lua/settle.lua',
+            "local failed = r.outcome == LW_RETRY or r.outcome == LW_LATER",
+            "local failed = r.outcome == LW_RETRY",
+        )
+    ],
+    'the first failure is not told': [
+        ('queue/lua/parts/grants.lua', "if first > 0 then", "if tried > 0 then")
+    ],
+    'attempts may count nothing for ever': [
+        (
+            'consumer/worker/run.c',
+            "return now - r->tried.first_ms < 1000 * w->c->retry.max_age_s;",
+            "return now > 0;",
+        )
+    ],
+    'a retry comes back when the backoff says': [
+        ('consumer/worker/settle.c', "if (asked_ms > 0) return", "if (asked_ms < 0) return")
+    ],
     # The next mutants change what happens to a slot that moves between nodes of a cluster.
     'a settle that failed in the middle is sent again as it was': [
         (
@@ -891,6 +918,11 @@ MODE = {
     'business ids are not recorded': 'dedup',
     'a suspect runs inside its worker': 'poison',
     'what is given back comes at once': 'stubborn',
+    'a retry that counts nothing counts': 'later',
+    'a retry that counts nothing leaves no trace': 'later',
+    'the first failure is not told': 'later',
+    'attempts may count nothing for ever': 'later',
+    'a retry comes back when the backoff says': 'later',
     'partitions of replays are never forgotten': 'operator',
     'no quarantine': 'wipe',
     'fence restarts after a wipe': 'wipe',

@@ -165,6 +165,7 @@ static const struct faults modes[] = {
      .pool = true,
      .max_run = 20},
     {.name = "stubborn", .stubborn = true, .churn = 2, .burst = 6},
+    {.name = "later", .later = true, .crash = 0.5, .pause = 0.5, .loss = 2, .churn = 2, .burst = 6},
     {.name = "repairs", .wipe = 4, .failover = 1, .loss = 20, .pace = 2, .churn = 4, .deaf = true},
     {.name = "vanish", .vanish = 2, .crash = 1, .loss = 1},
     /* In the modes far and farlag, more than 64 segments lie between the watermark and the waiting

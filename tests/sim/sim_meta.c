@@ -294,6 +294,7 @@ static struct lw_config *config_of(void) {
     c->retry.max_attempts = 5;
     c->retry.backoff_ms = 200;
     c->retry.backoff_max_ms = 1000;
+    c->retry.max_age_s = 60;
     c->handler.threads = 4;
     c->shutdown.grace_ms = 1000;
     return c;
@@ -1118,6 +1119,39 @@ static bool suspects_run_beside_others(void) {
     return right && forgotten;
 }
 
+/* The handler of record 1 (key X) asks for a retry that comes later and counts no attempt. The
+ * other keys of the partition must run meanwhile, and record 1 must run at its time, not before,
+ * and when the next tend has seen its lane. */
+static bool what_comes_back_later_holds_no_other_key(void) {
+    enum { LATER_MS = 20000 };
+    first_life();
+    struct lw_job *x = s.job[0];
+    bool built = s.n_job == 1 && has_key(x, 'X');
+    s.n_job = 0;
+    if (built) {
+        x->outcome = LW_RETRY;
+        x->wait_ms = LATER_MS;
+        x->uncounted = true;
+        lw_job_end(x);
+        lw_worker_finished(s.lw, x);
+    }
+    int64_t due_ms = s.now_ms + LATER_MS;
+    arrive(1, 5, RECORDS);
+    rounds(400);
+    bool others = last_of_k(6) && s.n_effects == RECORDS - 1;
+    while (s.now_ms < due_ms + LATER_MS && !s.n_job) rounds(1);
+    bool back = s.n_job == 1 && s.job[0]->offset == 1 && s.job[0]->attempt == 1,
+         in_time = s.now_ms >= due_ms && s.now_ms < due_ms + s.ttl_ms / 4 + 200;
+    s.x_lingers = false;
+    rounds(1000);
+    if (!built || !others || !back || !in_time || s.committed != RECORDS)
+        printf("%s%s%s%s committed %lld\n", built ? "" : "the situation was not built;",
+               others ? "" : "others waited;", back ? "" : "it did not come back as attempt 1;",
+               in_time ? "" : "not at its time;", (long long)s.committed);
+    end_worker();
+    return built && others && back && in_time && s.committed == RECORDS;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
@@ -1147,7 +1181,8 @@ static const struct {
     {"a_batch_of_many_keys_widens_the_window", a_batch_of_many_keys_widens_the_window},
     {"a_record_without_a_key_waits_in_redis", a_record_without_a_key_waits_in_redis},
     {"a_settle_that_failed_in_the_middle", a_settle_that_failed_in_the_middle},
-    {"suspects_run_beside_others", suspects_run_beside_others}};
+    {"suspects_run_beside_others", suspects_run_beside_others},
+    {"what_comes_back_later_holds_no_other_key", what_comes_back_later_holds_no_other_key}};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static bool run_case(int i) {

@@ -166,12 +166,13 @@ static int grants_of_heads(struct lt *l, int *most) {
 
 static void check_tries(const redisReply *tries, int n_grants) {
     long long last = 0;
-    assert_int_equal(tries->elements % 2, 0);
-    for (size_t i = 0; i < tries->elements; i += 2) {
+    assert_int_equal(tries->elements % 3, 0);
+    for (size_t i = 0; i < tries->elements; i += 3) {
         assert_int_equal(tries->element[i]->type, REDIS_REPLY_INTEGER);
         assert_true(tries->element[i]->integer > last && tries->element[i]->integer <= n_grants);
         last = tries->element[i]->integer;
-        assert_true(tries->element[i + 1]->integer > 0);
+        assert_true(tries->element[i + 1]->integer >= 0);
+        assert_true(tries->element[i + 2]->integer > 0);
     }
 }
 
@@ -325,13 +326,18 @@ struct lw_bytes lt_states(const struct lt *l, int i) {
 uint64_t lt_fence(const struct lt *l, int i) {
     return l->fence + (is_gate(l) ? (uint64_t)l->granted[i].in_lane : 0);
 }
-int lt_attempts_of(const struct lt *l, int i, int k) {
-    int grant = is_gate(l) ? l->granted[i].grant : l->item[i].first_grant + k;
+/* Returns one of the numbers that the reply has for a message that failed before, or 0. */
+static long long tried(const struct lt *l, int grant, size_t which) {
     const redisReply *tries = tries_in(l, l->reply);
-    for (size_t t = 0; t < tries->elements; t += 2)
-        if (tries->element[t]->integer == grant) return (int)tries->element[t + 1]->integer;
+    for (size_t t = 0; t < tries->elements; t += 3)
+        if (tries->element[t]->integer == grant) return tries->element[t + which]->integer;
     return 0;
 }
+int lt_attempts_of(const struct lt *l, int i, int k) {
+    int grant = is_gate(l) ? l->granted[i].grant : l->item[i].first_grant + k;
+    return (int)tried(l, grant, 1);
+}
+int64_t lt_first_ms(const struct lt *l, int i) { return tried(l, l->item[i].first_grant, 2); }
 int lt_attempts(const struct lt *l, int i) { return lt_attempts_of(l, i, 0); }
 int64_t lt_duplicates(const struct lt *l) {
     const redisReply *r = l->reply->element[is_settle(l) ? 3 : 2];

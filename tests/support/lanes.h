@@ -207,6 +207,8 @@ const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *
  * message i; after settle, to the first grant of item i; after claim, to lane i. */
 uint64_t lt_fence(const struct lt *l, int i);
 int lt_attempts(const struct lt *l, int i);
+/* Returns when message i, which claim handed over, failed for the first time; 0: it has not. */
+int64_t lt_first_ms(const struct lt *l, int i);
 /* Returns the number of attempts of grant k of item i. k is counted from 0. */
 int lt_attempts_of(const struct lt *l, int i, int k);
 /* Returns "PARTITION/OFFSET" of each envelope in the answer to item i, oldest first, or "" if there

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @segments
 -- `tries` is one hash per segment. The field OFFSET contains "ATTEMPTS FIRST_MS DUE_MS": the number
--- of attempts of the message, the time at which the first of them was recorded, and the time before
+-- of attempts of the message, the time at which its first failure was recorded, and the time before
 -- which the message is not tried again, or 0. The field "OFFSET+" contains the length of the wait
 -- until DUE_MS, so that a due time that was set before Redis' clock went back is recognized.
 local function tries_of(tp, offset)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin `crash`, for tests of how a worker survives a misbehaving plugin. The payload says
  * what the plugin does: segv, abort, exit, exit0, hang (until cancelled), stuck (ignores the
- * cancellation), retry, dead, back, odd (an unknown outcome), sleep:MS. After any other payload the
- * outcome is done. If a payload starts with "once:", the plugin misbehaves only at attempt 1. */
+ * cancellation), retry, later:MS (a retry that counts no attempt), dead, back, odd (an unknown
+ * outcome), sleep:MS. After any other payload the outcome is done. If a payload starts with
+ * "once:", the plugin misbehaves only at attempt 1. */
 #include <latchwork/handler.h>
 
 #include <signal.h>
@@ -24,6 +25,7 @@ static int act(const char *what, const struct latchwork_message *m, char *reason
         snprintf(reason, reason_size, "the payload says %s", what);
         return what[0] == 'd' ? LATCHWORK_DEAD : LATCHWORK_RETRY;
     }
+    if (strncmp(what, "later:", 6) == 0) return latchwork_retry_after(m, atoll(what + 6), 0);
     while (strcmp(what, "stuck") == 0) nap(1000);
     if (strcmp(what, "hang") == 0) {
         while (!latchwork_cancelled(m)) nap(2);

@@ -16,8 +16,9 @@ struct of_record {
      * recorded: number of attempts that Redis has recorded. */
     int failed, recorded;
     int dedup;
-    int64_t rests_until_ms; /* earliest time at which a message that was given back may run again */
-    bool rests;             /* Redis has recorded that the message was given back */
+    int64_t rests_until_ms; /* earliest time at which a message that came back may run again */
+    bool rests;             /* Redis has recorded that the message came back */
+    int64_t first_ms;       /* when Redis recorded that the message failed for the first time */
     char id[12];
 };
 
@@ -33,7 +34,7 @@ struct rules {
     struct lw_board *board[WORKERS];
     struct retry {
         int item, part, index;
-        bool counts;
+        enum lw_outcome outcome;
     } retry[ITEMS]; /* messages that the present settle puts back into waiting lists */
     int n_retries;
 };
@@ -160,11 +161,19 @@ void rules_before(struct world *w, const struct server *s, int argc, char **argv
     for (int i = 0; i < n; i++, item += 7) {
         const unsigned char *last = at + 3 * (item[1] - 1);
         at += 3 * (item[1] + item[4]);
-        if (!item[1] || (item[2] != LW_RETRY && item[2] != LW_BACK)) continue;
+        if (!item[1] || lw_outcome_ends(item[2])) continue;
         struct place p = place_of(w, last, argv + a + 10, len + a + 10);
         if (p.index >= 0 && !finished_in(s, p.tp, w->part[p.part].offset[p.index]))
-            u->retry[u->n_retries++] = (struct retry){i, p.part, p.index, item[2] == LW_RETRY};
+            u->retry[u->n_retries++] = (struct retry){i, p.part, p.index, item[2]};
     }
+}
+
+/* A worker may learn much later that a handler has ended, or die and be followed by another one. */
+static void check_age(struct world *w, const struct of_record *r) {
+    enum { SLACK_MS = 8000 };
+    if (!w->losses && w->now_ms - r->first_ms > 1000 * w->config.retry.max_age_s + SLACK_MS)
+        world_bad(w, "a message counts no attempt %" PRId64 " ms after it failed first",
+                  w->now_ms - r->first_ms);
 }
 
 void rules_after(struct world *w, const redisReply *r) {
@@ -173,8 +182,11 @@ void rules_after(struct world *w, const redisReply *r) {
     for (int i = 0; i < u->n_retries; i++) {
         struct of_record *back = record(w, u->retry[i].part, u->retry[i].index);
         if (r->element[1]->str[u->retry[i].item] == LW_SETTLED_STALE) continue;
-        back->recorded += u->retry[i].counts;
-        back->rests = !u->retry[i].counts;
+        enum lw_outcome outcome = u->retry[i].outcome;
+        back->recorded += outcome == LW_RETRY;
+        back->rests = w->f->later ? outcome != LW_BACK : outcome == LW_BACK;
+        if (outcome != LW_BACK && !back->first_ms) back->first_ms = w->now_ms;
+        if (outcome == LW_LATER) check_age(w, back);
     }
 }
 
@@ -270,7 +282,7 @@ static void rest(struct world *w, const struct exec *x, struct of_record *r) {
 
 static void check_rest(struct world *w, const struct exec *x, const struct of_record *r) {
     if (r->rests && live(w, x) && w->now_ms < r->rests_until_ms)
-        world_bad(w, "%s was given back and runs again %" PRId64 " ms too early", x->job->identity,
+        world_bad(w, "%s came back and runs again %" PRId64 " ms too early", x->job->identity,
                   r->rests_until_ms - w->now_ms);
 }
 
@@ -295,7 +307,7 @@ void rules_start(struct world *w, const struct exec *x, int index) {
     if (w->f->dedup && !loses_leases(w->f) && live(w, x) &&
         has_twin(w, part, index, inside_shard(x->job)))
         world_bad(w, "%s runs, though another with its business id is done", x->job->identity);
-    if (w->f->stubborn) check_rest(w, x, r);
+    if (w->f->stubborn || w->f->later) check_rest(w, x, r);
     if (w->f->poison && is_poison(part, index) && !x->job->suspect) w->rules->poisoned = x->worker;
 }
 
@@ -308,6 +320,14 @@ enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
         w->now_ms < 100000 + STUBBORN_MS) {
         rest(w, x, r);
         return LW_BACK;
+    }
+    if (w->f->later && wish == LW_DONE && is_stubborn(part, index) && w->faults_on &&
+        w->now_ms < 100000 + STUBBORN_MS)
+        wish = LW_RETRY, x->job->uncounted = true;
+    if (w->f->later) {
+        x->job->wait_ms = wish == LW_RETRY ? 300 + rnd_below(w, 3000) : 0;
+        r->rests = false;
+        r->rests_until_ms = w->now_ms + x->job->wait_ms;
     }
     /* the process of the plugin dies, in which the message runs */
     if (w->f->poison && is_poison(part, index) && x->job->suspect && live(w, x)) wish = LW_RETRY;

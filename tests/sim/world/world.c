@@ -438,6 +438,7 @@ static void set_up(struct world *w) {
     c->retry.max_attempts = 4;
     c->retry.backoff_ms = 200;
     c->retry.backoff_max_ms = 700;
+    c->retry.max_age_s = 8;
     c->retry.order = w->o->skip_order ? LW_ORDER_SKIP : LW_ORDER_BLOCK;
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;

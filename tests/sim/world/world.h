@@ -77,6 +77,9 @@ struct faults {
      * succeed, and must not wait for those. */
     bool refused;
     bool stubborn; /* for a while, some messages are given back under a live lease */
+    /* Handlers say when a retry comes back. For a while, those of some messages ask for retries
+     * that count no attempt. */
+    bool later;
     /* Rate of an operator's actions: to pause or break a lane, to drop or replay messages, or to
      * make a trial (operator.h). */
     double operate;

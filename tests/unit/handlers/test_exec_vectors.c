@@ -126,6 +126,10 @@ static void judge_answer(const json_t *vector, struct lw_bytes line) {
             assert_true(same(said.answers[i].reason, json_object_get(one, "reason")));
         assert_int_equal(said.answers[i].attempt,
                          json_integer_value(json_object_get(one, "attempt")));
+        assert_int_equal(said.answers[i].retry.wait_ms,
+                         json_integer_value(json_object_get(one, "after_ms")));
+        assert_int_equal(said.answers[i].retry.uncounted,
+                         json_is_false(json_object_get(one, "counts")));
         assert_string_equal(lw_outcome_word(said.answers[i].outcome),
                             json_string_value(json_object_get(one, "outcome")));
     }

@@ -323,7 +323,7 @@ static void statuses(void **state) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct http_verdict v = judge(table[i].status, "", "");
         if (v.outcome != table[i].outcome) fail_msg("%d: %c", table[i].status, v.outcome);
-        assert_int_equal(v.wait_ms, 0);
+        assert_int_equal(v.retry.wait_ms, 0);
     }
 }
 
@@ -344,18 +344,76 @@ static void reasons(void **state) {
 
 static void retry_after(void **state) {
     (void)state;
-    assert_int_equal(judge(429, "", "7").wait_ms, 7 * SECOND);
-    assert_int_equal(judge(503, "", " 3 ").wait_ms, 3 * SECOND);
-    assert_int_equal(judge(409, "", "2").wait_ms, 2 * SECOND);
-    assert_int_equal(judge(503, "", "0").wait_ms, 0);
-    assert_int_equal(judge(503, "", "Tue, 14 Nov 2023 22:13:30 GMT").wait_ms, 10 * SECOND);
-    assert_int_equal(judge(503, "", "Tuesday, 14-Nov-23 22:13:30 GMT").wait_ms, 10 * SECOND);
-    assert_int_equal(judge(503, "", "Tue, 14 Nov 2023 22:13:10 GMT").wait_ms, 0);
-    assert_int_equal(judge(503, "", "soon").wait_ms, 0);
-    assert_int_equal(judge(503, "", "-5").wait_ms, 0);
-    assert_int_equal(judge(503, "", "99999999999999999999999999").wait_ms, RETRY_AFTER_MAX_MS);
-    assert_int_equal(judge(400, "", "7").wait_ms, 0);
-    assert_int_equal(judge(200, "", "7").wait_ms, 0);
+    assert_int_equal(judge(429, "", "7").retry.wait_ms, 7 * SECOND);
+    assert_int_equal(judge(503, "", " 3 ").retry.wait_ms, 3 * SECOND);
+    assert_int_equal(judge(409, "", "2").retry.wait_ms, 2 * SECOND);
+    assert_int_equal(judge(503, "", "0").retry.wait_ms, 0);
+    assert_int_equal(judge(503, "", "Tue, 14 Nov 2023 22:13:30 GMT").retry.wait_ms, 10 * SECOND);
+    assert_int_equal(judge(503, "", "Tuesday, 14-Nov-23 22:13:30 GMT").retry.wait_ms, 10 * SECOND);
+    assert_int_equal(judge(503, "", "Tue, 14 Nov 2023 22:13:10 GMT").retry.wait_ms, 0);
+    assert_int_equal(judge(503, "", "soon").retry.wait_ms, 0);
+    assert_int_equal(judge(503, "", "-5").retry.wait_ms, 0);
+    assert_int_equal(judge(503, "", "99999999999999999999999999").retry.wait_ms,
+                     LW_RETRY_AFTER_MAX_MS);
+    assert_int_equal(judge(200, "{\"outcome\":\"retry\"}", "7").retry.wait_ms, 7 * SECOND);
+}
+
+/* A body says when its message comes back, and whether an attempt counts. */
+static void comes_back(void **state) {
+    (void)state;
+    static const struct {
+        const char *members;
+        int64_t wait_ms;
+        bool uncounted;
+    } good[] = {{"", 4 * SECOND, false},
+                {",\"after_ms\":60000", 60 * SECOND, false},
+                {",\"after_ms\":2.5e3,\"counts\":false", 2500, true},
+                {",\"after_ms\":0,\"counts\":true", 1, false},
+                {",\"after_ms\":null,\"counts\":null", 4 * SECOND, false},
+                {",\"after_ms\":3600001", LW_RETRY_AFTER_MAX_MS, false},
+                {",\"after_ms\":9007199254740992", LW_RETRY_AFTER_MAX_MS, false},
+                {",\"counts\":false", 4 * SECOND, true}};
+    static const char *const bad[] = {"\"after_ms\":-1",
+                                      "\"after_ms\":\"60000\"",
+                                      "\"after_ms\":1e300",
+                                      "\"after_ms\":true",
+                                      "\"after_ms\":[60000]",
+                                      "\"after_ms\":NaN",
+                                      "\"counts\":0",
+                                      "\"counts\":\"false\"",
+                                      "\"after_ms\":99999999999999999999999",
+                                      "\"after_ms\":1,\"after_ms\":1"};
+    char body[200];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(body, sizeof body, "{\"outcome\":\"retry\"%s}", good[i].members);
+        struct http_verdict v = judge(200, body, "4");
+        assert_string_equal(v.reason, "the service asked for a retry");
+        assert_int_equal(v.retry.wait_ms, good[i].wait_ms);
+        assert_int_equal(v.retry.uncounted, good[i].uncounted);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        static const char *const outcomes[] = {"retry", "done"};
+        for (int k = 0; k < 2; k++) {
+            snprintf(body, sizeof body, "{\"outcome\":\"%s\",%s}", outcomes[k], bad[i]);
+            struct http_verdict v = judge(200, body, "4");
+            if (v.outcome != LW_RETRY || v.retry.uncounted || v.retry.wait_ms != 4 * SECOND)
+                fail_msg("%s: %c", body, v.outcome);
+            bool says = strstr(v.reason, "after_ms") || strstr(v.reason, "counts") ||
+                        strstr(v.reason, "malformed JSON");
+            if (!says) fail_msg("%s: %s", body, v.reason);
+        }
+    }
+    /* each message of a batch has its own */
+    struct http_answer a = {.status = 200, .batch = true};
+    a.body = lw_bytes_of("[{\"outcome\":\"done\"},{\"outcome\":\"retry\",\"after_ms\":9}]");
+    json_t *document = NULL;
+    struct lw_err err = {0};
+    struct http_verdict v = {0};
+    assert_int_equal(answer_document(&a, &document, &err), 0);
+    answer_by_document(document, 1, 2, "t/0/1", &v);
+    assert_int_equal(v.outcome, LW_RETRY);
+    assert_int_equal(v.retry.wait_ms, 9);
+    json_decref(document);
 }
 
 static void bodies(void **state) {
@@ -367,7 +425,7 @@ static void bodies(void **state) {
     assert_int_equal(v.outcome, LW_DEAD);
     assert_string_equal(v.reason, "the service gave the message up");
     v = judge(503, "{\"outcome\":\"retry\"}", "4");
-    assert_int_equal(v.wait_ms, 4 * SECOND);
+    assert_int_equal(v.retry.wait_ms, 4 * SECOND);
     v = judge(404, "{\"outcome\":\"done\",\"reason\":\"gone before\"}", "");
     assert_int_equal(v.outcome, LW_DONE);
     assert_string_equal(v.reason, "");
@@ -764,6 +822,7 @@ int main(void) {
         cmocka_unit_test(statuses),
         cmocka_unit_test(reasons),
         cmocka_unit_test(retry_after),
+        cmocka_unit_test(comes_back),
         cmocka_unit_test(bodies),
         cmocka_unit_test(bodies_of_batches),
         cmocka_unit_test(unreadable_bodies),

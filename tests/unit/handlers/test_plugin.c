@@ -4,6 +4,8 @@
 #include "handlers/plugin_host.h"
 #include "tests/support/handler_fixture.h"
 
+#include "handlers/retry.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -322,6 +324,37 @@ static enum lw_outcome suspect(struct fx *x, struct fx_job *j, const char *paylo
 }
 
 /* A suspect runs in a process of its own. Whatever it does there, this process lives on. */
+/* A plugin says when its message comes back, in the worker and as a suspect. */
+static void test_comes_back(void **state) {
+    (void)state;
+    static const struct {
+        const char *payload;
+        int64_t wait_ms;
+        bool uncounted;
+        const char *reason;
+    } cases[] = {
+        {"later:60000", 60000, true, "plugin asked for a retry"},
+        {"later:0", 1, true, "plugin asked for a retry"},
+        {"later:9223372036854775807", LW_RETRY_AFTER_MAX_MS, true, "plugin asked for a retry"},
+        {"later:-1", 0, false,
+         "plugin asked for a retry after a negative time; expected 0 to 3600000 ms"},
+        {"retry", 0, false, "the payload says retry"},
+    };
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "crash", "null");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int alone = 0; alone < 2; alone++) {
+            assert_int_equal(alone ? suspect(&x, &j, cases[i].payload, 60000)
+                                   : play(&x, &j, cases[i].payload),
+                             LW_RETRY);
+            assert_string_equal(j.job.reason, cases[i].reason);
+            assert_int_equal(j.job.wait_ms, cases[i].wait_ms);
+            assert_int_equal(j.job.uncounted, cases[i].uncounted);
+        }
+    close_fx(&x);
+}
+
 static void test_suspects(void **state) {
     (void)state;
     static const struct {
@@ -533,6 +566,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_seven_lines),
         cmocka_unit_test(test_what_a_plugin_sees),
         cmocka_unit_test(test_outcomes),
+        cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_suspects),
         cmocka_unit_test(test_a_suspect_sees_its_lease),
         cmocka_unit_test(test_what_a_suspect_sees),
