@@ -108,17 +108,44 @@ func (m *Message) Traceparent() string { return string(m.Header("traceparent")) 
 
 // --- outcomes ------------------------------------------------------------------------------------
 
-type outcome struct{ word, reason string }
+type outcome struct {
+	word, reason string
+	after        *time.Duration // nil: the backoff decides
+	uncounted    bool
+}
 
 func (o *outcome) Error() string { return o.word + ": " + o.reason }
 
+// RetryOption says when the message of a Retry comes back, or that no attempt counts.
+type RetryOption func(*outcome)
+
+// After makes the next attempt come after d, at most an hour, instead of a backoff.
+func After(d time.Duration) RetryOption {
+	return func(o *outcome) { o.after = &d }
+}
+
+// Uncounted makes the attempt that ends with the error count nothing. A message may come back like
+// that for retry.max_age_s.
+func Uncounted() RetryOption {
+	return func(o *outcome) { o.uncounted = true }
+}
+
 // Retry returns an error that asks for another attempt, after a backoff. The attempt that ends with
-// this error counts.
-func Retry(reason string) error { return &outcome{"retry", reason} }
+// this error counts. Options change that, as in Retry("busy", After(time.Minute)).
+func Retry(reason string, options ...RetryOption) error {
+	o := &outcome{word: "retry", reason: reason}
+	for _, option := range options {
+		option(o)
+	}
+	if o.after != nil && *o.after < 0 {
+		return fmt.Errorf("latchwork: the time in After must not be negative, is %v", *o.after)
+	}
+	return o
+}
 
 // Dead returns an error that makes the message a dead letter, because another attempt would be
 // pointless.
-func Dead(reason string) error { return &outcome{"dead", reason} }
+func Dead(reason string) error { return &outcome{word: "dead", reason: reason} }
 
 // --- context -------------------------------------------------------------------------------------
 
@@ -328,12 +355,24 @@ func answer(m *Message, err error) []byte {
 		Attempt int    `json:"attempt,omitempty"`
 		Outcome string `json:"outcome"`
 		Reason  string `json:"reason,omitempty"`
+		AfterMs *int64 `json:"after_ms,omitempty"`
+		Counts  *bool  `json:"counts,omitempty"`
 	}{ID: m.ID, Attempt: m.Attempt, Outcome: "done"}
 	var o *outcome
 	switch {
 	case err == nil:
 	case errors.As(err, &o):
 		a.Outcome, a.Reason = o.word, o.reason
+		if o.after != nil { // a longer time is shortened
+			ms := int64(time.Hour / time.Millisecond)
+			if *o.after < time.Hour {
+				ms = int64((*o.after + time.Millisecond - 1) / time.Millisecond)
+			}
+			a.AfterMs = &ms
+		}
+		if o.uncounted {
+			a.Counts = new(bool)
+		}
 	default:
 		a.Outcome, a.Reason = "retry", err.Error()
 	}

@@ -207,7 +207,8 @@ func TestAnswers(t *testing.T) {
 			forms[form(a.Outcome, a.Reason)] = true
 		}
 	})
-	for _, err := range []error{nil, Retry("no time"), Dead("no use"), errors.New("é\n")} {
+	for _, err := range []error{nil, Retry("no time"),
+		Retry("no time", After(time.Minute), Uncounted()), Dead("no use"), errors.New("é\n")} {
 		var a said
 		if e := json.Unmarshal(answer(&Message{ID: "t/0/1", Attempt: 1}, err), &a); e != nil ||
 			!forms[form(a.Outcome, a.Reason)] || a.ID != "t/0/1" {
@@ -221,6 +222,24 @@ func TestAnswers(t *testing.T) {
 		"\"outcome\":\"dead\",\"reason\":\"\\ufffd\\ufffd\\ufffd\"}\n")
 	if n := len(answer(m, Dead(strings.Repeat("x", 3000000)))); n > reasonMax+100 {
 		t.Errorf("an answer of %d bytes", n)
+	}
+}
+
+func TestRetrySaysWhen(t *testing.T) {
+	m := &Message{ID: "t/0/1", Attempt: 1}
+	said := func(options ...RetryOption) string {
+		return strings.TrimPrefix(string(answer(m, Retry("r", options...))),
+			"{\"id\":\"t/0/1\",\"attempt\":1,\"outcome\":\"retry\",\"reason\":\"r\"")
+	}
+	same(t, "nothing", said(), "}\n")
+	same(t, "after", said(After(time.Minute)), ",\"after_ms\":60000}\n")
+	same(t, "at once", said(After(0), Uncounted()), ",\"after_ms\":0,\"counts\":false}\n")
+	same(t, "up", said(After(time.Microsecond)), ",\"after_ms\":1}\n")
+	same(t, "an hour", said(After(1<<63-1)), ",\"after_ms\":3600000}\n")
+	var o *outcome
+	if err := Retry("r", After(-time.Second)); errors.As(err, &o) ||
+		!strings.Contains(err.Error(), "must not be negative") {
+		t.Error(err)
 	}
 }
 

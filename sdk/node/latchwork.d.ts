@@ -46,10 +46,21 @@ export interface OutcomeOptions {
   /** For runBatches(): the number of messages before the failed message that are done. */
   done?: number;
 }
-/** Asks for another attempt, after a backoff. The attempt that ends with this error counts. */
+export interface RetryOptions extends OutcomeOptions {
+  /** The next attempt comes that many milliseconds later, at most an hour, instead of after a
+   * backoff. */
+  afterMs?: number;
+  /** False: the attempt that ends with the error counts nothing. A message may come back like that
+   * for `retry.max_age_s`. */
+  counts?: boolean;
+}
+/** Asks for another attempt, after a backoff. The attempt that ends with this error counts, unless
+ * the options say otherwise. */
 export class Retry extends Error {
-  constructor(reason?: string, options?: OutcomeOptions);
+  constructor(reason?: string, options?: RetryOptions);
   readonly done: number;
+  readonly afterMs?: number;
+  readonly counts: boolean;
 }
 /** Makes the message a dead letter. */
 export class Dead extends Error {

@@ -27,13 +27,26 @@ const { format } = require("node:util");
 const PROTOCOL = 1;
 const NEWLINE = 10;
 
-/** Asks for another attempt, after a backoff. The attempt that ends with this error counts. `done`
- * is for runBatches(): the number of messages before the failed message that are done. */
+const AFTER_MAX_MS = 3600000; // a longer time is shortened
+
+/** Asks for another attempt, after a backoff. With `afterMs`, it comes that many milliseconds later
+ * instead, at most an hour. The attempt that ends with this error counts, unless `counts` is false;
+ * a message may come back like that for `retry.max_age_s`. `done` is for runBatches(): the number
+ * of messages before the failed message that are done. */
 class Retry extends Error {
-  constructor(reason = "", { done = 0 } = {}) {
+  constructor(reason = "", { done = 0, afterMs, counts = true, ...unknown } = {}) {
     super(reason);
+    for (const name in unknown)
+      throw new TypeError(`latchwork: Retry has no option ${name}; expected afterMs, counts, done`);
+    const isTime = typeof afterMs === "number" && afterMs >= 0 && afterMs < Infinity;
+    if (afterMs !== undefined && !isTime)
+      throw new TypeError(`latchwork: afterMs must be a number from 0 to 3600000, is ${afterMs}`);
+    if (typeof counts !== "boolean")
+      throw new TypeError(`latchwork: counts must be true or false, is ${counts}`);
     this.name = "Retry";
     this.done = done;
+    this.afterMs = afterMs;
+    this.counts = counts;
   }
 }
 
@@ -268,16 +281,18 @@ const textOf = (make) => {
 /* Cuts a reason, and replaces halves of surrogate pairs, which are not JSON everywhere. */
 const wellFormed = (text) => text.slice(0, REASON_MAX).replace(/\p{Surrogate}/gu, "\ufffd");
 
-const answer = (m, outcome, reason) => {
+const answer = (m, outcome, reason, { afterMs, counts = true } = {}) => {
   const said = { id: m.id, attempt: m.attempt, outcome };
   if (reason) said.reason = wellFormed(reason);
+  if (afterMs !== undefined) said.after_ms = Math.ceil(Math.min(afterMs, AFTER_MAX_MS));
+  if (!counts) said.counts = false;
   return JSON.stringify(said) + "\n";
 };
 
 /* Returns the answer for a message whose handler threw. */
 const failed = (m, error) => {
   if (error instanceof Dead) return answer(m, "dead", textOf(() => error.message));
-  if (error instanceof Retry) return answer(m, "retry", textOf(() => error.message));
+  if (error instanceof Retry) return answer(m, "retry", textOf(() => error.message), error);
   if (m.cancelled) return answer(m, "retry", "cancelled");
   const isError = error instanceof Error;
   const full = textOf(() => (isError ? error.stack : format(error)));

@@ -65,6 +65,9 @@ test("answers are what the vectors allow", () => {
   try {
     for (const error of [
       new latchwork.Retry("no time"),
+      new latchwork.Retry("no time", { afterMs: 60000 }),
+      new latchwork.Retry("no time", { counts: false }),
+      new latchwork.Retry("", { afterMs: 5, counts: false }),
       new latchwork.Dead("no use"),
       new TypeError("\u00e9\n"),
       "text",
@@ -75,6 +78,23 @@ test("answers are what the vectors allow", () => {
     process.stderr.write = write;
   }
   assert.equal(latchwork._answer(m, "done"), '{"id":"t/0/1","attempt":1,"outcome":"done"}\n');
+});
+
+test("a retry says when", () => {
+  const m = latchwork._parse(line("t/0/1")).messages[0];
+  const said = (when) => {
+    const { after_ms, counts } = JSON.parse(latchwork._failed(m, new latchwork.Retry("r", when)));
+    return [after_ms, counts];
+  };
+  assert.deepEqual(said(), [undefined, undefined]);
+  assert.deepEqual(said({ afterMs: 60000 }), [60000, undefined]);
+  assert.deepEqual(said({ afterMs: 0, counts: false }), [0, false]);
+  assert.deepEqual(said({ afterMs: 0.1 }), [1, undefined]);
+  assert.deepEqual(said({ afterMs: 1e300 }), [3600000, undefined]);
+  for (const afterMs of [-1, NaN, Infinity, "60", null])
+    assert.throws(() => new latchwork.Retry("r", { afterMs }), /from 0 to 3600000/);
+  assert.throws(() => new latchwork.Retry("r", { counts: 0 }), /true or false/);
+  assert.throws(() => new latchwork.Retry("r", { after: 60 }), /no option after/);
 });
 
 // --- processes -----------------------------------------------------------------------------------

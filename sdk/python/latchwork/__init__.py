@@ -12,8 +12,9 @@
 
 Latchwork starts this program (handler.type "exec"), sends it messages of different keys, up to
 `handler.in_flight` at a time, and expects an answer for each message. If the handler returns, the
-message is done. `raise Retry("why")` asks for another attempt, `raise Dead("why")` makes the
-message a dead letter, and any other exception is a retry, with a traceback in the log.
+message is done. `raise Retry("why")` asks for another attempt (`after=60` says in how many
+seconds), `raise Dead("why")` makes the message a dead letter, and any other exception is a retry,
+with a traceback in the log.
 
 Coroutines run concurrently on one event loop. A coroutine is cancelled when Latchwork takes its
 message back. Plain functions run on the threads of `run(threads=N)` (default: 1, the main thread),
@@ -33,6 +34,7 @@ import contextvars
 import inspect
 import json
 import logging
+import math
 import os
 import queue
 import select
@@ -48,6 +50,7 @@ __all__ = ["Cancelled", "Dead", "Message", "Retry", "current", "handler", "run"]
 Text = Union[str, bytes, None]
 Handler = Callable[["Message"], Union[None, Awaitable[None]]]
 
+AFTER_MAX_S = 3600  # a longer time is shortened
 REASON_MAX = 4000  # characters; Latchwork keeps less of a reason
 _quote = json.JSONEncoder().encode  # makes a JSON string without the checks of json.dumps()
 _parse = json.JSONDecoder().raw_decode
@@ -62,8 +65,18 @@ POLL_S = 0.005
 
 
 class Retry(Exception):
-    """Asks for another attempt, after a backoff. The attempt that ends with this exception
-    counts."""
+    """Asks for another attempt, after a backoff. With `after`, it comes that many seconds later
+    instead, at most an hour. The attempt that ends with this exception counts, unless `counts` is
+    False; a message may come back like that for `retry.max_age_s`."""
+
+    def __init__(self, *reason: object, after: Optional[float] = None, counts: bool = True) -> None:
+        super().__init__(*reason)
+        fits = isinstance(after, (int, float)) and 0 <= after < math.inf
+        if after is not None and not fits:
+            raise ValueError("after must be a number of seconds from 0 to 3600, is %r" % (after,))
+        if not isinstance(counts, bool):
+            raise ValueError("counts must be True or False, is %r" % (counts,))
+        self.after, self.counts = after, counts
 
 
 class Dead(Exception):
@@ -319,13 +332,18 @@ def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
             % (m.id, "".join(traceback.format_exception(type(error), error, error.__traceback__)))
         )
         sys.stderr.flush()
-    line = {
+    line: Dict[str, Any] = {
         "id": m.id,
         "attempt": m.attempt,
         "outcome": "dead" if isinstance(error, Dead) else "retry",
     }
     if reason:
         line["reason"] = _reason(reason)
+    if isinstance(error, Retry):
+        if error.after is not None:
+            line["after_ms"] = math.ceil(1000 * min(error.after, AFTER_MAX_S))
+        if not error.counts:
+            line["counts"] = False
     return json.dumps(line) + "\n", False
 
 

@@ -73,6 +73,9 @@ class Vectors(unittest.TestCase):
         for error in (
             None,
             latchwork.Retry("no time"),
+            latchwork.Retry("no time", after=60),
+            latchwork.Retry("no time", counts=False),
+            latchwork.Retry(after=0.005, counts=False),
             latchwork.Dead("no use"),
             ValueError("\u00e9\n"),
             latchwork.Cancelled(),
@@ -86,6 +89,24 @@ class Vectors(unittest.TestCase):
             answer = json.loads(line)
             self.assertIn((frozenset(answer), answer["outcome"]), forms)
             self.assertEqual((line.count("\n"), done), (1, error is None))
+
+    def test_a_retry_says_when(self):
+        m = latchwork.Message(request("t/0/1"))
+
+        def said(**when):
+            answer = json.loads(latchwork._answer(m, latchwork.Retry("r", **when))[0])
+            return answer.get("after_ms"), answer.get("counts")
+
+        self.assertEqual(said(), (None, None))
+        self.assertEqual(said(after=60), (60000, None))
+        self.assertEqual(said(after=0, counts=False), (0, False))
+        self.assertEqual(said(after=0.0001), (1, None))
+        self.assertEqual(said(after=1e300), (3600000, None))
+        for bad in (-1, float("nan"), float("inf"), "60"):
+            with self.assertRaisesRegex(ValueError, "from 0 to 3600"):
+                latchwork.Retry("r", after=bad)
+        with self.assertRaisesRegex(ValueError, "True or False"):
+            latchwork.Retry("r", counts=0)
 
 
 def request(identity, key="k", payload="{}", attempt=1, headers=()):
