@@ -57,15 +57,29 @@ def most_at_once(runs):
 
 def many_at_once(t, handler_of):
     """A process must have many messages in flight, but only one message per key at a time. It must
-    get the messages of each key in order."""
+    get the messages of each key in order. Some messages come back a second later, without an
+    attempt: not before, and behind none of their key."""
     t.start_redis()
     t.make_topics()
     for topic in t.topics:
-        t.kafka.produce(topic, [(i % 4, b"k-%d" % (i % 300), b"{}") for i in range(3000)])
+        t.kafka.produce(
+            topic,
+            [
+                (i % 4, b"k-%d" % (i % 300), b'{"do":"later"}' if i % 1000 == 7 else b"{}")
+                for i in range(3000)
+            ],
+        )
     status, _ = t.start("--drain", handler=handler_of(t), work_ms=WORK_MS).wait(120)
     t.same(status, 0, "status of --drain")
     runs, again = t.judge()
     t.same(again, [], "re-runs")
+    first = {r.identity: r for r in runs if r.outcome == "retry"}
+    t.same(len(first), 3 * len(t.topics), "messages that came back later")
+    for r in runs:
+        before = first.get(r.identity, r)
+        if before is not r:
+            t.same(r.attempt, 1, "attempt of %s when it came back" % r.identity)
+            t.check(r.start_us - before.end_us >= 1000000, "%r came too early: %r" % (r, before))
     most = most_at_once(runs)
     t.check(50 < most <= 100, "most messages at once in a worker: %d" % most)
     t.figure(most_at_once=most)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An exec handler for the live tests, made with the Python SDK. Its function is a coroutine that
 sleeps, and writes its runs to a journal of the same form as that of work.py. If the payload is
-{"do": "exit"}, the first attempt ends the process."""
+{"do": "exit"}, the first attempt ends the process. If it is {"do": "later"}, the first run asks for
+a retry in a second, without an attempt."""
 
 import asyncio
 import os
@@ -37,6 +38,15 @@ def note(what, m, extra=""):
     )
 
 
+def first_run(m):
+    name = os.environ["LW_TEST_JOURNAL"] + m.id.replace("/", "-")
+    try:
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
 @latchwork.handler
 async def handle(m):
     note("start", m)
@@ -45,6 +55,9 @@ async def handle(m):
         await asyncio.sleep(random.uniform(low_ms, high_ms) / 1000)
         if m.attempt == 1 and m.json().get("do") == "exit":
             os._exit(3)
+        if m.json().get("do") == "later" and first_run(m):
+            note("end", m, " retry")
+            raise latchwork.Retry("not yet", after=1, counts=False)
     except asyncio.CancelledError:
         note("end", m, " back")
         raise

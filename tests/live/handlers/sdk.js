@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A handler made with the Node SDK, for the live tests. It sleeps, and writes its runs to a journal
- * in the form of work.py. A payload {"do": "exit"} ends the process, at the first attempt only. */
+ * in the form of work.py. A payload {"do": "exit"} ends the process, at the first attempt only.
+ * With {"do": "later"}, the first run asks for a retry in a second, without an attempt. */
 "use strict";
 
 const latchwork = require("../../../sdk/node/latchwork.js");
@@ -21,6 +22,15 @@ const note = (what, m, extra = "") => {
   );
 };
 
+const firstRun = (m) => {
+  try {
+    fs.closeSync(fs.openSync(process.env.LW_TEST_JOURNAL + m.id.replaceAll("/", "-"), "wx"));
+    return true;
+  } catch {
+    return false;
+  }
+};
+
 latchwork.run(async (m, { signal }) => {
   note("start", m);
   console.log("a print that harms nothing");
@@ -30,6 +40,10 @@ latchwork.run(async (m, { signal }) => {
   } catch (e) {
     note("end", m, " back");
     throw e;
+  }
+  if (m.json().do === "later" && firstRun(m)) {
+    note("end", m, " retry");
+    throw new latchwork.Retry("not yet", { afterMs: 1000, counts: false });
   }
   note("end", m, " done");
 });

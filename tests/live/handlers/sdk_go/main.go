@@ -2,6 +2,7 @@
 
 // A handler made with the Go SDK, for the live tests. It sleeps, and writes its runs to a journal
 // in the form of work.py. A payload {"do": "exit"} ends the process, at the first attempt only.
+// With {"do": "later"}, the first run asks for a retry in a second, without an attempt.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"math/rand"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -38,6 +40,15 @@ func note(what string, m *latchwork.Message, extra string) {
 		m.Attempt, extra)
 }
 
+func firstRun(m *latchwork.Message) bool {
+	f, err := os.OpenFile(os.Getenv("LW_TEST_JOURNAL")+strings.ReplaceAll(m.ID, "/", "-"),
+		os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		f.Close()
+	}
+	return err == nil
+}
+
 func handle(ctx context.Context, m *latchwork.Message) error {
 	var what struct{ Do string }
 	note("start", m, "")
@@ -53,6 +64,10 @@ func handle(ctx context.Context, m *latchwork.Message) error {
 	}
 	if m.Attempt == 1 && what.Do == "exit" {
 		os.Exit(3)
+	}
+	if what.Do == "later" && firstRun(m) {
+		note("end", m, " retry")
+		return latchwork.Retry("not yet", latchwork.After(time.Second), latchwork.Uncounted())
 	}
 	note("end", m, " done")
 	return nil
