@@ -60,7 +60,7 @@ const struct api_shape api_shapes[] = {
     {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,"
                "in_handler:i,counts:Counters}"},
     {"Partition", "{topic:s,partition:i,worker:i,committed:i,watermark:i,log_end:i,unfinished:i,"
-                  "waiting:i,blocked_ms:i,blocked_by:s?}"},
+                  "waiting:i,blocked_ms:i,blocked_by:s?,unread:i,behind:i}"},
     {"Shard", "{shard:i,up:b,lanes:i,ready:i,dead:i,paused:i,oldest_ms:i}"},
     {"Outcome", "{at_ms:i,worker:i,topic:s,partition:i,offset:i,outcome:s,attempt:i,took_us:i,"
                 "fence:i?,key?:s,key_base64?:s,key_cut?:b,reason?:s,reason_base64?:s,"
@@ -111,8 +111,9 @@ const struct api_route api_routes[] = {
     {.path = "stats",
      .help =
          "Sums over the workers of this supervisor, and the state of each shard some seconds ago.",
-     .answer = "{name:s,version:s,started_ms:i,workers:i,ready:i,partitions:i,lag:i,unfinished:i,"
-               "waiting:i,in_handler:i,counters:Counters,shards:[Shard]}"},
+     .answer =
+         "{name:s,version:s,started_ms:i,workers:i,ready:i,partitions:i,lag:i,unread:i,behind:i,unfinished:i,"
+         "waiting:i,in_handler:i,counters:Counters,shards:[Shard]}"},
     {.path = "workers", .help = "Each worker of this supervisor.", .answer = "[Worker]"},
     {.path = "partitions",
      .help = "Each partition that a worker of this supervisor owns.",
@@ -121,7 +122,7 @@ const struct api_route api_routes[] = {
     {.path = "outcomes",
      .help = "The last outcomes of messages, newest first, as far as the workers of this "
              "supervisor remember them.",
-     .params = API_P_KEY | API_P_OUTCOME | API_P_LIMIT,
+     .params = API_P_KEY | API_P_MATCH | API_P_OUTCOME | API_P_LIMIT,
      .answer = "{outcomes:[Outcome],since_ms:i,complete:b,note:s}"},
     {.path = "point",
      .help = "The last point of the charts, of which there is one every five seconds.",

@@ -54,7 +54,7 @@ static void write_cell(struct lw_outcome_cell *c, uint64_t n, const struct lw_ou
 }
 
 void lw_outcome_add(struct lw_outcome_rings *rings, const struct lw_outcome_record *r) {
-    bool failed = lw_end_failed((enum lw_end)r->end);
+    bool failed = lw_outcome_failed(r);
     _Atomic uint64_t *count = failed ? &rings->n_failures : &rings->n_outcomes;
     uint64_t n = atomic_load_explicit(count, memory_order_relaxed);
     assert(r->end < LW_ENDS && r->n_key <= LW_OUTCOME_KEY && r->n_reason <= LW_OUTCOME_REASON);

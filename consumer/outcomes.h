@@ -8,8 +8,8 @@
  * process that replaces the worker overwrites it. So a crash costs at most one record. No function
  * of this file allocates memory.
  *
- * Failures (retries and dead letters) have a ring of their own, so that the many successful
- * outcomes do not push them out. */
+ * Failures (retries, dead letters, and what became of a message that had failed before) have a ring
+ * of their own, so that the many outcomes of keys that never fail do not push them out. */
 #ifndef LW_CONSUMER_OUTCOMES_H
 #define LW_CONSUMER_OUTCOMES_H
 
@@ -73,15 +73,19 @@ struct lw_outcome_rings {
     struct lw_outcome_cell failures[LW_FAILURES];
 };
 
-/* Returns true if outcomes of this kind are kept in the ring of failures. */
 static inline bool lw_end_failed(enum lw_end end) {
     return end == LW_END_RETRY || end == LW_END_DEAD;
+}
+
+/* Returns true if the record is kept in the ring of failures. */
+static inline bool lw_outcome_failed(const struct lw_outcome_record *r) {
+    return lw_end_failed((enum lw_end)r->end) || r->attempt > 1;
 }
 
 /* Sets the key and the reason of a record, each cut to the space for it. The other fields stay as
  * they are. */
 void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const char *reason);
-/* Adds a record to the ring of failures if it tells of a failure (lw_end_failed), otherwise to the
+/* Adds a record to the ring of failures if it belongs there (lw_outcome_failed), otherwise to the
  * other ring. Only the worker's main thread calls this function. */
 void lw_outcome_add(struct lw_outcome_rings *rings, const struct lw_outcome_record *r);
 /* Returns how many records have been added to a ring so far. Records are numbered from 0. The ring

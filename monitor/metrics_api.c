@@ -81,6 +81,26 @@ static json_t *blocker_of(const struct lw_board_partition *p) {
                         (int64_t)atomic_load(&p->watermark));
 }
 
+/* The parts of a partition's lag, which is unread + unfinished + behind. */
+struct lag {
+    int64_t all, unread;
+    int64_t
+        behind; /* finished, but not committed: most of them stand behind an unfinished message */
+};
+
+static struct lag lag_of(const struct lw_board_partition *p) {
+    int64_t committed = atomic_load(&p->committed), watermark = atomic_load(&p->watermark);
+    int64_t unfinished = atomic_load(&p->unfinished);
+    struct lag l = {.all = atomic_load(&p->log_end) - committed};
+    l.behind = atomic_load(&p->records) - unfinished + (watermark - committed);
+    if (l.all < 0) l.all = 0;
+    if (l.behind < 0) l.behind = 0;
+    /* the numbers are read one after the other, while the worker changes them */
+    if (l.behind > l.all - unfinished) l.behind = l.all > unfinished ? l.all - unfinished : 0;
+    l.unread = l.all > unfinished + l.behind ? l.all - unfinished - l.behind : 0;
+    return l;
+}
+
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
     json_t *list = json_array();
     const struct lw_board_partition *p;
@@ -89,8 +109,9 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
         /* the worker gave the partition up while this function read its entry */
         if (!owner) continue;
         bool stands = atomic_load(&p->unfinished) > 0;
+        struct lag lag = lag_of(p);
         json_array_append_new(
-            list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "topic", p->topic,
+            list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:I}", "topic", p->topic,
                             "partition", (int)p->partition, "worker", owner - 1, "committed",
                             (json_int_t)atomic_load(&p->committed), "watermark",
                             (json_int_t)atomic_load(&p->watermark), "log_end",
@@ -98,13 +119,14 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
                             (json_int_t)atomic_load(&p->unfinished), "waiting",
                             (json_int_t)atomic_load(&p->waiting), "blocked_ms",
                             (json_int_t)(stands ? m->now_ms - atomic_load(&p->moved_ms) : 0),
-                            "blocked_by", stands ? blocker_of(p) : json_null()));
+                            "blocked_by", stands ? blocker_of(p) : json_null(), "unread",
+                            (json_int_t)lag.unread, "behind", (json_int_t)lag.behind));
     }
     return list;
 }
 
 struct sums {
-    int64_t partitions, lag, unfinished, waiting, in_handler, ready;
+    int64_t partitions, lag, unread, behind, unfinished, waiting, in_handler, ready;
 };
 
 static struct sums add_up(const struct lw_metrics_source *m) {
@@ -117,9 +139,9 @@ static struct sums add_up(const struct lw_metrics_source *m) {
     }
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(m->board, &at));) {
-        int64_t left = atomic_load(&p->log_end) - atomic_load(&p->committed);
+        struct lag lag = lag_of(p);
         s.partitions++;
-        s.lag += left > 0 ? left : 0;
+        s.lag += lag.all, s.unread += lag.unread, s.behind += lag.behind;
         s.unfinished += atomic_load(&p->unfinished);
     }
     return s;
@@ -141,11 +163,12 @@ static json_t *shards_json(const struct lw_metrics_source *m) {
 json_t *lw_metrics_stats(const struct lw_metrics_source *m) {
     struct sums s = add_up(m);
     return json_pack(
-        "{s:s,s:s,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "name", m->config->name, "version",
-        LW_VERSION, "started_ms", (json_int_t)atomic_load(&m->board->started_wall_ms), "workers",
-        (int)m->board->n_wanted, "ready", (json_int_t)s.ready, "partitions",
-        (json_int_t)s.partitions, "lag", (json_int_t)s.lag, "unfinished", (json_int_t)s.unfinished,
-        "waiting", (json_int_t)s.waiting, "in_handler", (json_int_t)s.in_handler, "counters",
+        "{s:s,s:s,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "name", m->config->name,
+        "version", LW_VERSION, "started_ms", (json_int_t)atomic_load(&m->board->started_wall_ms),
+        "workers", (int)m->board->n_wanted, "ready", (json_int_t)s.ready, "partitions",
+        (json_int_t)s.partitions, "lag", (json_int_t)s.lag, "unread", (json_int_t)s.unread,
+        "behind", (json_int_t)s.behind, "unfinished", (json_int_t)s.unfinished, "waiting",
+        (json_int_t)s.waiting, "in_handler", (json_int_t)s.in_handler, "counters",
         lw_metrics_counters(m), "shards", shards_json(m));
 }
 

@@ -25,6 +25,7 @@ static bool take_end(struct lw_outcome_query *out, const char *name) {
 
 static bool take(struct lw_outcome_query *out, const char *name, const char *value) {
     if (!strcmp(name, "key") && !out->key.p) return out->key = lw_bytes_of(value), true;
+    if (!strcmp(name, "match") && !out->match.p) return out->match = lw_bytes_of(value), true;
     if (!strcmp(name, "outcome")) return take_end(out, value);
     if (strcmp(name, "limit") || strspn(value, "0123456789") != strlen(value)) return false;
     out->limit = (size_t)strtoul(value, NULL, 10);
@@ -38,7 +39,7 @@ bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *
         if (take(out, q->args[i].name, q->args[i].value)) continue;
         lw_http_error(
             a, 400,
-            "unknown parameter or value %.60s=%.200s; expected key (once), outcome (done, "
+            "unknown parameter or value %.60s=%.200s; expected key or match (once), outcome (done, "
             "retry, dead, dropped, skipped or back) or limit (1 to %d)",
             q->args[i].name, q->args[i].value, (int)LW_OUTCOMES_LIMIT_MAX);
         return false;
@@ -65,6 +66,7 @@ struct walk {
 static bool matches(const struct lw_outcome_query *q, const struct lw_outcome_record *r) {
     if (q->ends && !(q->ends >> r->end & 1)) return false;
     if (r->at_ms <= q->after_ms) return false;
+    if (q->match.p && !ops_glob(q->match, lw_bytes(r->text, r->n_key))) return false;
     return !q->key.p || lw_outcome_has_key(r, q->key);
 }
 
@@ -79,9 +81,10 @@ static void advance(const struct lw_outcome_query *q, struct cursor *c) {
     }
 }
 
+/* The ring of failures may have outcomes of each kind (lw_outcome_failed). */
 static bool wants(const struct lw_outcome_query *q, bool failures) {
     unsigned failed = 1u << LW_END_RETRY | 1u << LW_END_DEAD;
-    return !q->ends || (q->ends & (failures ? failed : ~failed));
+    return failures || !q->ends || (q->ends & ~failed);
 }
 
 static void open_ring(struct walk *k, const struct lw_board *b, int worker, bool failures) {

@@ -10,9 +10,10 @@
 #include <jansson.h>
 
 struct lw_outcome_query {
-    struct lw_bytes key; /* the key whose outcomes are listed; p is NULL: any key */
-    unsigned ends;       /* bit mask of the wanted values of enum lw_end; 0: all */
-    int64_t after_ms;    /* only outcomes after this wall time are listed */
+    struct lw_bytes key;   /* the key whose outcomes are listed; p is NULL: any key */
+    struct lw_bytes match; /* glob pattern of the key; p is NULL: any key */
+    unsigned ends;         /* bit mask of the wanted values of enum lw_end; 0: all */
+    int64_t after_ms;      /* only outcomes after this wall time are listed */
     size_t limit;
 };
 

@@ -46,7 +46,7 @@ static bool one(const char **p, const char *end, char c) {
     return *(*p)++ == c;
 }
 
-static bool glob(struct lw_bytes pattern, struct lw_bytes text) {
+bool ops_glob(struct lw_bytes pattern, struct lw_bytes text) {
     const char *p = pattern.p, *end = p + pattern.n, *star = NULL;
     size_t i = 0, from = 0;
     while (i < text.n) {
@@ -209,7 +209,7 @@ bool ops_has_filter(const struct ops *o) {
 
 bool ops_lane_matches(const struct ops *o, struct lw_bytes lane) {
     const struct ops_args *a = &o->args;
-    if (a->match && !glob(lw_bytes_of(a->match), lane)) return false;
+    if (a->match && !ops_glob(lw_bytes_of(a->match), lane)) return false;
     if (!a->n_keys) return true;
     char room[LW_LANE_ROOM];
     for (size_t i = 0; i < a->n_keys; i++)
@@ -266,7 +266,7 @@ int ops_tell_missing(struct ops *o, const char *why) {
 
 static bool dead_matches(const struct ops *o, const struct ops_message *m) {
     const struct ops_args *a = &o->args;
-    if (a->reason && !glob(lw_bytes_of(a->reason), m->reason)) return false;
+    if (a->reason && !ops_glob(lw_bytes_of(a->reason), m->reason)) return false;
     if (a->error && !memmem(m->reason.p, m->reason.n, a->error, strlen(a->error))) return false;
     if (a->from && m->last_ms < ops_time_ms(a->from, o->asked_ms)) return false;
     return !a->to || m->last_ms < ops_time_ms(a->to, o->asked_ms);

@@ -318,6 +318,8 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* Checks the texts of the filters. Returns -1 if one of them is malformed. */
 int ops_filter_check(struct ops *o, struct lw_err *err);
+/* Returns true if the text matches the glob pattern (* ? [set] and \\). */
+bool ops_glob(struct lw_bytes pattern, struct lw_bytes text);
 bool ops_lane_matches(const struct ops *o, struct lw_bytes lane);
 /* Applies the filters for topic, partition, age and attempts to a lane's oldest message. Returns
  * true if the message passes all of these filters. */
