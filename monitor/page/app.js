@@ -445,7 +445,8 @@ async function mayWrite() {
     && session.write);
 }
 
-const KEYS = [["/", "find a key"], ["g o", "overview"], ["g l", "lanes"], ["g d", "dead letters"],
+const KEYS = [["/", "find a key; with * all that contain a text"], ["g o", "overview"],
+  ["g l", "lanes"], ["g d", "dead letters"],
   ["g k", "locks"], ["g j", "jobs"], ["g a", "audit"], ["g w", "workers"],
   ["?", "this list"], ["Esc", "close a dialog"]];
 const help = () =>
@@ -620,14 +621,17 @@ const perSecond = (name) => (points, i) => rateAt(points, i, name);
 const gauge = (name) => (points, i) => (known(points[i][name]) ? points[i][name] : null);
 
 const CHARTS = [
-  { title: "Messages per second", format: short,
+  { title: "Messages per second", format: short, unit: " per second",
     lines: [["in", perSecond("received")], ["done", perSecond("done")]] },
-  { title: "Failures per second", format: short,
+  { title: "Failures per second", format: short, unit: " per second",
     lines: [["dead", perSecond("dead")], ["retried", perSecond("retried")]] },
-  { title: "Lag", format: short, lines: [["messages", gauge("lag")]] },
-  { title: "Waiting in lanes", format: short, lines: [["messages", gauge("waiting")]] },
-  { title: "In handlers", format: short, lines: [["messages", gauge("in_handler")]] },
-  { title: "Dead letters", format: short, lines: [["kept", gauge("dead_letters")]] },
+  { title: "Lag", format: short, unit: " messages", lines: [["messages", gauge("lag")]] },
+  { title: "Waiting in lanes", format: short, unit: " messages",
+    lines: [["messages", gauge("waiting")]] },
+  { title: "In handlers", format: short, unit: " messages",
+    lines: [["messages", gauge("in_handler")]] },
+  { title: "Dead letters", format: short, unit: " letters",
+    lines: [["kept", gauge("dead_letters")]] },
   { title: "Handler time", format: micros,
     lines: [["p50", gauge("handler_p50_us")], ["p99", gauge("handler_p99_us")]] },
   { title: "End to end", format: micros,
@@ -642,9 +646,19 @@ function roundUp(n) {
   return [1, 2, 5, 10].map((k) => k * power).find((k) => k >= n * 0.999);
 }
 
+/** The top of a scale. A few values that are far above all others do not flatten the rest: they are
+ * drawn at the top, and their peak is told. */
+function scaleOf(values) {
+  const sorted = values.filter(known).sort((a, b) => a - b);
+  const max = sorted.length ? sorted[sorted.length - 1] : 0;
+  const usual = sorted.length ? sorted[Math.floor((sorted.length - 1) * 0.95)] : 0;
+  const cut = usual > 0 && max > 5 * usual;
+  return { top: roundUp(cut ? 2 * usual : max), peak: cut ? max : null };
+}
+
 class Chart {
-  constructor({ title, format, lines }) {
-    Object.assign(this, { title, format, lines, at: null });
+  constructor({ title, format, unit = "", lines }) {
+    Object.assign(this, { title, format, unit, lines, at: null });
     this.values = lines.map(([name], i) =>
       h("span", { class: i ? "key-b" : "key-a" }, `${name} –`));
     this.paths = lines.map((_, i) => h("path", { class: i ? "line-b" : "line-a" }));
@@ -652,7 +666,7 @@ class Chart {
       { class: "cursor", y1: 0, y2: 100, visibility: "hidden",
       "vector-effect": "non-scaling-stroke" });
     this.top = h("span", { class: "top" });
-    this.span = h("span", { class: "span" }, "15 min");
+    this.span = h("span", { class: "span" }, "last 15 min");
     this.svg = h("svg", { viewBox: "0 0 900 100", preserveAspectRatio: "none", role: "img",
       "aria-label": title,
       onpointermove: (e) => this.point(e), onpointerleave: () => this.point(null) },
@@ -661,7 +675,9 @@ class Chart {
     this.element = h("figure", { class: "card chart live" },
       h("figcaption", null, h("span", { class: "title" }, title), this.span,
         h("span", { class: "values" }, this.values)),
-      h("div", { class: "plot" }, this.svg, this.top));
+      h("div", { class: "plot" }, this.svg, this.top),
+      h("div", { class: "axis", "aria-hidden": "true" }, h("span", null, "15 min ago"),
+        h("span", null, "now")));
   }
 
   point(event) {
@@ -676,11 +692,12 @@ class Chart {
     if (!points.length) return;
     const end = points[points.length - 1].at_ms;
     const series = this.lines.map(([, value]) => points.map((_, i) => value(points, i)));
-    const max = roundUp(Math.max(0, ...series.flat().filter(known)));
+    const { top, peak } = scaleOf(series.flat());
     const x = (i) => 900 - ((end - points[i].at_ms) * 900) / SPAN_MS;
     series.forEach((values, k) =>
-      this.paths[k].setAttribute("d", trace(values, x, (v) => 99 - (v * 98) / max)));
-    setText(this.top, this.format(max));
+      this.paths[k].setAttribute("d", trace(values, x, (v) => 99 - (Math.min(v, top) * 98) / top)));
+    setText(this.top,
+      `${this.format(top)}${this.unit}${peak === null ? "" : `, peak ${this.format(peak)}`}`);
     this.label(points, series, this.nearest(points, x));
   }
 
@@ -699,7 +716,7 @@ class Chart {
   label(points, series, i) {
     const texts = this.lines.map(([name], k) => `${name} ${this.format(series[k][i])}`);
     texts.forEach((text, k) => setText(this.values[k], text));
-    setText(this.span, this.at !== null ? clock(points[i].at_ms) : "15 min");
+    setText(this.span, this.at !== null ? clock(points[i].at_ms) : "last 15 min");
     this.svg.setAttribute("aria-label", `${this.title}, last 15 minutes; now ${texts.join(", ")}`);
   }
 }
@@ -971,7 +988,8 @@ const partitionsTable = () => new Table({
     { label: "Watermark", num: true, sort: (p) => p.watermark, cell: (p) => count(p.watermark) },
     { label: "Committed", num: true, sort: (p) => p.committed, cell: (p) => count(p.committed) },
     { label: "Log end", num: true, sort: (p) => p.log_end, cell: (p) => count(p.log_end) },
-    { label: "Lag", num: true, sort: lagOf, cell: (p) => count(lagOf(p)) },
+    { label: "Lag", num: true, sort: lagOf, 
+      cell: (p) => h("span", { title: lagText(p) }, count(lagOf(p))) },
     { label: "Unfinished", num: true, sort: (p) => p.unfinished, cell: (p) => count(p.unfinished) },
     { label: "Waiting", num: true, sort: (p) => p.waiting, cell: (p) => count(p.waiting) },
     { label: "Blocked for", num: true, sort: (p) => p.blocked_ms,
@@ -1062,6 +1080,7 @@ function overview() {
   const failures = outcomesTable("Recent failures", true, "No failure is kept.");
   const ledger = h("p", { id: "ledger" }, "–");
   const figures = h("p", { id: "figures" }, "–");
+  const lag = h("p", { id: "lag" }, "–");
   return {
     title: "Overview",
     build(main) {
@@ -1069,7 +1088,7 @@ function overview() {
       failures.element.classList.add("fixed");
       main.append(h("h1", null, "Overview"),
         h("div", { class: "charts" }, charts.map((c) => c.element)),
-        liveCard(h("h2", null, "Ledger"), ledger, figures),
+        liveCard(h("h2", null, "Ledger"), ledger, lag, figures),
         h("div", { class: "pair uneven" }, liveCard(failures.element), liveCard(hot.element)),
         liveCard(workers.element), liveCard(partitions.element));
     },
@@ -1082,6 +1101,7 @@ function overview() {
       hot.set(now.hot || []);
       failures.set(now.failures || []);
       setText(ledger, ledgerText(now.ledger || {}));
+      setText(lag, lagText(now.stats || {}));
       setText(figures, figuresText(now.stats || {}));
     },
   };
@@ -1091,6 +1111,12 @@ function ledgerText(l) {
   const ends = [["done", l.done], ["dead", l.dead], ["dropped", l.dropped],
     ["skipped", l.skipped]].map(([name, n]) => `${count(n)} ${name}`);
   return `${count(l.received)} received: ${ends.join(", ")}; ${count(l.unfinished)} unfinished, of them ${count(l.waiting)} waiting and ${count(l.in_handler)} in handlers.`;
+}
+
+/** What the lag is made of. `p` is a partition, or the sums of all. */
+function lagText(p) {
+  const running = Math.max(0, p.unfinished - p.waiting);
+  return `Lag ${count(p.lag ?? lagOf(p))}: ${count(p.unread)} not yet read, ${count(p.waiting)} waiting, ${count(running)} in handlers or about to be, ${count(p.behind)} done but behind an unfinished one.`;
 }
 
 function figuresText(s) {
@@ -1198,6 +1224,7 @@ function keyView() {
   const elsewhere = h("p", { class: "soft", hidden: true });
   let path = "";
   const act = (verb) => () => pause(path, path, verb);
+  const seen = h("p", { class: "notice", id: "seen", hidden: true });
   return {
     title: "Key",
     poll_ms: 2000,
@@ -1213,7 +1240,8 @@ function keyView() {
             () => bulk("dead/replay", { filter: { key: [decoded(path)] } })),
           button("Run messages again…", () => replayLanes({ filter: { key: [decoded(path)] } })),
             h("span", { class: "space" }),
-          h("a", { href: `#/audit?find=${path}` }, "Audit of this key")),
+          h("a", { href: `#/find/${path}` }, "Keys that contain this text"),
+          h("a", { href: `#/audit?find=${path}` }, "Audit of this key")), seen,
         h("div", { class: "pair" }, card(h("h2", null, "Who holds it"), holder),
           card(dead.element, elsewhere)),
         card(waiting.element, more), card(outcomes.element, note));
@@ -1230,8 +1258,111 @@ function keyView() {
       waiting.set(k.messages || []);
       dead.set(k.dead || []);
       elsewhere.hidden = !session.dead_topic;
+      seen.hidden = Boolean(k.lane || k.dead.length || o.outcomes.length || !k.dead_complete);
+      if (!seen.hidden) seen.replaceChildren(
+        "Nothing was ever seen of this key, as far as Redis and this host remember: no lock, no waiting message, no dead letter, no outcome. ",
+        h("a", { href: `#/find/${path}` }, "Keys that contain this text"),
+        ...(IDENTITY.test(decoded(path)) ? [" · Message ", messageLink(decoded(path))] : []));
       setText(more, k.waiting > (k.messages || []).length
         ? `${count(k.waiting)} wait; the first ${count(k.messages.length)} are shown.` : "");
+    },
+  };
+}
+
+// -- keys that contain a text --
+
+const IDENTITY = /^[\w.-]+\/\d+\/\d+(#\d+)?$/;
+const FIND_MS = 15000; // then the search rests until somebody wants it to go on
+const FIND_KEYS = 200;
+const LOOKED = 5000; // lanes or dead letters that the server looks at for one page
+const totalOf = (name) => (live.now ? live.now.point[name] : null);
+const PLACES = [
+  { name: "lanes", what: "lanes", total: () => totalOf("lanes"),
+    found: (l) => `${plural(l.waiting, "message")} waiting${l.paused ? ", paused" : ""}` },
+  { name: "dead", what: "dead letters", total: () => totalOf("dead_letters"),
+    found: (m) => `dead letter ${m.identity || m.id}` },
+  { name: "locks", what: "locks", total: () => null, found: () => "held now" },
+  { name: "outcomes", what: "last outcomes of this host", total: () => null,
+    found: (o) => `${o.outcome} ${since(o.at_ms)}` },
+];
+
+/** Looks through all places for keys that contain a text, a page after the other, and says how far
+ * it is. */
+class Search {
+  constructor(text, show) {
+    Object.assign(this, { match: `*${pattern(text)}`, show, place: 0, cursor: null, pages: 0,
+      found: new Map(), ended: false });
+  }
+
+  add(row, place) {
+    const key = field(row, "key");
+    if (key.path === null) return;
+    const known = this.found.get(key.path) || { row, where: [] };
+    if (!known.where.some(([name]) => name === place.name))
+      known.where.push([place.name, place.found(row)]);
+    this.found.set(key.path, known);
+  }
+
+  async go(signal) {
+    const until = Date.now() + FIND_MS;
+    const most = this.found.size + FIND_KEYS;
+    while (this.place < PLACES.length && Date.now() < until && this.found.size < most) {
+      const place = PLACES[this.place];
+      this.show(this);
+      const page = await get(`${place.name}${query({ match: this.match, limit: 500,
+        cursor: this.cursor })}`, signal);
+      page[place.name].forEach((row) => this.add(row, place));
+      this.cursor = page.next || null;
+      this.pages = this.cursor ? this.pages + 1 : 0;
+      if (!this.cursor) this.place++;
+    }
+    this.ended = this.place === PLACES.length;
+    this.show(this);
+  }
+
+  /** How far the search is, from 0 to 1, as far as the sizes are known. */
+  share() {
+    const place = PLACES[this.place];
+    const total = place && place.total();
+    const part = place && total ? Math.min(0.95, (this.pages * LOOKED) / total) : 0;
+    return (this.place + part) / PLACES.length;
+  }
+}
+
+function findView() {
+  const bar = h("progress", { max: 1, value: 0, id: "found", "aria-label": "Search" });
+  const said = h("p", { role: "status", id: "found-text" }, "…");
+  const table = new Table({
+    caption: "Keys", id: (f) => field(f.row, "key").path, empty: "No key was found.",
+    columns: [
+      { label: "Key", clip: true, sort: (f) => field(f.row, "key").text,
+        cell: (f) => keyLink(f.row) },
+      { label: "Where", clip: true,
+        cell: (f) => h("span", null, f.where.map(([, text]) => text).join("; ")) },
+    ],
+  });
+  let search;
+  const show = (s) => {
+    bar.value = s.share();
+    if (s.found.size || s.ended) table.set([...s.found.values()]);
+    const place = PLACES[s.place];
+    const n = plural(s.found.size, "key");
+    const looked = place && place.total() ? `: about ${count(Math.min(s.pages * LOOKED, place.total()))} of ${count(place.total())}` : "";
+    setText(said, s.ended ? `${n} found. Lanes, dead letters, locks and the last outcomes of this host were looked through; other keys leave no trace.`
+      : `${n} found so far; looking through ${place.what}${looked}`);
+  };
+  const more = button("Go on", () => refresh());
+  return {
+    title: "Find",
+    build(main, [, p]) {
+      const text = decoded(p || "");
+      search = new Search(text, show);
+      main.append(h("h1", null, "Keys that contain ", h("span", { class: "mono" }, text)),
+        h("div", { class: "bar" }, bar, more), said, card(table.element));
+    },
+    async refresh(signal) {
+      more.disabled = true;
+      await search.go(signal).finally(() => (more.disabled = search.ended));
     },
   };
 }
@@ -1420,7 +1551,10 @@ const lanesView = () => listView({
   }),
 });
 
-const deadLink = (m) => h("a", { href: `#/dead/${segment(m.id)}` }, m.identity || m.id);
+// An edit gives a letter another id. So its address has its identity, too.
+const deadPath = (id, identity) =>
+  `#/dead/${segment(id)}${identity ? query({ message: identity }) : ""}`;
+const deadLink = (m) => h("a", { href: deadPath(m.id, m.identity) }, m.identity || m.id);
 function deadColumns(withKey) {
   return [
     { label: "Died", sort: (m) => m.died_ms, cell: (m) => time(m.died_ms) },
@@ -1619,17 +1753,24 @@ function deadOneView() {
   let shown = null;
   const ids = () => ({ ids: [shown ? shown.id : decoded(id)] });
   const drop = button("Drop…", () => bulk("dead/drop", ids()), { class: "grave" });
+  let identity = null;
   const saved = (answer, replayed) => {
     if (replayed) location.hash = "#/dead";
-    else if (answer && answer.id
-      && answer.id !== decoded(id))
-      location.replace(`#/dead/${segment(answer.id)}`); // an edit gives a new id
     else refresh();
+  };
+  const find = async (signal) => {
+    try {
+      return await get(`dead/${id}`, signal);
+    } catch (e) {
+      if (e.status !== 404 || !identity) throw e;
+      return get(`dead/${segment(identity)}`, signal); // it was edited
+    }
   };
   return {
     title: "Dead letter",
-    build(main, [, p]) {
+    build(main, [, p], q) {
       id = p || "";
+      identity = q.get("message");
       main.append(h("h1", null, "Dead letter ", h("span", { class: "mono" }, decoded(id))),
         h("div", { class: "bar", role: "group", "aria-label": "Actions on this dead letter" },
           button("Replay…", () => bulk("dead/replay", ids()), { class: "main" }), drop,
@@ -1641,8 +1782,12 @@ function deadOneView() {
     },
     unknown: () => shown || about.replaceChildren("Unknown."),
     async refresh(signal) {
-      shown = await get(`dead/${id}`, signal);
+      shown = await find(signal);
       drop.hidden = inTopic(shown); // a topic's retention deletes it
+      if (!identity && shown.identity) {
+        identity = shown.identity;
+        history.replaceState(null, "", deadPath(decoded(id), identity));
+      }
       about.replaceChildren(deadFacts(shown));
       setText($("pretty"), pretty(payloadText(shown)));
       edit.replaceChildren(editor(shown, saved));
@@ -1812,16 +1957,37 @@ async function runLedger() {
   await post("ledger").then((a) => follow(a.job), complain);
 }
 
-const auditWhat = (e) => {
-  const words = e.words && typeof e.words === "object"
-    ? Object.entries(e.words).filter(([, v]) => v !== null && v !== "" && v !== -1
-    && !(Array.isArray(v) && !v.length)) : [];
-  const rest = Object.entries(e).filter(([k]) =>
-    !["at_ms", "shard", "event", "who", "words", "job", "key", "id"].includes(k));
-  return [field(e, "key").text,
-    ...[...words, ...rest].map(([k, v]) =>
-    `${k}=${typeof v === "object" ? JSON.stringify(v) : v}`)].filter(Boolean).join(" ");
-};
+const DID = { pause: "Paused", resume: "Resumed" };
+
+/** The part of a filter as a text for people. */
+function filterWords(w) {
+  const like = [["match", "keys like"], ["topic", "topic"], ["to_topic", "to topic"],
+    ["reason", "reason like"], ["error", "text in the reason:"], ["from", "from"], ["to", "to"]];
+  return [...(w.words || []), ...(w.keys || []).map((k) => `key ${k}`),
+    ...(w.where || []).map((text) => `where ${text}`),
+    ...like.filter(([name]) => w[name]).map(([name, text]) => `${text} ${w[name]}`),
+    w.partition >= 0 && `partition ${w.partition}`,
+    w.attempts >= 0 && `at least ${plural(w.attempts, "attempt")}`,
+    w.older_ms >= 0 && `older than ${duration(w.older_ms)}`,
+    w.again && "also what is done"].filter(Boolean).join(", ");
+}
+
+/** What an entry of the audit says, as a sentence. */
+function auditWhat(e) {
+  const w = e.words && typeof e.words === "object" ? e.words : {};
+  const key = field(e, "key").text;
+  if (key !== null) {
+    const was = field(e, "was").text;
+    return `${e.event === "lock break" ? "Broke the lock" : e.event} of key ${key}${was ? `, held by ${was}` : ""}${known(e.fence) ? `; the fence is ${e.fence}` : ""}`;
+  }
+  const filter = filterWords(w);
+  if (DID[e.event]) return `${DID[e.event]} ${filter}`;
+  const job = [w.noun, w.verb].filter(Boolean).join(" ") || "job";
+  const end = e.event === "end" ? e.state || "ended" : e.event === "begin" ? "started" : e.event;
+  const of = known(e.taken) ? ` of ${count(e.taken)}` : "";
+  const much = known(e.done) ? `, ${count(e.done)}${of}` : "";
+  return `${job}${filter ? ` (${filter})` : ""}: ${end}${much}`;
+}
 
 function auditView() {
   const find = h("input", { id: "find", type: "search", autocomplete: "off" });
@@ -1845,7 +2011,7 @@ function auditView() {
     ],
   });
   const show = () => rows && table.set(rows.filter((e) =>
-    JSON.stringify(e).toLowerCase().includes(find.value.toLowerCase())));
+    `${auditWhat(e)} ${JSON.stringify(e)}`.toLowerCase().includes(find.value.toLowerCase())));
   return {
     title: "Audit",
     build(main, _, q) {
@@ -1881,7 +2047,7 @@ function nowhereView() {
 const VIEWS = { overview, key: keyView, lanes: lanesView, dead: deadView, locks: locksView,
   jobs: jobsView, audit: auditView, workers: workersView };
 // views of one thing, whose name follows in the address
-const ONE = { dead: deadOneView, jobs: jobView, message: messageView };
+const ONE = { dead: deadOneView, jobs: jobView, message: messageView, find: findView };
 let current = null;
 let pollTimer = 0;
 
@@ -1991,8 +2157,12 @@ function nextTheme() {
 
 function search(event) {
   event.preventDefault();
-  const key = $("key").value;
-  if (key) location.hash = `#/key/${segment(key)}`;
+  const text = $("key").value;
+  const hash = `#/${text.includes("*") ? "find" : "key"}/${segment(text.replaceAll("*", ""))}`;
+  if (!text.replaceAll("*", "")) return;
+  $("key").blur(); // so that "/" begins the next search
+  if (location.hash !== hash) location.hash = hash;
+  else refresh(), $("main").focus({ preventScroll: true });
 }
 
 /** A link that ends with "?token=…" gives its token to this tab, unless the tab has one: a link of

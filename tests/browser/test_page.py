@@ -160,6 +160,16 @@ class Page(unittest.TestCase):
         b.until_text("#connection", "^Live$")
         b.until_text(".charts", r"Messages per second.*in [1-9].*done [1-9]")
         b.until_text("#ledger", r"[\d,]+ received: [\d,]+ done, \d+ dead, 0 dropped")
+        b.until_text(
+            "#lag",
+            r"^Lag [\d,]+: [\d,]+ not yet read, [\d,]+ waiting, [\d,]+ in handlers or about to be, [\d,]+ done but behind an unfinished one",
+        )
+        b.until_text(".chart .top", r"^[\d.,]+ per second")
+        b.until_text(".chart .axis", r"15 min ago\s+now")
+        scale = lambda values: b.run("return Object.values(scaleOf(arguments[0]))", values)
+        self.assertEqual(scale([4, 5, 6] * 10 + [900]), [20, 900], "an outlier flattens nothing")
+        self.assertEqual(scale([4, 5, 6] * 10 + [20]), [20, None])
+        self.assertEqual(scale([0] * 30 + [3]), [5, None])
         tables = b.texts("caption")
         self.assertEqual(tables, ["Recent failures", "Hot keys", "Workers", "Partitions"])
         self.assertEqual(len(b.texts("main > section:nth-last-of-type(1) tbody tr")), 8)
@@ -193,9 +203,33 @@ class Page(unittest.TestCase):
         b.until_text("#holder", "Fence")
         b.until_text("#outcomes-note", r"\w{3,}")
         self.assertTrue(b.url.endswith("#/key/customer-7"))
-        self.view("key/nobody")
+        b.keys("/")
+        b.one("#key").type("nobody\ue007")
+        b.until_text("h1", "Key nobody")
         b.until_text("#holder", "nobody")
         b.until_text("main", "Nothing waits")
+        b.until_text("#seen", "Nothing was ever seen of this key")
+
+    def test_part_of_a_key(self):
+        """A part of a key must find the keys that contain it, wherever they left a trace."""
+        b = self.b
+        self.letters("mx-find-dead")
+        self.w.command("queue", "pause", "mx-find-[paused")
+        b.keys("/")
+        b.one("#key").type("*x-find-*\ue007")
+        b.until_text("h1", "Keys that contain x-find-")
+        b.until_text("#found-text", "^2 keys found", 60)
+        rows = sorted(b.texts("tbody tr"))
+        self.assertRegex(rows[0], r"^mx-find-\[paused\s+0 messages waiting, paused")
+        self.assertRegex(rows[1], r"^mx-find-dead\s+dead letter orders-web/\d/\d+.*; dead \d")
+        self.assertEqual(b.run("return document.getElementById('found').value"), 1)
+        b.click("tbody a[href$='mx-find-dead']")
+        b.until_text("h1", "Key mx-find-dead")
+        self.assertFalse(b.all("#seen:not([hidden])"))
+        self.view("find/" + quote("no-such-part"))
+        b.until_text("#found-text", "^0 keys found", 60)
+        b.until_text("main", "No key was found")
+        self.w.command("queue", "resume", "mx-find-[paused")
 
     def test_workers(self):
         self.view("workers")
@@ -425,6 +459,24 @@ class Page(unittest.TestCase):
         text = self.b.until("an export", lambda: self.b.run("return window.exported"))
         return [json.loads(line) for line in text.splitlines()]
 
+    def test_an_edited_letter_keeps_its_address(self):
+        b = self.b
+        (letter,) = self.letters("mr-moved")
+        self.open("dead?key=mr-moved")
+        b.click("tbody a[href^='#/dead/']")
+        b.until_text("main dl", "BAD_AMOUNT.*twelve|BAD_AMOUNT")
+        address = b.url
+        b.fill("#payload", '{"id":"mr-moved-0","customer":"mr-moved","amount":"eleven"}')
+        b.press("Save", "main")
+        b.press("Save", "dialog")
+        b.until_text("#toasts", "Saved")
+        b.until_text("#pretty", "eleven")
+        self.assertNotEqual([m["id"] for m in self.of("mr-moved")], [letter["id"]])
+        self.assertEqual(b.url, address)
+        b.go("about:blank")
+        b.go(address)
+        b.until_text("#pretty", "eleven")
+
     def test_drop_one_and_replay_one(self):
         b = self.b
         one, two = self.letters("miss-drop", 2)
@@ -467,7 +519,8 @@ class Page(unittest.TestCase):
         self.w.command("queue", "pause", "customer-40")
         self.w.command("queue", "resume", "customer-40")
         self.open("audit")
-        self.b.until_text("tbody", "customer-40")
+        self.b.until_text("tbody", "Paused customer-40")
+        self.b.until_text("tbody", "Resumed customer-40")
         self.b.fill("#find", "no-such-entry")
         self.b.until_text("main", "No entry")
 
@@ -779,6 +832,20 @@ class Page(unittest.TestCase):
                 self.assertLessEqual(
                     wide, inner, "%s at %d: the page does not scroll sideways" % (view, width)
                 )
+        self.view("overview")
+        self.b.until_text("#ledger", "received")
+        glued = "return [...document.querySelectorAll('table.cards td')].filter((e) => getComputedStyle(e).display !== 'grid').length"
+        for width in (390, 640):  # a phone, and 1280 px at 200 %
+            self.b.resize(width)
+            self.assertEqual(self.b.run(glued), 0, "labels and values stand apart")
+        self.b.resize(1280)
+        for view in (*VIEWS, "find/customer-1"):
+            self.view(view)
+            self.b.until("a quiet page", lambda: self.b.run("return !current.pending"), 60)
+            cut = self.b.run(
+                "return [...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => `${e.getAttribute('aria-label')}: ${e.scrollWidth} > ${e.clientWidth}`)"
+            )
+            self.assertEqual(cut, [], view)
         self.b.resize(360)
         self.view("dead")
         self.b.until_text("#count", r"\d+ match")
