@@ -404,6 +404,7 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
  * needs the call any more, it is not tried again. The refusal is then over after HOLD_MS plus a
  * TTL. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
+    check_refusal(&sh->refusal);
     int64_t quiet_ms = now - sh->refusal.last_ms;
     if (!sh->refusal.last_ms || quiet_ms < HOLD_MS ||
         (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms))
