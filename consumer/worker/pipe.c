@@ -131,7 +131,6 @@ static void send_again(struct lw_worker *w, struct shard *sh) {
     assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);
     lw_commands_reset(&sh->pipe.commands);
     settle_again(w, sh, sh->pipe.cut);
-    sh->pipe.cut = false;
     sh->pipe.n = 0;
     int n = sh->pipe.n_kept;
     sh->pipe.n_kept = 0;
@@ -152,6 +151,9 @@ static void keep_calls(struct shard *sh) {
         if ((i >= sh->pipe.answered || sh->pipe.calls[i].again) && keeps(sh->pipe.calls[i].kind))
             sh->pipe.kept[sh->pipe.n_kept++] = sh->pipe.calls[i].kind;
     assert(sh->pipe.n_kept <= KEPT_CALLS);
+    /* A call that was sent again and did not execute (NOSCRIPT, JUMP) says nothing about the copy
+     * whose reply was lost: that one may still execute. So the doubt ends with the calls. */
+    if (!sh->pipe.n_kept) sh->pipe.cut = false;
     sh->pipe.open = false;
     sh->pipe.n = sh->pipe.answered = 0;
 }
