@@ -323,6 +323,8 @@ def soak(t, path):
             one.servers = []
             one.close()
             door.close()
+        t.servers = []
+        redis.stop()  # also if SIGTERM ends the run
     figures = {one.way: one.figures for one, _ in applications}
     with open(path, "a", encoding="utf-8") as f:
         f.write(json.dumps({"faults": done, "figures": figures, "seconds": SECONDS}) + "\n")
