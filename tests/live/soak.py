@@ -313,6 +313,7 @@ def soak(t, path):
             except Exception:
                 one.violations.append(traceback.format_exc())
             t.violations += ["%s: %s" % (one.way, v) for v in one.violations]
+        t.judge_rights()
     finally:
         if sampler:
             sampler.over.set()

@@ -81,8 +81,8 @@ MUTANTS = [
         PARTS,
         'retry_after',
         'handlers/http/answer.c',
-        "return seconds < RETRY_AFTER_MAX_MS / 1000 ? seconds * 1000 : RETRY_AFTER_MAX_MS;",
-        "return seconds * 1000;",
+        "MAX_MS / 1000 ? seconds * 1000",
+        "MAX_MS / 1000 || true ? seconds * 1000",
     ),
     (
         'http: one outcome is that of a whole batch',
