@@ -17,7 +17,8 @@ local finish_unsaved, dirty = false, {}
 local function put_state(s, index, state)
     local k = index % 4
     local at = (index - k) / 4
-    local page = page_of(s, at)
+    local page = s.page
+    if not page or at < page.first or at > page.last then page = turn_to(s, at) end
     local i = at - page.first + 1
     local b, d = page[i] or byte(page.text, i) or 0, 4 ^ (3 - k)
     local was = (b - b % d) / d % 4

@@ -16,11 +16,10 @@ local function read_page(s, first, last)
     return {segment = s, first = tonumber(first), last = tonumber(last),
         text = call('GETRANGE', s.key, first, last)}
 end
--- Returns the page that has a byte. No page has bytes of the range, so that each byte is in one
--- place.
-local function page_of(s, at)
-    local page, range = s.page, s.range
-    if page and at >= page.first and at <= page.last then return page end
+-- Returns the page that has a byte, and makes it the page used last. No page has bytes of the
+-- range, so that each byte is in one place.
+local function turn_to(s, at)
+    local page, range = nil, s.range
     if range and at >= range.first and at <= range.last then
         page = range
     else
@@ -40,7 +39,8 @@ end
 local function get_state(s, index)
     local k = index % 4
     local at = (index - k) / 4
-    local page = page_of(s, at)
+    local page = s.page
+    if not page or at < page.first or at > page.last then page = turn_to(s, at) end
     local i = at - page.first + 1
     local b, d = page[i] or byte(page.text, i), 4 ^ (3 - k)
     return b and (b - b % d) / d % 4 or LW_STATE_UNSEEN
