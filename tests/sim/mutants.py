@@ -585,13 +585,13 @@ M = {
         )
     ],
     'attempts are not counted': [
-        ('queue/lua/settle.lua', "{tp, offset, tried + 1,", "{tp, offset, tried,")
+        ('queue/lua/settle.lua', "then tried = tried + 1 end", "then tried = tried end")
     ],
     'one attempt too many': [
         (
             'consumer/worker/run.c',
-            "job->attempt >= w->c->retry.max_attempts",
-            "job->attempt > w->c->retry.max_attempts",
+            "job.attempt >= w->c->retry.max_attempts",
+            "job.attempt > w->c->retry.max_attempts",
         )
     ],
     'a suspect runs inside its worker': [
