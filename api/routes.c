@@ -62,6 +62,11 @@ const struct api_shape api_shapes[] = {
     {"Partition", "{topic:s,partition:i,worker:i,committed:i,watermark:i,log_end:i,unfinished:i,"
                   "waiting:i,blocked_ms:i,blocked_by:s?,unread:i,behind:i}"},
     {"Shard", "{shard:i,up:b,lanes:i,ready:i,dead:i,paused:i,oldest_ms:i}"},
+    {"Supervisor", "{id?:s,id_base64?:s,state:s,problem:s?,this:b,heard_ms_ago:i?,host:s?,pid:i?,"
+                   "version:s?,started_ms:i?,listen:s?,link:s?,workers:i?,ready:i?,partitions:i?,"
+                   "lag:i?,waiting:i?,in_handler:i?,per_second:n?}"},
+    {"FleetSums", "{supervisors:i,up:i,silent:i,unknown:i,workers:i,ready:i,partitions:i,lag:i,"
+                  "waiting:i,in_handler:i,per_second:n}"},
     {"Outcome", "{at_ms:i,worker:i,topic:s,partition:i,offset:i,outcome:s,attempt:i,took_us:i,"
                 "fence:i?,key?:s,key_base64?:s,key_cut?:b,reason?:s,reason_base64?:s,"
                 "reason_cut?:b}"},
@@ -114,6 +119,11 @@ const struct api_route api_routes[] = {
      .answer =
          "{name:s,version:s,started_ms:i,workers:i,ready:i,partitions:i,lag:i,unread:i,behind:i,unfinished:i,"
          "waiting:i,in_handler:i,counters:Counters,shards:[Shard]}"},
+    {.path = "fleet",
+     .help = "Each supervisor of the application by its last heartbeat, their sums, and who fell "
+             "silent in the last hour.",
+     .answer = "{known:b,why:s?,at_ms:i?,supervisors:[Supervisor]?,sums:FleetSums?,more:i?,"
+               "complete:b}"},
     {.path = "workers", .help = "Each worker of this supervisor.", .answer = "[Worker]"},
     {.path = "partitions",
      .help = "Each partition that a worker of this supervisor owns.",

@@ -4,15 +4,19 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "monitor/access.h"
+#include "monitor/fleet.h"
 #include "monitor/hot.h"
 #include "monitor/live.h"
 #include "monitor/metrics.h"
 #include "monitor/outcome_list.h"
 #include "monitor/page.h"
+#include "ops/fleet.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { LOOK_MS = 5000, TICK_MS = 1000, SETTLE_MS = 1000, BIND_MS = 10000 };
 
@@ -24,6 +28,7 @@ struct exporter {
     struct lw_shard_looker **lookers;
     struct lw_live *live;
     struct lw_hot *hot;
+    struct lw_fleet *fleet;
     struct lw_http *http;
     const struct lw_exporter_api *api;
     void *api_self;
@@ -91,6 +96,12 @@ static void answer_point(struct exporter *e, const struct lw_metrics_source *m,
         json_pack("{s:i,s:o}", "every_ms", (int)LW_LIVE_EVERY_MS, "point", lw_live_last(e->live)));
 }
 
+static void answer_fleet(struct exporter *e, const struct lw_metrics_source *m,
+                         const struct lw_http_request *q, struct lw_http_answer *a) {
+    (void)m, (void)q;
+    lw_http_json(a, 200, lw_fleet_json(e->fleet));
+}
+
 static json_t *hot_keys(struct exporter *e) {
     return lw_hot_list(e->hot, e->board, lw_wall_ms(), lw_boot_ms());
 }
@@ -104,7 +115,7 @@ static void answer_events(struct exporter *e, const struct lw_metrics_source *m,
     if (q->post) return;
     lw_live_history(e->live, &a->body);
     pthread_mutex_lock(&e->lock);
-    lw_live_now(e->live, m, hot_keys(e), &a->body);
+    lw_live_now(e->live, m, hot_keys(e), lw_fleet_json(e->fleet), &a->body);
     pthread_mutex_unlock(&e->lock);
     a->status = 200;
     a->type = "text/event-stream";
@@ -116,9 +127,8 @@ static const struct {
     bool open; /* true if the path needs no token */
     live_fn *fn;
 } live_paths[] = {
-    {"/api/v1/session", true, answer_session},
-    {"/api/v1/outcomes", false, answer_outcomes},
-    {"/api/v1/point", false, answer_point},
+    {"/api/v1/session", true, answer_session}, {"/api/v1/outcomes", false, answer_outcomes},
+    {"/api/v1/point", false, answer_point},    {"/api/v1/fleet", false, answer_fleet},
     {"/api/v1/events", false, answer_events},
 };
 
@@ -236,10 +246,37 @@ static void *tick(void *ctx) {
         lw_live_sample(e->live, &m);
         if (!lw_http_streams(e->http)) continue;
         text.n = 0;
-        lw_live_now(e->live, &m, hot_keys(e), &text);
+        lw_live_now(e->live, &m, hot_keys(e), lw_fleet_json(e->fleet), &text);
         lw_http_publish(e->http, lw_bytes(text.p, text.n));
     }
     return NULL;
+}
+
+/* Tells the fleet about this supervisor every few seconds. Ends the process at SIGTERM, which is
+ * blocked in all threads, after it has told the fleet that this supervisor ends. */
+static void *beat(void *ctx) {
+    static const struct timespec every = {.tv_sec = OPS_FLEET_EVERY_MS / 1000};
+    struct exporter *e = ctx;
+    struct lw_shard_look *shards = lw_alloc((size_t)e->c->redis.shards * sizeof *shards);
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    do {
+        copy_shards(e, shards);
+        struct lw_metrics_source m = {e->c, e->board, shards, lw_boot_ms()};
+        json_t *stats = lw_metrics_stats(&m);
+        lw_fleet_beat(e->fleet, stats);
+        json_decref(stats);
+    } while (sigtimedwait(&term, NULL, &every) != SIGTERM);
+    lw_fleet_leave(e->fleet);
+    _exit(0);
+}
+
+static void block_sigterm(void) {
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, NULL);
 }
 
 static void start(struct exporter *e, void *(*fn)(void *), const char *without) {
@@ -288,9 +325,14 @@ int lw_exporter_main(const struct lw_config *c, const struct lw_board *board,
     for (int s = 0; s < c->redis.shards; s++) e.lookers[s] = lw_shard_looker_open(c, s);
     e.live = lw_live_open();
     e.hot = lw_hot_open();
+    e.fleet = lw_fleet_open(c, board);
+    block_sigterm();
+    start(&e, beat, "this supervisor is missing in the fleet");
+    while (!c->http.host) lw_sleep_ms(LOOK_MS); /* nothing is served */
     if (c->http.health_host) start(&e, serve_health, "http.health_listen is not served");
     struct lw_http_handler handler = {&e, quick, lengthy, slow, c->http.hosts, c->http.n_hosts};
     e.http = serve("http.listen", c->http.host, c->http.port, &handler);
+    lw_fleet_serves(e.fleet, lw_http_port(e.http));
     start(&e, tick, "the page shows no charts and no live figures");
     lw_sleep_ms(SETTLE_MS); /* the exporter leaves the CPU to the workers while they start */
     for (int64_t next_ms = 0;; lw_sleep_ms(TICK_MS)) {

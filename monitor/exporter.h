@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exporter: a process beside the workers that serves metrics and health (`http.listen`). It
- * reads the board and asks Redis every few seconds. No fault of the exporter can delay a worker. If
+/* The exporter: a process beside the workers that serves metrics and health (`http.listen`), and
+ * writes the supervisor's heartbeat for the fleet, even if nothing is served (fleet.h). It reads
+ * the board and asks Redis every few seconds. No fault of the exporter can delay a worker. If
  * another program uses the exporter's port, the workers run nevertheless, and the exporter keeps
  * trying to open the port. */
 #ifndef LW_MONITOR_EXPORTER_H
@@ -24,8 +25,8 @@ struct lw_exporter_api {
                    bool lengthy);
 };
 
-/* The main function of the exporter's process. It never returns; the process ends when its parent
- * ends. `api` may be NULL. */
+/* The main function of the exporter's process. It never returns; the process ends at SIGTERM, or
+ * when its parent ends. `api` may be NULL. */
 int lw_exporter_main(const struct lw_config *c, const struct lw_board *board,
                      const struct lw_exporter_api *api);
 

@@ -199,7 +199,7 @@ static int64_t died_lately(struct lw_live *l, const struct point *now) {
     return died;
 }
 
-void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot,
+void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot, json_t *fleet,
                  struct lw_buf *out) {
     json_t *stats = lw_metrics_stats(m);
     struct point p = point_now(l, m, stats);
@@ -214,6 +214,7 @@ void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *h
     json_object_set_new(data, "partitions", cut(lw_metrics_partitions(m), &more));
     json_object_set_new(data, "more_partitions", json_boolean(more));
     json_object_set_new(data, "hot", hot);
+    json_object_set_new(data, "fleet", fleet);
     json_object_set_new(data, "troubles", lw_metrics_troubles(m, died_lately(l, &p)));
     json_object_set_new(data, "failures", lw_outcomes_list(m->board, &failed));
     put_event(out, "now", data);

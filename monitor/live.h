@@ -28,8 +28,8 @@ json_t *lw_live_last(struct lw_live *l);
 /* Appends the event "history", which contains all points. */
 void lw_live_history(struct lw_live *l, struct lw_buf *out);
 /* Appends the event "now": the current point, and rows of workers, partitions, keys and failures.
- * Takes over the reference to `hot`, the list of hot keys (hot.h). */
-void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot,
+ * Takes over the references to `hot`, the list of hot keys (hot.h), and to `fleet` (fleet.h). */
+void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot, json_t *fleet,
                  struct lw_buf *out);
 
 #endif

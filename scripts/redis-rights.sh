@@ -44,8 +44,8 @@ words() { # usage: words ROLE FILE...; prints "ROLE NAME" for each command found
 }
 
 # shellcheck disable=SC2046,SC2010 # no file name here has a space
-words worker consumer/*.c consumer/*/*.c monitor/*.c ops/lua/heads.lua base/redis/*.c \
-    lock/lua/renew.lua \
+words worker consumer/*.c consumer/*/*.c monitor/*.c ops/lua/heads.lua ops/lua/fleet.lua \
+    base/redis/*.c lock/lua/renew.lua \
     $(ls queue/lua/*.lua queue/lua/parts/*.lua | grep -v -e /hold.lua -e /break.lua -e /taken.lua)
 # shellcheck disable=SC2046,SC2010
 words operator ops/*.c ops/*/*.c api/*.c \

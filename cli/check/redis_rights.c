@@ -76,7 +76,7 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"ZRANGEBYSCORE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},
     {"ZREM", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K m"},
     {"ZREMRANGEBYRANK", LW_RIGHT_OPERATOR, "K 0 1"},
-    {"ZREMRANGEBYSCORE", LW_RIGHT_WORKER | LW_RIGHT_LOCK, "K 0 1"},
+    {"ZREMRANGEBYSCORE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},
     {"ZSCAN", LW_RIGHT_OPERATOR, "K 0"},
     {"ZSCORE", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, "K m"},
 };
@@ -87,4 +87,4 @@ const size_t lw_n_redis_rights = sizeof lw_redis_rights / sizeof *lw_redis_right
 const char *const lw_redis_names[] = {"lock:",  "epoch",   "wait:", "lanes", "ready",   "claimed:",
                                       "state:", "tries:",  "floor", "fence", "dead",    "dedup:",
                                       "paused", "audit",   "job",   "job:",  "replays", "vanished",
-                                      "sweep",  "workers", "taken", NULL};
+                                      "sweep",  "workers", "taken", "fleet", "fleet:",  NULL};

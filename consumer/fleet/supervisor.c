@@ -127,7 +127,7 @@ static bool sends_spans(const struct run *r) {
 
 static void start_sides(struct run *r) {
     struct lw_sup *s = &r->sup;
-    if (s->o->exporter_main && s->c->http.host && fork_side(r, &r->exporter, "metrics"))
+    if (s->o->exporter_main && fork_side(r, &r->exporter, "metrics"))
         _exit(s->o->exporter_main(s->c, s->board));
     if (s->o->drain && s->o->follow && fork_side(r, &r->follower, "drain"))
         _exit(s->o->follow(s->c, s->board));
@@ -524,8 +524,9 @@ static int run_all(struct run *r) {
     }
     prepare_spans(r);
     loop(r);
-    finish_side(&r->tracer, atomic_load(&r->sup.board->quick) ? 0 : FLUSH_MS);
-    end_side(&r->exporter);
+    int64_t within_ms = atomic_load(&r->sup.board->quick) ? 0 : FLUSH_MS;
+    finish_side(&r->tracer, within_ms);
+    finish_side(&r->exporter, within_ms);
     end_side(&r->follower);
     if (r->sup.o->watch) r->sup.o->watch(r->sup.o->ctx, r->sup.board);
     lw_sup_report_summary(&r->report, &r->sup, r->sup.now());

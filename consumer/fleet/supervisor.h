@@ -85,9 +85,9 @@ struct lw_supervise_options {
      * number of these lanes. Then the program ends with status 1. If the drain should go on,
      * `paused` returns 0. `paused` may be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
-    /* `exporter_main` serves metrics and health in a process of its own, which is started again if
-     * it ends, and is killed when the supervisor ends. The process only reads the board.
-     * `exporter_main` may be NULL. */
+    /* `exporter_main` serves metrics and health in a process of its own, and tells the fleet about
+     * this supervisor. It is started again if it ends. When the workers have ended, it gets SIGTERM
+     * and two seconds. The process only reads the board. `exporter_main` may be NULL. */
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
     /* `tracer_main` sends the spans of the workers, if the configuration has tracing.endpoint. It
      * runs in a process of its own, which is started again if it ends. When the workers have ended,

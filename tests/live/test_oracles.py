@@ -36,6 +36,8 @@ IDLE = [
     b"lw:{n.0}:floor",
     b"lw:{n.0}:fence",
     b"lw:{n.0}:workers",
+    b"lw:{n.0}:fleet",
+    b"lw:{n.0}:fleet:host-7-1",
     b"lw:{n.0}:state:t:0:0",
 ]
 

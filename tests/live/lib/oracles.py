@@ -228,11 +228,11 @@ def not_idle(names, prefix):
     """O4: returns a text for each key in `names` that Redis should not have when all messages are
     finished. Only a few keys of each shard are meant to stay. `prefix` is the beginning of the
     names of the shard's keys."""
-    kept = (b"epoch", b"floor", b"fence", b"workers")
+    kept = (b"epoch", b"floor", b"fence", b"workers", b"fleet")
     bad = []
     for name in names:
         rest = name[len(prefix) :] if name.startswith(prefix) else None
-        if rest is None or not (rest in kept or rest.startswith(b"state:")):
+        if rest is None or not (rest in kept or rest.startswith((b"state:", b"fleet:"))):
             bad.append("left in Redis: %r" % name[:100])
     return bad
 

@@ -128,7 +128,7 @@ static void test_percentiles_are_of_the_interval(void **state) {
     lw_hist_add_n(handler, &lw_bounds_handler, 1, 1000);
     lw_live_sample(w->live, &w->m);
     w->m.now_ms += 1000;
-    lw_live_now(w->live, &w->m, json_array(), &text);
+    lw_live_now(w->live, &w->m, json_array(), json_object(), &text);
     json_t *now = event(&text, "now"), *point = json_object_get(now, "point");
     /* no handler has run since lw_live_sample() was called */
     assert_true(json_is_null(json_object_get(point, "handler_p50_us")));
@@ -136,7 +136,7 @@ static void test_percentiles_are_of_the_interval(void **state) {
     json_decref(now);
     lw_hist_add_n(handler, &lw_bounds_handler, 2000000, 10);
     w->m.now_ms += 1000;
-    lw_live_now(w->live, &w->m, json_array(), &text);
+    lw_live_now(w->live, &w->m, json_array(), json_object(), &text);
     now = event(&text, "now");
     assert_true(number(json_object_get(now, "point"), "handler_p50_us") > 1000000);
     json_decref(now);
@@ -150,7 +150,7 @@ static void test_now(void **state) {
     atomic_store(&w->board->workers[1].waiting, 8);
     atomic_store(&w->board->workers[2].counts.skipped, 9);
     for (int i = 0; i < LW_LIVE_PARTITIONS + 1; i++) lw_board_own(w->board, i % 3, "orders", i);
-    lw_live_now(w->live, &w->m, json_array(), &text);
+    lw_live_now(w->live, &w->m, json_array(), json_object(), &text);
     json_t *now = event(&text, "now"), *point = json_object_get(now, "point");
     assert_int_equal(number(point, "lanes"), 8);
     assert_int_equal(number(point, "dead_letters"), 10);
@@ -164,7 +164,7 @@ static void test_now(void **state) {
     /* the figures of a shard that does not answer are old, so the sums are unknown */
     w->shards[1].up = false;
     text.n = 0;
-    lw_live_now(w->live, &w->m, json_array(), &text);
+    lw_live_now(w->live, &w->m, json_array(), json_object(), &text);
     now = event(&text, "now");
     assert_true(json_is_null(json_object_get(json_object_get(now, "point"), "dead_letters")));
     assert_true(json_is_null(json_object_get(json_object_get(now, "point"), "lanes")));
