@@ -630,7 +630,7 @@ const CHARTS = [
     lines: [["messages", gauge("waiting")]] },
   { title: "In handlers", format: short, unit: " messages",
     lines: [["messages", gauge("in_handler")]] },
-  { title: "Dead letters", format: short, unit: " letters",
+  { title: "Dead letters of the fleet", format: short, unit: " letters",
     lines: [["kept", gauge("dead_letters")]] },
   { title: "Handler time", format: micros,
     lines: [["p50", gauge("handler_p50_us")], ["p99", gauge("handler_p99_us")]] },
@@ -955,10 +955,70 @@ function save(parts, name) {
 
 // ---- parts that several views show ----
 
+/** The heading of a view, which says of whom it tells: all supervisors share Redis, and nothing
+ * else. */
+const heading = (text, scope) => h("h1", null, text, " ", h("small", { class: "soft" }, scope));
+const FLEET = "of the fleet";
+const HOST = "of this host";
+
+const SUPERVISOR_STATE = { up: "good", silent: "bad", unknown: "warn" };
+
+function supervisorState(s) {
+  const text = s.state === "silent" ? `silent for ${duration(s.heard_ms_ago)}`
+    : [s.state, s.problem].filter(Boolean).join(": ");
+  return state(text, SUPERVISOR_STATE[s.state]);
+}
+
+function supervisorLink(s) {
+  const name = s.host || field(s, "id").text;
+  if (s.this) return h("span", null, h("strong", null, name), " (this one)");
+  return s.link ? h("a", { href: s.link, rel: "noopener noreferrer" }, name)
+    : h("span", null, name);
+}
+
+const supervisorsTable = () => new Table({
+  caption: "Supervisors of the fleet", fixed: true, id: (s) => field(s, "id").text,
+  empty: "No supervisor has told of itself.",
+  columns: [
+    { label: "Host", sort: (s) => s.host, cell: supervisorLink },
+    { label: "Process", num: true, sort: (s) => s.pid, cell: (s) => (s.pid ? `${s.pid}` : "–") },
+    { label: "State", sort: (s) => s.state, cell: supervisorState },
+    { label: "Workers ready", num: true, sort: (s) => s.ready,
+      cell: (s) => `${count(s.ready)} of ${count(s.workers)}` },
+    { label: "Partitions", num: true, sort: (s) => s.partitions,
+      cell: (s) => count(s.partitions) },
+    { label: "Lag", num: true, sort: (s) => s.lag, cell: (s) => count(s.lag) },
+    { label: "Waiting", num: true, sort: (s) => s.waiting, cell: (s) => count(s.waiting) },
+    { label: "In handlers", num: true, sort: (s) => s.in_handler,
+      cell: (s) => count(s.in_handler) },
+    { label: "Finished per second", num: true, sort: (s) => s.per_second,
+      cell: (s) => short(s.per_second) },
+    { label: "Since", sort: (s) => s.started_ms, cell: (s) => time(s.started_ms) },
+    { label: "Version", sort: (s) => s.version, cell: (s) => s.version || "–" },
+  ],
+});
+
+/** The sums of the fleet in one sentence. They are of those that are up. */
+function fleetText(f) {
+  if (!f.known) return `The fleet is unknown: ${f.why}.`;
+  const s = f.sums;
+  const states = ["up", "silent", "unknown"].filter((is) => s[is] > 0)
+    .map((is) => `${count(s[is])} ${is}`);
+  const more = f.more ? `, and ${count(f.more)} more that are not shown` : "";
+  const least = f.complete ? "" : "at least ";
+  return `${plural(s.supervisors, "supervisor")}: ${states.join(", ") || "none"}${more}. Those that are up have ${least}${count(s.ready)} of ${plural(s.workers, "worker")} ready and ${plural(s.partitions, "partition")}, lag ${count(s.lag)}, with ${count(s.waiting)} waiting and ${count(s.in_handler)} in handlers; they finish ${short(s.per_second)} messages per second.`;
+}
+
+function showFleet(table, text, fleet) {
+  setText(text, fleetText(fleet));
+  if (fleet.known) table.set(fleet.supervisors);
+  else table.unknown(fleet.why);
+}
+
 const WORKER_STATE = { ready: "good", starting: "warn", down: "bad" };
 
 const workersTable = () => new Table({
-  caption: "Workers", fixed: true, id: (w) => String(w.worker), empty: "No worker.",
+  caption: "Workers of this host", fixed: true, id: (w) => String(w.worker), empty: "No worker.",
   columns: [
     { label: "Worker", num: true, sort: (w) => w.worker, cell: (w) => `${w.worker}` },
     { label: "Process", num: true, sort: (w) => w.pid, cell: (w) => (w.pid ? `${w.pid}` : "–") },
@@ -979,7 +1039,7 @@ const turn = (ms) => (ms < 5000 ? "now"
 
 const lagOf = (p) => Math.max(0, p.log_end - p.committed);
 const partitionsTable = () => new Table({
-  caption: "Partitions", fixed: true, id: (p) => `${p.topic}/${p.partition}`,
+  caption: "Partitions of this host", fixed: true, id: (p) => `${p.topic}/${p.partition}`,
     empty: "No partition yet.",
   columns: [
     { label: "Topic", sort: (p) => p.topic, cell: (p) => p.topic },
@@ -1065,11 +1125,13 @@ const liveCard = (...children) => h("section", { class: "card live" }, ...childr
 // visible.
 
 function overview() {
+  const supervisors = supervisorsTable();
+  const fleet = h("p", { id: "fleet" }, "Not known yet.");
   const charts = CHARTS.map((c) => new Chart(c));
   const workers = workersTable();
   const partitions = partitionsTable();
   const hot = new Table({
-    caption: "Hot keys", cards: false, slots: true, fixed: true,
+    caption: "Hot keys on this host", cards: false, slots: true, fixed: true,
       id: (k) => field(k, "key").path || "", empty: "No key stands out.",
     columns: [
       { label: "Key", clip: true, cell: keyLink },
@@ -1077,7 +1139,7 @@ function overview() {
       { label: "Waiting", num: true, cell: (k) => count(k.waiting) },
     ],
   });
-  const failures = outcomesTable("Recent failures", true, "No failure is kept.");
+  const failures = outcomesTable("Recent failures on this host", true, "No failure is kept.");
   const ledger = h("p", { id: "ledger" }, "–");
   const figures = h("p", { id: "figures" }, "–");
   const lag = h("p", { id: "lag" }, "–");
@@ -1086,9 +1148,10 @@ function overview() {
     build(main) {
       hot.element.classList.add("fixed");
       failures.element.classList.add("fixed");
-      main.append(h("h1", null, "Overview"),
+      main.append(h("h1", null, "Overview"), liveCard(supervisors.element, fleet),
+        h("h2", null, "This host, last 15 minutes"),
         h("div", { class: "charts" }, charts.map((c) => c.element)),
-        liveCard(h("h2", null, "Ledger"), ledger, lag, figures),
+        liveCard(h("h2", null, "Ledger of this host"), ledger, lag, figures),
         h("div", { class: "pair uneven" }, liveCard(failures.element), liveCard(hot.element)),
         liveCard(workers.element), liveCard(partitions.element));
     },
@@ -1096,6 +1159,7 @@ function overview() {
       charts.forEach((c) => c.draw());
       const now = live.now;
       if (!now) return;
+      showFleet(supervisors, fleet, now.fleet);
       workers.set(now.workers || []);
       partitions.set(now.partitions || []);
       hot.set(now.hot || []);
@@ -1128,11 +1192,11 @@ function figuresText(s) {
   const workers = `${count(s.ready)} of ${plural(s.workers, "worker")} ready, ${plural(s.partitions, "partition")}.`;
   const who = shards.length > 1 ? `shard ${down.join(", ")} does` : "it does";
   if (down.length)
-    return `${workers} Redis: waiting and paused lanes are unknown while ${who} not answer.`;
+    return `${workers} Redis, for the fleet: waiting and paused lanes are unknown while ${who} not answer.`;
   const oldest = arrived.length
     ? `, the oldest for ${duration(Math.max(0, serverNow() - Math.min(...arrived)))}` : "";
   const lanes = `${plural(sum("lanes"), "lane")} with waiting messages${oldest}`;
-  return `${workers} Redis: ${lanes}; ${count(sum("paused"))} paused.`;
+  return `${workers} Redis, for the fleet: ${lanes}; ${count(sum("paused"))} paused.`;
 }
 
 function workersView() {
@@ -1140,7 +1204,7 @@ function workersView() {
   const partitions = partitionsTable();
   return {
     title: "Workers",
-    build: (main) => main.append(h("h1", null, "Workers"), liveCard(workers.element),
+    build: (main) => main.append(heading("Workers", HOST), liveCard(workers.element),
       liveCard(partitions.element)),
     live() {
       if (!live.now) return;
@@ -1218,7 +1282,8 @@ function keyView() {
   const more = h("p", { class: "soft" });
   const waiting = new Table({ caption: "Waiting messages, the next one first",
     columns: MESSAGE_COLUMNS, id: (m) => `${m.identity}`, empty: "Nothing waits." });
-  const outcomes = outcomesTable("Last outcomes", false, "No outcome of this key is kept.");
+  const outcomes = outcomesTable("Last outcomes on this host", false,
+    "No outcome of this key is kept.");
   const dead = new Table({ caption: "Dead letters of this key", columns: deadColumns(false),
     id: (m) => m.id, empty: "None in Redis." });
   const elsewhere = h("p", { class: "soft", hidden: true });
@@ -1488,7 +1553,7 @@ function listView({ title, path, fields, table, actions, idOf, top, after }) {
         chosen, h("span", { class: "space" }),
         ...actions.map(([text, action, look]) => button(text, start(action), { class: look })),
           button("Export JSONL", () => exportLines(path, bodyFilterQuery(values))));
-      main.append(h("h1", null, title), filterForm(fields, values, path), summary, top || "", bar,
+      main.append(heading(title, FLEET), filterForm(fields, values, path), summary, top || "", bar,
         card(table.element, pages));
     },
     unknown() {
@@ -1828,7 +1893,7 @@ function locksView() {
     title: "Locks",
     build(main, _, q) {
       values = q;
-      main.append(h("h1", null, "Locks"),
+      main.append(heading("Locks", FLEET),
         filterForm([["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"]], values,
         "locks"),
         h("div", { class: "bar" }, button("Read again", refresh),
@@ -1911,7 +1976,7 @@ function jobView() {
 function jobsView() {
   const ledger = h("div", { id: "ledger-result" }, "Not known yet.");
   const table = new Table({
-    caption: "Jobs of this server, newest first", id: (j) => String(j.id),
+    caption: "Jobs of this host, newest first", id: (j) => String(j.id),
       empty: "No job has run since the server started. The audit has those of the commands, too.",
     columns: [
       { label: "Job", sort: (j) => `${j.id}`,
@@ -1937,7 +2002,7 @@ function jobsView() {
   return {
     title: "Jobs",
     poll_ms: 1000,
-    build: (main) => main.append(h("h1", null, "Jobs"),
+    build: (main) => main.append(heading("Jobs", HOST),
       card(table.element),
       card(h("h2", null, "Ledger"),
         h("div", { class: "bar" }, button("Run the ledger", runLedger),
@@ -2018,7 +2083,7 @@ function auditView() {
       values = q;
       find.value = decoded(q.get("find") || "");
       find.addEventListener("input", show);
-      main.append(h("h1", null, "Audit"),
+      main.append(heading("Audit", FLEET),
         h("div", { class: "filters" },
         h("label", { for: "find" }, "Find in this page of the audit", find)),
         card(table.element, pages));

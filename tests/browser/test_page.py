@@ -171,7 +171,16 @@ class Page(unittest.TestCase):
         self.assertEqual(scale([4, 5, 6] * 10 + [20]), [20, None])
         self.assertEqual(scale([0] * 30 + [3]), [5, None])
         tables = b.texts("caption")
-        self.assertEqual(tables, ["Recent failures", "Hot keys", "Workers", "Partitions"])
+        self.assertEqual(
+            tables,
+            [
+                "Supervisors of the fleet",
+                "Recent failures on this host",
+                "Hot keys on this host",
+                "Workers of this host",
+                "Partitions of this host",
+            ],
+        )
         self.assertEqual(len(b.texts("main > section:nth-last-of-type(1) tbody tr")), 8)
         b.until_text("main > section:nth-last-of-type(2) tbody", "ready")
         label = b.run("return document.querySelector('.chart svg').getAttribute('aria-label')")
@@ -186,6 +195,54 @@ class Page(unittest.TestCase):
         )
         first = b.text("#ledger")
         b.until("figures that change by themselves", lambda: b.text("#ledger") != first)
+
+    def test_the_fleet(self):
+        """The overview must show every supervisor: one that was killed as silent, one that has
+        stopped not at all, and what others wrote as unknown."""
+        b, redis = self.b, self.w.redis
+        pages = [self.w.another(), self.w.another()]
+        killed, stopped = self.w.others[-2:]
+        rows = lambda: b.texts("main > section:nth-of-type(1) tbody tr")  # noqa: E731
+        b.until("three supervisors", lambda: len(rows()) == 3, 60)
+        b.until_text("#fleet", r"^3 supervisors: 3 up\. .* of 4 workers ready and 8 partitions", 60)
+        self.assertEqual(["(this one)" in r for r in rows()].count(True), 1)
+        links = [a.attribute("href") for a in b.all("main > section:nth-of-type(1) tbody a")]
+        self.assertEqual(sorted(links), sorted(pages))
+        ids = {
+            i.decode().split("-")[-2]: i for i in redis("ZRANGE", P + "fleet", 0, -1)
+        }  # by process
+        one, other = ids[str(killed.pid)], ids[str(stopped.pid)]
+
+        killed.kill()
+        killed.wait(30)
+        # what its last heartbeat said 15 seconds ago
+        redis("ZINCRBY", P + "fleet", -15000, one)
+        self.addCleanup(redis, "ZREM", P + "fleet", one)
+        row = lambda pid: [r for r in rows() if r.split()[1] == str(pid)]  # noqa: E731
+        b.until("a silent one", lambda: "silent for" in row(killed.pid)[0], 60)
+        b.until_text("#fleet", r"^3 supervisors: 2 up, 1 silent\. ")
+        stopped.send_signal(signal.SIGTERM)
+        self.assertEqual(stopped.wait(60), 0)
+        self.assertIsNone(redis("ZSCORE", P + "fleet", other))
+        self.assertIsNone(redis("GET", P + "fleet:" + other.decode()))
+        b.until("no trace of the other one", lambda: not row(stopped.pid), 60)
+
+        now = redis("ZRANGE", P + "fleet", -1, -1, "WITHSCORES")[1]
+        hostile = {
+            b"h\xff\x00": b"\xff\x00",
+            EVIL.encode(): json.dumps({"host": EVIL, "ready": "many"}).encode(),
+            b"link": b'{"host":"x/../javascript:1","listen":"javascript:1","pid":7}',
+            b"large": b'{"host":"' + b"x" * (1 << 20) + b'"}',
+        }
+        for name, text in hostile.items():
+            self.addCleanup(redis, "ZREM", P + "fleet", name)
+            redis("ZADD", P + "fleet", now, name)
+            redis("SET", P.encode() + b"fleet:" + name, text, "PX", 60000)
+        said = b.until("what others wrote", lambda: len(rows()) == 6 and rows(), 60)
+        self.assertEqual(["unknown: malformed heartbeat" in r for r in said].count(True), 3, said)
+        b.until_text("#fleet", r"^6 supervisors: 2 up, 1 silent, 3 unknown\. .* have at least ")
+        self.assertEqual(len(b.all("main > section:nth-of-type(1) tbody a")), 1)
+        self.assertIsNone(b.run("return window.pwned"))
 
     def test_nothing_moves_while_it_updates(self):
         self.b.until_text("#ledger", "received")
@@ -689,6 +746,7 @@ class Page(unittest.TestCase):
             self.assertRegex(b.text("#holder"), r"Holder\s+unknown\s+Waiting\s+unknown")
             self.view("overview")
             b.until_text("#figures", "unknown while it does not answer", 60)
+            b.until_text("#fleet", "^The fleet is unknown: .*no answer in time", 60)
             b.until_text("#dead-badge", r"\?", 60)
         finally:
             os.kill(redis, signal.SIGCONT)
@@ -696,6 +754,7 @@ class Page(unittest.TestCase):
         b.until("an empty list", lambda: "Nothing waits." in b.run(lists), 60)
         self.view("overview")
         b.until_text("#figures", "with waiting messages", 60)
+        b.until_text("#fleet", "^1 supervisor: 1 up", 60)
 
     def test_what_is_wrong_now(self):
         """Each view must say in a sentence what is wrong now, with a link to more, and /readyz must
