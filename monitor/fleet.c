@@ -2,7 +2,6 @@
 #include "monitor/fleet.h"
 
 #include "base/clock.h"
-#include "base/host.h"
 #include "base/log.h"
 #include "base/redis/connection.h"
 #include "config/shard.h"
@@ -38,12 +37,10 @@ struct lw_fleet {
 
 struct lw_fleet *lw_fleet_open(const struct lw_config *c, const struct lw_board *board) {
     struct lw_fleet *f = lw_alloc(sizeof *f);
-    char name[LW_HOST_MAX]; /* NAME/BOOT_ID */
     f->c = c;
     f->board = board;
     pthread_mutex_init(&f->lock, NULL);
-    lw_host(name);
-    snprintf(f->host, sizeof f->host, "%.*s", (int)strcspn(name, "/"), name);
+    ops_fleet_host(f->host);
     snprintf(f->id, sizeof f->id, "%s-%d-%" PRIx64, f->host, (int)getppid(),
              (uint64_t)atomic_load(&board->started_wall_ms));
     snprintf(f->why, sizeof f->why, "not asked yet");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/fleet.h"
 
+#include "base/host.h"
 #include "base/redis/reply.h"
 #include "ops/ops.h"
 
@@ -24,6 +25,12 @@ enum {
     FIGURES = sizeof figures / sizeof *figures,
     SUMMED = 2
 };
+
+void ops_fleet_host(char out[OPS_FLEET_NAME + 1]) {
+    char host[LW_HOST_MAX]; /* NAME/BOOT_ID */
+    lw_host(host);
+    snprintf(out, OPS_FLEET_NAME + 1, "%.*s", (int)strcspn(host, "/"), host);
+}
 
 /* --- writing ---------------------------------------------------------------------------------- */
 

@@ -37,6 +37,9 @@ void ops_fleet_args(struct lw_commands *c, const char *id, struct lw_bytes text)
 void ops_fleet_text(struct lw_buf *out, const char *host, int pid, const char *listen,
                     double per_second, const json_t *stats);
 
+/* Writes the name of this host, by which the fleet knows it. */
+void ops_fleet_host(char out[OPS_FLEET_NAME + 1]);
+
 /* Who reads. */
 struct ops_fleet_reader {
     const char *id;   /* id of the reader's own entry; "" if it has none */

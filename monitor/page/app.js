@@ -1148,7 +1148,8 @@ function overview() {
     build(main) {
       hot.element.classList.add("fixed");
       failures.element.classList.add("fixed");
-      main.append(h("h1", null, "Overview"), liveCard(supervisors.element, fleet),
+      main.append(h("h1", null, "Overview"), liveCard(h("h2", null, "Fleet"), fleet,
+        supervisors.element),
         h("h2", null, "This host, last 15 minutes"),
         h("div", { class: "charts" }, charts.map((c) => c.element)),
         liveCard(h("h2", null, "Ledger of this host"), ledger, lag, figures),

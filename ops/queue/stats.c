@@ -2,6 +2,7 @@
 /* Implements the verb `latchwork queue stats`: one reading of sizes and rates as a page, or with
  * --watch a line per reading until a signal ends the process. */
 #include "base/clock.h"
+#include "ops/fleet.h"
 #include "ops/queue/queue.h"
 #include "ops/kafka.h"
 #include "ops/ops.h"
@@ -40,6 +41,8 @@ struct stats {
      * in messages per second */
     double in, out, change;
     bool knows_in;
+    json_t *fleet; /* ops_fleet_json(); NULL: unknown, for the reason in no_fleet */
+    struct lw_err no_fleet;
 };
 
 static void add_top(struct stats *s, struct lw_bytes name, int64_t n) {
@@ -177,6 +180,66 @@ static int rates(struct ops *o, struct stats *s) {
     return 0;
 }
 
+static void put_text(struct ops_table *t, const json_t *v) {
+    bool is = json_is_string(v);
+    ops_cell_bytes(t, is ? lw_bytes_of(json_string_value(v)) : lw_bytes_of("?"), 40);
+}
+
+static void put_number(struct ops_table *t, const json_t *v) {
+    if (json_is_number(v))
+        ops_cell(t, "%.0f", json_number_value(v));
+    else
+        ops_cell(t, "?");
+}
+
+static void print_supervisors(const json_t *fleet) {
+    static const struct ops_column columns[] = {
+        {"HOST", false}, {"PROCESS", true},    {"STATE", false},
+        {"READY", true}, {"WORKERS", true},    {"PARTITIONS", true},
+        {"LAG", true},   {"FINISHED/S", true}, {"VERSION", false},
+    };
+    static const char *const figures[] = {"ready", "workers", "partitions", "lag", "per_second"};
+    struct ops_table t = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
+    json_t *row;
+    size_t i;
+    json_array_foreach(json_object_get(fleet, "supervisors"), i, row) {
+        const char *state = json_string_value(json_object_get(row, "state"));
+        json_int_t ago = json_integer_value(json_object_get(row, "heard_ms_ago"));
+        char age[16];
+        put_text(&t, json_object_get(row, "host"));
+        put_number(&t, json_object_get(row, "pid"));
+        if (strcmp(state, "silent") == 0)
+            ops_cell(&t, "silent for %s", ops_age(ago, age));
+        else
+            ops_cell(&t, "%s", state);
+        for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
+            put_number(&t, json_object_get(row, figures[k]));
+        put_text(&t, json_object_get(row, "version"));
+    }
+    puts("\nsupervisors of the fleet");
+    ops_table_print(&t);
+}
+
+static json_int_t sum_of(const json_t *fleet, const char *name) {
+    return json_integer_value(json_object_get(json_object_get(fleet, "sums"), name));
+}
+
+/* Prints the line about supervisors. None of them is not the same as unknown. */
+static void print_fleet(const struct stats *s) {
+    static const char *const states[] = {"silent", "unknown"};
+    if (!s->fleet) {
+        printf("fleet      unknown: %s\n", s->no_fleet.text);
+        return;
+    }
+    printf("fleet      %" PRId64 " supervisors, %" PRId64 " up",
+           (int64_t)sum_of(s->fleet, "supervisors"), (int64_t)sum_of(s->fleet, "up"));
+    for (int i = 0; i < 2; i++) {
+        json_int_t n = sum_of(s->fleet, states[i]);
+        if (n) printf(", %" PRId64 " %s", (int64_t)n, states[i]);
+    }
+    puts("");
+}
+
 static void print(const struct stats *s) {
     char age[16];
     int64_t old = s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1;
@@ -193,8 +256,10 @@ static void print(const struct stats *s) {
     else
         puts("in         unknown: Kafka does not answer");
     printf("out        %.0f per second, committed\n", s->out);
+    print_fleet(s);
     printf("workers    %" PRId64 "\n", s->workers);
     printf("dead       %" PRId64 "\n", s->dead);
+    if (s->fleet && sum_of(s->fleet, "supervisors")) print_supervisors(s->fleet);
     if (s->n_top) puts("\ntop keys, by waiting messages");
     for (size_t i = 0; i < s->n_top; i++) {
         text.n = 0;
@@ -229,13 +294,14 @@ static void print_json(const struct stats *s) {
         json_array_append_new(reasons, j);
     }
     ops_put_json(json_pack(
-        "{sI sI sI sI sI sI sI sI sI so sf sf so so}", "lanes", (json_int_t)s->lanes, "held",
+        "{sI sI sI sI sI sI sI sI sI so sf sf so so sO?}", "lanes", (json_int_t)s->lanes, "held",
         (json_int_t)s->held, "backoff", (json_int_t)s->backoff, "paused", (json_int_t)s->paused,
         "broken", (json_int_t)s->broken, "waiting", (json_int_t)s->waiting, "oldest_age_ms",
         (json_int_t)(s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1), "workers",
         (json_int_t)s->workers, "dead", (json_int_t)s->dead, "in_per_second",
         s->knows_in ? json_real(s->in) : json_null(), "out_per_second", s->out,
-        "waiting_change_per_second", s->change, "top_keys", keys, "top_reasons", reasons));
+        "waiting_change_per_second", s->change, "top_keys", keys, "top_reasons", reasons, "fleet",
+        s->fleet));
 }
 
 static int count_workers(struct ops *o, struct stats *s) {
@@ -247,6 +313,22 @@ static int count_workers(struct ops *o, struct stats *s) {
     return 0;
 }
 
+/* Reads the heartbeats of the supervisors. If that fails, only they are unknown. */
+static void read_fleet(struct ops *o, struct stats *s) {
+    struct lw_bytes none = lw_bytes("", 0);
+    char host[OPS_FLEET_NAME + 1];
+    struct ops_fleet_reader by = {.id = "", .host = host};
+    struct lw_err before = o->err;
+    ops_fleet_host(host);
+    ops_script(o, &lw_op_fleet, 1), ops_key(o, &o->shards[0], "fleet", none);
+    ops_fleet_args(&o->cmd, "", none);
+    redisReply *r = ops_ask(o, &o->shards[0]);
+    if (r && ops_fleet_now(r, &o->err) >= 0) s->fleet = ops_fleet_json(r, &by);
+    if (!s->fleet) s->no_fleet = o->err;
+    o->err = before;
+    freeReplyObject(r);
+}
+
 static int look(struct ops *o, struct stats *s) {
     s->most = o->args.limit > 0 ? (size_t)o->args.limit : TOP;
     if (s->most > TOP_MAX) s->most = TOP_MAX;
@@ -254,6 +336,7 @@ static int look(struct ops *o, struct stats *s) {
     if (!bad) bad = rates(o, s) || count_workers(o, s);
     for (int i = 0; !bad && i < o->c->redis.shards; i++)
         bad = look_at_dead(o, &o->shards[i], s) != 0;
+    if (!bad) read_fleet(o, s);
     HASH_SORT(s->reasons, by_count);
     return bad;
 }
@@ -265,6 +348,7 @@ static void forget(struct stats *s) {
         free(r);
     }
     while (s->n_top) free((void *)(uintptr_t)s->top[--s->n_top].name.p);
+    json_decref(s->fleet);
     *s = (struct stats){0};
 }
 

@@ -221,6 +221,9 @@ class Page(unittest.TestCase):
         row = lambda pid: [r for r in rows() if r.split()[1] == str(pid)]  # noqa: E731
         b.until("a silent one", lambda: "silent for" in row(killed.pid)[0], 60)
         b.until_text("#fleet", r"^3 supervisors: 2 up, 1 silent\. ")
+        fleet = self.w.command("queue", "stats")[0]["fleet"]
+        self.assertEqual([fleet["sums"][name] for name in ("supervisors", "silent")], [3, 1])
+        self.assertTrue(fleet["complete"])
         stopped.send_signal(signal.SIGTERM)
         self.assertEqual(stopped.wait(60), 0)
         self.assertIsNone(redis("ZSCORE", P + "fleet", other))
