@@ -889,6 +889,13 @@ M = {
             "        not_executed",
         )
     ],
+    'a copy that did not execute ends the doubt about the first': [
+        (
+            'consumer/worker/pipe.c',
+            "    settle_again(w, sh, sh->pipe.cut);",
+            "    settle_again(w, sh, sh->pipe.cut);\n    sh->pipe.cut = false;",
+        )
+    ],
     'segments below a floor are named when they are deleted': [
         (
             'queue/lua/parts/floors.lua',
@@ -1003,6 +1010,7 @@ TEST = {
     'a stop forgets the heads that a settle hands over': 'tests/sim/sim_meta a_stop_while_the_next_head_comes',
     'all messages are suspects while one is': 'tests/sim/sim_meta suspects_run_beside_others',
     'a settle that failed in the middle is sent again as it was': 'tests/sim/sim_meta a_settle_that_failed_in_the_middle',
+    'a copy that did not execute ends the doubt about the first': 'tests/sim/sim_meta a_settle_that_failed_in_the_middle',
     'segments below a floor are named when they are deleted': 'tests/lua/test_denied',
     'a key that has another message does not widen the window': 'tests/sim/sim_meta a_batch_of_many_keys_widens_the_window',
     'a record without a key is forgotten while it waits': 'tests/sim/sim_meta a_record_without_a_key_waits_in_redis',
