@@ -11,9 +11,6 @@
 
 #define VISIBLE __attribute__((visibility("default")))
 
-VISIBLE ssize_t pwrite(int fd, const void *p, size_t n, off_t at);
-VISIBLE ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at);
-
 static int is_full(int fd) {
     const char *disk = getenv("LW_TEST_FULL");
     char mark[4096], link[64], path[4096];
@@ -33,10 +30,10 @@ static ssize_t write_at(const char *name, int fd, const void *p, size_t n, off64
     return real(fd, p, n, at);
 }
 
-ssize_t pwrite(int fd, const void *p, size_t n, off_t at) {
+VISIBLE ssize_t pwrite(int fd, const void *p, size_t n, off_t at) {
     return write_at("pwrite", fd, p, n, at);
 }
 
-ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at) {
+VISIBLE ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at) {
     return write_at("pwrite64", fd, p, n, at);
 }

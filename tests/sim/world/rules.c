@@ -326,8 +326,10 @@ enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
         wish = LW_RETRY, x->job->uncounted = true;
     if (w->f->later) {
         x->job->wait_ms = wish == LW_RETRY ? 300 + rnd_below(w, 3000) : 0;
-        r->rests = false;
-        r->rests_until_ms = w->now_ms + x->job->wait_ms;
+        if (live(w, x)) { /* else another run of it counts, which may have ended before */
+            r->rests = false;
+            r->rests_until_ms = w->now_ms + x->job->wait_ms;
+        }
     }
     /* the process of the plugin dies, in which the message runs */
     if (w->f->poison && is_poison(part, index) && x->job->suspect && live(w, x)) wish = LW_RETRY;
