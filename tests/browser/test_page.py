@@ -757,7 +757,7 @@ class Page(unittest.TestCase):
         b.until("an empty list", lambda: "Nothing waits." in b.run(lists), 60)
         self.view("overview")
         b.until_text("#figures", "with waiting messages", 60)
-        b.until_text("#fleet", "^1 supervisor: 1 up", 60)
+        b.until_text("#fleet", r"^\d+ supervisors?: \d+ up", 60)
 
     def test_what_is_wrong_now(self):
         """Each view must say in a sentence what is wrong now, with a link to more, and /readyz must
