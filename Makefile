@@ -192,10 +192,10 @@ test:
 ci:
 	@.ci/run
 
-## asan: run check-pure under AddressSanitizer and UndefinedBehaviorSanitizer (ASAN_GOAL=tests: build only)
+## asan: run check-pure under AddressSanitizer and UndefinedBehaviorSanitizer
 asan:
 	@+$(MAKE) --no-print-directory B=$(B)/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
-	    SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined" $(or $(ASAN_GOAL),check-pure)
+	    SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined" check-pure
 ## tsan: run the tests of threads and shared memory under ThreadSanitizer
 tsan:
 	@+$(MAKE) --no-print-directory B=$(B)/tsan CFLAGS="-O1 -g" SAN="-fsanitize=thread" check-tsan
