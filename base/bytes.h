@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <string.h>
 
+/* The characters allowed in the names of Kafka topics, applications, tokens and hosts. */
+#define LW_PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
 struct lw_bytes {
     /* the bytes of the slice, which are not NUL-terminated; NULL stands for a missing value, which
      * is not the same as an empty slice */

@@ -76,14 +76,12 @@ struct lw_option {
 extern const struct lw_option lw_options[];
 extern const size_t lw_n_options;
 
-/* The functions declared from here to LW_PLAIN are in keys.c, which has the table of keys. */
+/* The functions declared from here to lw_option_nearest() are in keys.c, which has the table of
+ * keys. */
 const struct lw_option *lw_option_find(const char *path);
 bool lw_option_section(const char *path);
 /* Finds the key most similar to `path`. Sets `out` to "" if no key is similar. */
 void lw_option_nearest(const char *path, char *out, size_t size);
-
-/* The characters allowed in the names of Kafka topics, applications, tokens and hosts. */
-#define LW_PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 /* The functions lw_option_take() to lw_take_handler_type() are in take.c, which reads and checks
  * the values of keys. */

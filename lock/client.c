@@ -2,6 +2,7 @@
 /* Opens and closes clients of the lock library, and reads their options. */
 #include "lock/client.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "lock/keeper.h"
@@ -45,7 +46,7 @@ bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *erro
 /* --- options ---------------------------------------------------------------------------------- */
 
 static bool is_label(const char *s) {
-    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    size_t n = strspn(s, LW_PLAIN);
     return n > 0 && n <= LATCHWORK_MAX_LABEL && !s[n];
 }
 
@@ -55,8 +56,7 @@ static void default_label(char *label) {
     host[sizeof host - 1] = '\0';
     snprintf(label, LATCHWORK_MAX_LABEL + 1, "%s.%ld", host, (long)getpid());
     for (char *p = label; *p; p++)
-        if (strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == 0)
-            *p = '-';
+        if (strspn(p, LW_PLAIN) == 0) *p = '-';
 }
 
 /* Copies the caller's options. A program compiled with an earlier version of the header passes a

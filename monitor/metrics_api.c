@@ -84,8 +84,8 @@ static json_t *blocker_of(const struct lw_board_partition *p) {
 /* The parts of a partition's lag, which is unread + unfinished + behind. */
 struct lag {
     int64_t all, unread;
-    int64_t
-        behind; /* finished, but not committed: most of them stand behind an unfinished message */
+    /* finished, but not committed: most of them stand behind an unfinished message */
+    int64_t behind;
 };
 
 static struct lag lag_of(const struct lw_board_partition *p) {

@@ -114,7 +114,7 @@ static void read_text(json_t *row, const redisReply *text, char problem[PROBLEM]
 }
 
 static bool is_host_name(const char *host) {
-    size_t n = strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_");
+    size_t n = strspn(host, LW_PLAIN);
     return n && !host[n];
 }
 

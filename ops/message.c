@@ -18,10 +18,8 @@ void ops_identity(const struct lw_envelope *e, char *out, size_t size) {
 }
 
 bool ops_topic_ok(const char *name) {
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t n = strlen(name);
-    return n > 0 && n < 250 && strspn(name, allowed) == n;
+    return n > 0 && n < 250 && strspn(name, LW_PLAIN) == n;
 }
 
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset,

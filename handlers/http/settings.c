@@ -233,9 +233,7 @@ static void read_server_name(const json_t *tls, struct http_settings *s,
     const json_t *v = json_object_get(tls, "server_name");
     const char *name = json_string_value(v);
     if (!v) return;
-    if (!name || !*name || strlen(name) > 255 ||
-        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") !=
-            strlen(name))
+    if (!name || !*name || strlen(name) > 255 || strspn(name, LW_PLAIN) != strlen(name))
         lw_problem(problems, "handler.tls.server_name: must be a host's name");
     else
         s->tls.server_name = lw_strdup(name);
