@@ -653,10 +653,7 @@ int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes 
     j->bytes += it->envelope.n;
     ops_identity(e, it->identity, sizeof it->identity);
     if (read_again) name_part(e, false, it->tp, sizeof it->tp);
-    if (dead && dead->in_topic)
-        ops_identity(&dead->e, it->entry, sizeof it->entry);
-    else if (dead)
-        snprintf(it->entry, sizeof it->entry, "%s", strchr(dead->id, ':') + 1);
+    if (dead) ops_dead_entry(dead, it->entry);
     return taken(j);
 }
 
@@ -677,7 +674,7 @@ int ops_job_drop(struct ops_job *j, const struct ops_message *m) {
     else
         ops_identity(&m->e, it->identity, sizeof it->identity);
     if (m->id[0]) {
-        snprintf(it->entry, sizeof it->entry, "%s", strchr(m->id, ':') + 1);
+        ops_dead_entry(m, it->entry);
     } else {
         name_part(&m->e, true, it->tp, sizeof it->tp);
         it->offset = m->e.offset;

@@ -17,6 +17,14 @@ void ops_identity(const struct lw_envelope *e, char *out, size_t size) {
         snprintf(out + n, size - (size_t)n, "#%" PRId64, e->replay);
 }
 
+const char *ops_dead_entry(const struct ops_message *m, char out[OPS_DEAD_ID]) {
+    if (m->in_topic)
+        ops_identity(&m->e, out, OPS_DEAD_ID);
+    else
+        snprintf(out, OPS_DEAD_ID, "%s", strchr(m->id, ':') + 1);
+    return out;
+}
+
 bool ops_topic_ok(const char *name) {
     size_t n = strlen(name);
     return n > 0 && n < 250 && strspn(name, LW_PLAIN) == n;

@@ -212,6 +212,9 @@ struct ops_message {
 };
 
 void ops_identity(const struct lw_envelope *e, char *out, size_t size);
+/* Writes the name by which the scripts edit.lua, put.lua and drop.lua know a dead letter: its id in
+ * the stream `dead`, or its identity if it is in a topic. Returns out. */
+const char *ops_dead_entry(const struct ops_message *m, char out[OPS_DEAD_ID]);
 /* Returns true if the text can be the name of a topic. */
 bool ops_topic_ok(const char *name);
 /* Parses an identity, such as "orders/3/1042", or "orders/3/1042#1" for a replay. Returns 0, or -1

@@ -97,9 +97,8 @@ int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes paylo
     struct ops_shard *sh = &o->shards[m->shard];
     ops_script(o, &lw_op_edit, 2);
     ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "dead", lw_bytes("", 0));
-    char identity[320];
-    ops_identity(&m->e, identity, sizeof identity);
-    lw_arg_text(&o->cmd, m->in_topic ? identity : strchr(m->id, ':') + 1),
+    char entry[OPS_DEAD_ID];
+    lw_arg_text(&o->cmd, ops_dead_entry(m, entry)),
         lw_arg(&o->cmd, m->in_topic ? lw_bytes(was.p, was.n) : m->raw),
         lw_arg(&o->cmd, lw_bytes(text.p, text.n));
     lw_arg_text(&o->cmd, user), lw_arg_i64(&o->cmd, lw_wall_ms());
