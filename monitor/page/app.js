@@ -1821,6 +1821,7 @@ function deadOneView() {
   const drop = button("Drop…", () => bulk("dead/drop", ids()), { class: "grave" });
   let identity = null;
   const saved = (answer, replayed) => {
+    if (!inTopic(shown)) id = segment(answer.id); // an edit in Redis gives a new id
     if (replayed) location.hash = "#/dead";
     else refresh();
   };
