@@ -118,7 +118,9 @@ class Redis:
 
     def answers(self):
         if self.server.poll() is not None:
-            raise Failure("redis-server ended with status %d" % self.server.returncode)
+            with open(os.path.join(self.dir, "redis.log"), encoding="utf-8", errors="replace") as f:
+                said = "".join(f.readlines()[-3:])
+            raise Failure("redis-server ended with status %d: %s" % (self.server.returncode, said))
         try:
             return self.call("PING") == b"PONG"
         except (OSError, RedisError):
