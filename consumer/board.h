@@ -59,10 +59,11 @@ struct lw_counts {
     /* `spans_dropped` is the number of spans that the worker dropped because its ring was full */
     _Atomic uint64_t spans_dropped;
     struct lw_http_counts http; /* counts of the thread that serves the http handler */
-    /* `handler` holds the durations of runs; the handler threads add them. `end_to_end` holds the
+    /* `waited` holds the times from a message's arrival until a run of it was given to the handler.
+     * `handler` holds the durations of runs; the handler threads add them. `end_to_end` holds the
      * times from a record's timestamp until its message is finished. `redis` holds the durations of
      * pipelines. */
-    struct lw_hist handler, end_to_end, redis;
+    struct lw_hist waited, handler, end_to_end, redis;
 };
 
 /* Holds a line of text that one process writes and other processes read. The version is odd during

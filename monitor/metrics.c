@@ -399,6 +399,12 @@ static const struct metric metrics[] = {
      .type = "counter",
      .series = ONE(stale),
      .help = "Runs whose outcome was not recorded, because the lease had gone to another."},
+    {.name = "wait_seconds",
+     .type = "histogram",
+     .hist = AT(waited),
+     .bounds = &lw_bounds_end_to_end,
+     .help = "From a message's arrival until a handler was given it (its key, the lock, other "
+             "messages); of each attempt."},
     {.name = "handler_duration_seconds",
      .type = "histogram",
      .hist = AT(handler),

@@ -105,15 +105,22 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     return r;
 }
 
+static void enters_handler(struct lw_worker *w, struct run *r) {
+    assert(!r->submitted);
+    r->submitted = true;
+    w->runs.in_handler++;
+    lw_hist_add(&w->counts->waited, &lw_bounds_end_to_end,
+                1000 * (w->io->wall_ms(w->ctx) - r->msg->first_ms));
+}
+
 static void submit(struct lw_worker *w, struct run *r) {
     assert(w->runs.n_start <= w->runs.cap_start);
     if (w->runs.n_start == w->runs.cap_start) {
         w->runs.cap_start = w->runs.cap_start ? w->runs.cap_start * 2 : BATCH;
         w->runs.start = lw_realloc(w->runs.start, w->runs.cap_start * sizeof(struct lw_job *));
     }
-    assert(r->state == RUNNING && !r->submitted);
-    r->submitted = true;
-    w->runs.in_handler++;
+    assert(r->state == RUNNING);
+    enters_handler(w, r);
     w->runs.start[w->runs.n_start++] = &r->job;
     hold_link(w, r);
 }
@@ -150,10 +157,9 @@ void run_start(struct lw_worker *w, struct run *r) {
 /* Notes that the thread that ran the previous message has started this one. */
 static void started_behind(struct lw_worker *w, struct run *r) {
     check_run(r);
-    assert(r->linked && !r->submitted);
+    assert(r->linked);
     to_running(r);
-    r->submitted = true;
-    w->runs.in_handler++;
+    enters_handler(w, r);
 }
 
 static void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {

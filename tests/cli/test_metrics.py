@@ -209,6 +209,7 @@ class Running(unittest.TestCase):
         self.assertEqual(s["latchwork_messages_total", 'outcome="dead"'], 5)
         self.assertEqual(s["latchwork_end_to_end_seconds_count", None], 1505)
         self.assertEqual(s["latchwork_handler_duration_seconds_count", None], 1505)
+        self.assertEqual(s["latchwork_wait_seconds_count", None], 1505)
         self.assertGreater(s["latchwork_redis_round_trip_seconds_count", None], 0)
         self.assertGreater(s["latchwork_lock_acquire_total", 'result="granted"'], 0)
         self.assertEqual(s["latchwork_workers", 'state="ready"'], 2)
