@@ -59,7 +59,7 @@ static const char usage_text[] =
     "                                        commits for a group without members\n"
     "Producers are idempotent. Exit status 0; 1 on failure; 2 on wrong usage.\n";
 
-enum { ASK_MS = 20000, FLUSH_MS = 60000, HEADERS_MAX = 8 };
+enum { ASK_MS = 20000, FLUSH_MS = 280000, HEADERS_MAX = 8 };
 
 struct options {
     const char *partitioner, *prefix, *produced, *linger_ms;
