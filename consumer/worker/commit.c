@@ -9,8 +9,10 @@
  *
  * Each commit carries the first digits of the id of an epoch, which is the epoch of shard 0 in the
  * fleet that made the commit. A foreign epoch alone proves nothing, because Redis may have been
- * wiped or moved. But if commits keep advancing under a foreign epoch for longer than the workers
- * of this fleet need to notice the end of their own epoch, another live fleet makes those commits.
+ * wiped or moved. An epoch that Redis names as an earlier one of its own is never foreign: after a
+ * failover, workers may go on under it for as long as the old master serves them. But if commits
+ * keep advancing under a foreign epoch for longer than the workers of this fleet need to notice the
+ * end of their own epoch, another live fleet makes those commits.
  * The fleet with the younger epoch stops, because it is probably the one that was started by
  * mistake.
  *
@@ -239,22 +241,34 @@ void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 
 enum { RIVAL_SEEN = 3, PATIENCE_MS = 3000, GAP_MS = 1000, FORGET_MS = 60000, SAID_MS = 60000 };
 
+static bool was_ours(const struct lw_worker *w, const char *fleet) {
+    assert(fleet);
+    bool ours = false;
+    for (size_t i = 0; i < FLEETS; i++) ours |= strcmp(fleet, w->fleets[i]) == 0;
+    return ours;
+}
+
+void rival_known(struct lw_worker *w, const char *names) {
+    assert(names);
+    for (size_t n; *names; names += n + (names[n] == ' ')) {
+        n = strcspn(names, " ");
+        char fleet[LW_META_FLEET + 1];
+        snprintf(fleet, sizeof fleet, "%.*s", (int)n, names);
+        if (n < LW_META_FLEET || was_ours(w, fleet)) continue;
+        memcpy(w->fleets[w->n_fleets++ % FLEETS], fleet, sizeof fleet);
+        if (!strcmp(w->rival.fleet, fleet)) w->rival = (struct rival){.n = 0};
+    }
+}
+
 void rival_epoch(struct lw_worker *w, const char *epoch) {
     assert(epoch && strlen(w->fleet) < sizeof w->fleet);
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
-    if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
+    rival_known(w, w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
     /* A fleet's name is the first LW_META_FLEET digits of the id of shard 0's epoch. An id with
      * fewer digits was not made by a worker, and cannot identify the fleet. */
     if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0;
     w->rival = (struct rival){.n = 0};
-}
-
-static bool is_ours(const struct lw_worker *w, const char *fleet) {
-    assert(fleet && w->fleet[0]);
-    bool ours = strcmp(fleet, w->fleet) == 0;
-    for (size_t i = 0; i < FLEETS; i++) ours |= strcmp(fleet, w->fleets[i]) == 0;
-    return ours;
 }
 
 /* Decides what to do about another fleet that commits in the same group. If this fleet began later,
@@ -324,7 +338,7 @@ void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o) {
     bool moved = p->looked.known && o->offset > p->looked.offset;
     p->looked = (struct looked){true, o->offset};
     if (moved && lw_meta_fleet(o->offset, o->metadata, o->metadata_len, fleet) &&
-        !is_ours(w, fleet))
+        strcmp(fleet, w->fleet) && !was_ours(w, fleet))
         moved_on(w, p, fleet);
     judge(w);
 }

@@ -114,9 +114,9 @@ void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
             pipe_text(sh, "LOAD"), pipe_text(sh, lw_scripts[i]->text);
         }
     info_build(sh);
-    /* any command that names a key shows whether this node of a cluster owns the slot */
-    pipe_command(sh, CALL_OWNER, "EXISTS");
-    pipe_text(sh, sh->key_epoch);
+    /* a command that names a key also shows whether this node of a cluster owns the slot */
+    pipe_command(sh, CALL_OWNER, "HMGET");
+    pipe_text(sh, sh->key_epoch), pipe_text(sh, "id"), pipe_text(sh, "was");
     sh->server.elsewhere = false;
     shard_to(sh, HELLO);
     pipe_send(w, sh);
@@ -236,6 +236,22 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     } else {
         sh->server.offset_ms = sh->server.new_offset_ms;
     }
+}
+
+/* Takes the id of the epoch and the names of those before it, as the server knows them. */
+void owner_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
+    assert(sh->phase == HELLO);
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements == 2;
+    for (size_t i = 0; sound && i < r->elements; i++)
+        sound = r->element[i]->type == REDIS_REPLY_STRING || r->element[i]->type == REDIS_REPLY_NIL;
+    if (!sound) {
+        char why[LW_REPLY_TEXT];
+        pipe_malformed(w, sh, lw_malformed(why, r, "HMGET", "an array of 2 strings or nils"));
+        return;
+    }
+    if (sh->index) return;
+    for (size_t i = 0; i < r->elements; i++)
+        if (r->element[i]->str) rival_known(w, r->element[i]->str);
 }
 
 void hello_done(struct lw_worker *w, struct shard *sh) {

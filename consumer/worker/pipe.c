@@ -303,7 +303,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
     case CALL_LOAD: load_reply(w, sh, r); break;
     case CALL_INFO: life_reply(w, sh, r); break;
     case CALL_TIME: time_reply(w, sh, r); break;
-    case CALL_OWNER: break; /* only an error says something */
+    case CALL_OWNER: owner_reply(w, sh, r); break;
     case CALL_ENTER: enter_reply(w, sh, r); break;
     case CALL_REPAIR: repair_reply(w, sh, r); break;
     case CALL_WATCH: watch_reply(w, sh, r); break;

@@ -32,7 +32,7 @@ struct commits { /* a worker's commits to Kafka */
         meta_tried; /* size limit, in bytes, that was applied to the metadata of the last commit */
 };
 
-enum { FLEETS = 8 };
+enum { FLEETS = 16 }; /* twice as many as Redis remembers (enter.lua) */
 
 /* Describes another fleet in this fleet's consumer group. `first_ms` and `last_ms` are the times at
  * which this worker first and last saw that the other fleet's commits had advanced. */

@@ -401,6 +401,7 @@ void hello_done(struct lw_worker *w, struct shard *sh);
 bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *out, size_t size);
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+void owner_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 
 struct tend { /* the regular look at lanes and at the server */
     int64_t at_ms;
@@ -583,6 +584,9 @@ static inline void check_floors(const struct floors *x) {
 
 /* Makes the fleet's name from the id of shard 0's epoch, when this worker has joined that epoch. */
 void rival_epoch(struct lw_worker *w, const char *epoch);
+/* Takes ids of epochs of shard 0, or their first digits, separated by spaces: commits under them
+ * are those of this fleet. */
+void rival_known(struct lw_worker *w, const char *names);
 
 /* --- the shard ------------------------------------------------------------------------------- */
 

@@ -79,13 +79,17 @@ if fence > tonumber(redis.call('GET', fence_key) or 0) then
 end
 if not id then redis.call('HSET', epoch_key, 'first', '1') end
 if not id or not same or jumped == id or moved then
+    -- Commits name a fleet by the first digits of its epoch. Workers may still commit under the
+    -- epoch that ends here. Those who never knew it read here that it is this fleet's.
+    local was = id and string.sub(id, 1, 16) .. ' ' .. (redis.call('HGET', epoch_key, 'was') or '')
+    was = string.sub(was or '', 1, 8 * 17 - 1)
     id = candidate
     -- the time left of the last quarantine does not count if it exceeds the length of that
     -- quarantine, because then the clock has gone back
     local left = not_before - now
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
-    redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms',
-        text(length))
+    redis.call('HSET', epoch_key, 'id', id, 'was', was, 'not_before', text(now + length),
+        'quarantine_ms', text(length))
     -- The score of a lane in `lanes` is the time at which tend examines the lane. A score that lies
     -- more than the largest TTL ahead was set by another clock, so it is lowered to the largest TTL
     -- from now. One call does this for a limited number of lanes, and tend finds the other lanes.

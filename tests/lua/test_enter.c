@@ -74,6 +74,25 @@ static void another_life_is_another_epoch(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
+/* Commits name a fleet by the first 16 digits of its epoch. Redis keeps those of the 8 epochs
+ * before, the newest first. */
+static void earlier_epochs_are_kept(void **state) {
+    struct lt *l = *state;
+    char id[33], life[8], was[8 * 17 + 1] = "";
+    fresh(l);
+    for (int i = 0; i < 10; i++) {
+        snprintf(id, sizeof id, "%016d%016d", i, 7);
+        snprintf(life, sizeof life, "life%d", i);
+        struct lt_enter e = caller(id);
+        e.life = life;
+        entered(l, e);
+        if (i == 0) assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch was"), "a ");
+    }
+    for (int i = 8; i > 0; i--)
+        snprintf(was + strlen(was), sizeof was - strlen(was), "%s%016d", i < 8 ? " " : "", i);
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch was"), was);
+}
+
 /* A replica has been attached to the server, so the server has a new replication id. However, the
  * server itself was never a replica. The life of its data therefore continues, and the script
  * `enter` stores the new id. */
@@ -319,6 +338,7 @@ int main(void) {
         LT(starts_a_fresh_epoch),
         LT(joins_an_epoch),
         LT(another_life_is_another_epoch),
+        LT(earlier_epochs_are_kept),
         LT(another_name_of_the_same_life_is_joined),
         LT(an_epoch_that_jumped_ends_once),
         LT(a_moved_clock_is_another_epoch),

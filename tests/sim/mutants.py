@@ -762,6 +762,13 @@ M = {
             "local length = used + grace",
         )
     ],
+    'earlier epochs of the fleet are forgotten': [
+        (
+            'consumer/worker/connection.c',
+            "if (r->element[i]->str) rival_known",
+            "if (0) rival_known",
+        )
+    ],
     # The next mutants change the rule that the first run of a name needs no quarantine.
     'a first run without the look': [
         (
@@ -1037,6 +1044,7 @@ TEST = {
     'all dones of an ended lease count when the epoch is lost': 'tests/sim/sim_meta',
     'a wiped Redis is not told of longer leases': 'tests/sim/sim_meta',
     'a quarantine under way is cut by who knows less': 'tests/lua/test_enter',
+    'earlier epochs of the fleet are forgotten': 'tests/sim/sim_meta',
     'a first run without the look': 'tests/sim/sim_meta',
     'granted before the first commit': 'tests/sim/sim_meta',
     'a first run on a promoted replica': 'tests/sim/sim_meta',

@@ -740,6 +740,31 @@ static bool an_older_fleet(void) {
     return good;
 }
 
+/* Redis has failed over, and its old master still serves a worker of the fleet. A worker that knew
+ * none of the epochs before, because it started after the failover, must not take that worker's
+ * commits for those of another fleet, and stop. */
+static bool an_epoch_before_the_failover(void) {
+    char before[LW_META_FLEET + 1];
+    begin_worker("a-1");
+    rounds(QUARANTINE);
+    snprintf(before, sizeof before, "%s", s.lw->fleet);
+    end_worker();
+    store_promote(s.store);
+    for (int k = 0; k < 2; k++) { /* the second worker joins the epoch that the first one began */
+        begin_worker(k ? "c-1" : "b-1");
+        rounds(QUARANTINE);
+        bool built = strcmp(before, s.lw->fleet) < 0;
+        for (int i = 0; i <= 5; i++) {
+            look(before, 10 * (k + 1) + i);
+            rounds(3 * LOOK / 2);
+        }
+        if (!built || s.stopped) printf("%s\n", built ? "it stopped" : "it was not built");
+        end_worker();
+        if (!built || s.stopped) return false;
+    }
+    return true;
+}
+
 /* Starts a worker and assigns it the partition. Returns true if a record of key K is with a handler
  * long before a quarantine could be over. */
 static bool runs_at_once(const char *id, uint32_t gen) {
@@ -1168,6 +1193,7 @@ static const struct {
     {"a_younger_fleet_seen_once", a_younger_fleet_seen_once},
     {"no_younger_fleet", no_younger_fleet},
     {"an_older_fleet", an_older_fleet},
+    {"an_epoch_before_the_failover", an_epoch_before_the_failover},
     {"a_repair_that_is_cut", a_repair_that_is_cut},
     {"a_repair_that_arrives", a_repair_that_arrives},
     {"a_gap_of_the_key", a_gap_of_the_key},
