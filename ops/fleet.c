@@ -30,6 +30,9 @@ void ops_fleet_host(char out[OPS_FLEET_NAME + 1]) {
     char host[LW_HOST_MAX]; /* NAME/BOOT_ID */
     lw_host(host);
     snprintf(out, OPS_FLEET_NAME + 1, "%.*s", (int)strcspn(host, "/"), host);
+    /* a name may have any bytes, but a heartbeat that is not UTF-8 is none */
+    for (char *c = out; *c; c++)
+        if ((unsigned char)*c >= 0x80) *c = '?';
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -154,6 +157,10 @@ static json_t *row_of(redisReply *const entry[3], int64_t now_ms,
     read_text(row, entry[2], problem);
     if (!timed)
         snprintf(problem, sizeof problem, "malformed heartbeat: its time is not of the last hour");
+    else if (!*problem && ago < -OPS_FLEET_SILENT_MS)
+        /* it may be of long ago: the clock was set back since */
+        snprintf(problem, sizeof problem, "its time is %.0f s ahead of the clock of Redis",
+                 -ago / 1000);
     else if (!*problem && ago > OPS_FLEET_SILENT_MS) {
         state = "silent";
         if (now_ms - by->steady_ms <= OPS_FLEET_SILENT_MS)

@@ -4,8 +4,9 @@
 -- KEYS 1 fleet: the supervisors' ids by the time of their last heartbeat (ms of Redis' clock). The
 --      text of the heartbeat of ID is in the string fleet:ID.
 -- ARGV 1 number of entries to read, 2 number of bytes to read of a text, 3 of an id,
---      4 ms after its last heartbeat at which an entry goes, 5 id of the writer ('': only read),
---      6 text of its heartbeat ('': the writer leaves, and its entry is removed)
+--      4 ms after its last heartbeat at which an entry goes; one that is as long before its time
+--      goes, too, because the clock was set back. 5 id of the writer ('': only read), 6 text of its
+--      heartbeat ('': the writer leaves, and its entry is removed)
 -- Result: time of Redis in ms, number of entries, then for each of the newest, the oldest of them
 --      first: id, time, text ('' if there is none). Ids and texts are cut.
 local time = redis.call('TIME')
@@ -13,7 +14,9 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local bytes, long, keep = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local id, text = ARGV[5], ARGV[6]
 if id ~= '' then
+    -- A call that has deleted may write at maxmemory, too.
     redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - keep)
+    redis.call('ZREMRANGEBYSCORE', KEYS[1], now + keep, '+inf')
     if text ~= '' then
         redis.call('ZADD', KEYS[1], string.format('%.0f', now), id)
         redis.call('PEXPIRE', KEYS[1], keep)

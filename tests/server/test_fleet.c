@@ -241,6 +241,42 @@ static void test_old_entries_go(void **state) {
     assert_int_equal(number("EXISTS " FLEET " " FLEET ":b-2-x"), 0);
 }
 
+/* The clock of Redis may be set back: then entries from before look as if they were of the future.
+ * None of them counts as up, and none keeps the place of a living supervisor for as long as the
+ * clock was ahead. */
+static void test_entries_of_a_clock_set_back(void **state) {
+    (void)state;
+    for (int i = 0; i <= OPS_FLEET_MAX; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "gone-%d-x", i);
+        beat(id, "{\"host\":\"gone\"," FIGURES ",\"per_second\":1}");
+        freeReplyObject(get("ZINCRBY " FLEET " %d %s", 2 * OPS_FLEET_FORGET_MS, id));
+    }
+    beat("gone-x", "{\"host\":\"gone\"," FIGURES ",\"per_second\":1}");
+    freeReplyObject(get("ZINCRBY " FLEET " %d gone-x", OPS_FLEET_FORGET_MS / 2));
+    beat("a-1-x", "{\"host\":\"a\"," FIGURES ",\"per_second\":1}");
+    json_t *f = look();
+    assert_int_equal(count(f, "supervisors"), 2);
+    assert_int_equal(count(f, "up"), 1);
+    assert_int_equal(count(f, "workers"), 4);
+    assert_string_equal(text(row(f, 1), "state"), "unknown");
+    assert_non_null(strstr(text(row(f, 1), "problem"), "s ahead of the clock of Redis"));
+    json_decref(f);
+}
+
+/* The fleet is most needed when Redis has no memory left. The script may write then, because it
+ * deletes first. */
+static void test_heartbeats_at_maxmemory(void **state) {
+    (void)state;
+    freeReplyObject(get("CONFIG SET maxmemory 1"));
+    redisReply *r = call("a-1-x", lw_bytes_of("{\"host\":\"a\"," FIGURES "}"));
+    freeReplyObject(get("CONFIG SET maxmemory 0"));
+    struct lw_err err = {0};
+    if (ops_fleet_now(r, &err) < 0) fail_msg("%s", err.text);
+    freeReplyObject(r);
+    assert_int_equal(number("ZCARD " FLEET), 1);
+}
+
 /* --- what others wrote ------------------------------------------------------------------------ */
 
 static void plant(const char *id, size_t n_id, const char *said, size_t n_said) {
@@ -463,6 +499,8 @@ int main(void) {
         cmocka_unit_test_setup(test_links, clean),
         cmocka_unit_test_setup(test_many_are_cut_and_counted, clean),
         cmocka_unit_test_setup(test_old_entries_go, clean),
+        cmocka_unit_test_setup(test_entries_of_a_clock_set_back, clean),
+        cmocka_unit_test_setup(test_heartbeats_at_maxmemory, clean),
         cmocka_unit_test_setup(test_malformed_texts_are_unknown, clean),
         cmocka_unit_test_setup(test_odd_ids_and_times, clean),
         cmocka_unit_test_setup(test_random_texts, clean),
