@@ -195,7 +195,8 @@ ci:
 ## asan: run check-pure under AddressSanitizer and UndefinedBehaviorSanitizer
 asan:
 	@+$(MAKE) --no-print-directory B=$(B)/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
-	    SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined" check-pure
+	    SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined" \
+	    FUZZ_S=20000x check-pure $(if $(findstring clang,$(CC)),check-fuzz)
 ## tsan: run the tests of threads and shared memory under ThreadSanitizer
 tsan:
 	@+$(MAKE) --no-print-directory B=$(B)/tsan CFLAGS="-O1 -g" SAN="-fsanitize=thread" check-tsan

@@ -312,6 +312,7 @@ static int escape_at(const char *p, const char *end) {
  * each by as many bytes as it had. Returns false if there is nothing to replace. */
 static bool mend(struct lw_buf *out, struct lw_bytes line) {
     bool changed = false;
+    if (!line.n) return false;
     out->n = 0;
     lw_buf_add(out, line.p, line.n);
     for (char *p = out->p, *end = p + line.n; p < end;) {
