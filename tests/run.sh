@@ -17,6 +17,7 @@
 # NAME.first.log. If more than two tests had to run again, the whole run fails. The simulation, the
 # tests of the Lua scripts and the guard do not depend on time, so their first result counts.
 #
+# LW_LIST: when set, prints the commands instead of running them
 # LW_SEEDS: number of seeds of the simulation (default 300; 100 under sanitizers; 10,000 for long)
 # LW_TEST_LIMIT_S: time limit per program, in seconds
 set -u
@@ -134,7 +135,7 @@ run_sources() { # usage: run_sources FOLDER [ONLY…]; ! before ONLY: all but th
     fi
     for source in tests/"$folder"/test_*.c tests/"$folder"/*/test_*.c; do
         [ -e "$source" ] || continue
-        name=$(basename "$source" .c)
+        name=${source##*/} name=${name%.c}
         if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
         if [[ $but == *" $name "* ]]; then continue; fi
         found=1
@@ -167,7 +168,7 @@ scripts_of() { # usage: scripts_of FOLDER
         done
     done
     for script in tests/"$1"/test_*.sh tests/"$1"/test_*.py; do
-        name=$(basename "${script%.*}")
+        name=${script##*/} name=${name%.*}
         [ ! -e "$script" ] || [[ " $slow " == *" $name "* ]] || echo "$script"
     done
 }
@@ -181,7 +182,7 @@ run_scripts() {
         set --
     fi
     for script in $(scripts_of "$folder"); do
-        name=$(basename "${script%.*}")
+        name=${script##*/} name=${name%.*}
         if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
         if [[ $but == *" $name "* ]]; then continue; fi
         found=1
@@ -198,7 +199,7 @@ threaded="$threaded test_insert test_job"
 
 # What `quick` runs of the folders cli and lua: the rules of the source, and all scripts of Redis
 # but the long random runs and what counts bytes and CPU. `check` runs the rest.
-rules="test_layers test_owners test_headers test_troubleshooting test_docs"
+rules="test_layers test_owners test_headers test_targets test_troubleshooting test_docs"
 long="test_random test_bytes test_cost"
 
 seeds=${LW_SEEDS:-300}
@@ -288,6 +289,10 @@ long)
     exit 2
     ;;
 esac
+if [ -n "${LW_LIST-}" ]; then
+    for name in "${names[@]}"; do echo "${command_of[$name]}"; done
+    exit $failed
+fi
 end_all
 if [ ${#again[@]} -gt 0 ]; then
     jobs=1

@@ -104,9 +104,10 @@ screenshots: tests
 # Each of the next three targets needs what a distribution or a clone may not have, so none is part
 # of check.
 .PHONY: live-security live-new-protocol upgrade-test
-## live-security: run the live tests of every kind of secured Kafka (check-live runs some)
+## live-security: run the live tests of every kind of secured Kafka, and of networks without TLS (check-live runs some)
 live-security: tests
 	LW_MORE=1 tests/live/test_kafka_secure.py $(B)
+	LW_MORE=1 tests/live/test_network.py $(B)
 	tests/live/test_kafka_rights.py $(B)
 ## live-new-protocol: run the live tests of the new group protocol, with librdkafka 2.15 and Kafka 4.1
 live-new-protocol: tests
