@@ -176,6 +176,10 @@ int lw_finding_fd(const struct lw_finding *q) { return q->fd; }
 
 void lw_finding_doubt(struct lw_finding *q) { lw_redis_servers_doubt(&q->finder->servers); }
 
+bool lw_finding_lags(const struct lw_finding *q) {
+    return q->finder->servers.kind == LW_REDIS_SENTINEL;
+}
+
 void lw_finding_ask(struct lw_finding *q) {
     if (!q->finder->threaded) return;
     pthread_mutex_lock(&q->finder->mutex);

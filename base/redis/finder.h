@@ -8,8 +8,8 @@
  * Each wire has a finding, and asks before each attempt to connect. One search answers all findings
  * that asked for the same server before the search began. A later question waits for the next
  * search, so no answer is older than its question. The thread sleeps while there is no question;
- * the backoff of the wires limits how often they ask. If the configuration lists the servers, no
- * thread is started. */
+ * the backoff of the wires limits how often they ask, and a wire that is up asks Sentinels once a
+ * second. If the configuration lists the servers, no thread is started. */
 #ifndef LW_BASE_REDIS_FINDER_H
 #define LW_BASE_REDIS_FINDER_H
 
@@ -38,6 +38,9 @@ int lw_finding_fd(const struct lw_finding *q);
  * frees with lw_redis_url_free(). Returns -1 with *err if the search failed. Returns 0 if there is
  * no answer yet or if it was already taken. */
 int lw_finding_take(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err);
+/* Returns true if the old server may go on serving its clients after the finding's server has
+ * changed. Sentinels make an old master a replica about ten seconds after a planned failover. */
+bool lw_finding_lags(const struct lw_finding *q);
 /* Makes the next search begin with another Sentinel or node, by lw_redis_servers_doubt(). Call this
  * function if the server that was found last could not be used. */
 void lw_finding_doubt(struct lw_finding *q);

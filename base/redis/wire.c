@@ -21,6 +21,8 @@ enum {
     BACKOFF_MAX_MS = 2000,
     /* if a connection lasted at least this long, the wire reconnects at once, without backoff */
     STEADY_MS = 2000,
+    ASK_MS = 1000,       /* time between two questions for the master while the wire is up */
+    TAKE_MS = 50,        /* time between two looks for the answer */
     COMPLAIN_MS = 10000, /* minimum time between log lines about failed attempts */
     /* maximum number of reads per call of lw_wire_serve(), so that one connection cannot starve the
      * others */
@@ -59,6 +61,10 @@ struct lw_wire {
      * unanswered pipeline is given up unless it makes progress; INT64_MAX if there is no limit */
     int64_t deadline_ms;
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
+    /* time of the next question for the master, or of the next look for its answer (`asked`);
+     * INT64_MAX if an old server serves nobody after a failover */
+    int64_t ask_ms;
+    bool asked;
     int64_t anew_ms; /* last time that lw_wire_connect() closed a connection, on the boot clock */
     unsigned attempts;
     /* reason why the last attempt to connect failed; "" if none has failed since the wire was last
@@ -262,9 +268,40 @@ static void begin(struct lw_wire *w) {
     go_on_finding(w);
 }
 
+static void ask_later(struct lw_wire *w) {
+    w->asked = false;
+    /* all wires of a process ask at the same time, so that one search answers all of them */
+    w->ask_ms = w->finding && lw_finding_lags(w->finding) ? (lw_boot_ms() / ASK_MS + 1) * ASK_MS
+                                                          : INT64_MAX;
+}
+
+/* Asks the Sentinels whether the server is still the master. After a failover, an old master that
+ * is alive grants leases until they make it a replica, and never says that it is old. */
+static void ask_again(struct lw_wire *w) {
+    struct lw_err err = {0};
+    struct lw_redis_url named;
+    int r = w->asked ? lw_finding_take(w->finding, &named, &err) : 0;
+    if (!r) {
+        if (!w->asked) lw_finding_ask(w->finding);
+        w->asked = true;
+        w->ask_ms = lw_boot_ms() + TAKE_MS;
+        return;
+    }
+    ask_later(w);
+    /* the connection stays up while no Sentinel answers */
+    if (r < 0) return;
+    bool same = named.port == w->found.port && strcmp(named.host, w->found.host) == 0;
+    char where[WHY_SIZE / 2], why[WHY_SIZE];
+    snprintf(why, sizeof why, "the Sentinels name another master, %s",
+             lw_redis_url_where(&named, where, sizeof where));
+    lw_redis_url_free(&named);
+    if (!same) broken(w, why);
+}
+
 static void now_up(struct lw_wire *w) {
     w->state = UP;
     w->up_ms = lw_boot_ms();
+    ask_later(w);
     w->deadline_ms = INT64_MAX;
     w->complained_ms = INT64_MIN;
     w->trouble[0] = '\0';
@@ -378,7 +415,8 @@ struct pollfd lw_wire_poll(const struct lw_wire *w) {
 
 int64_t lw_wire_due_ms(const struct lw_wire *w) {
     if (w->state == WAITING) return w->retry_ms;
-    return w->failed.text[0] ? 0 : w->deadline_ms;
+    if (w->failed.text[0]) return 0;
+    return w->state == UP && w->ask_ms < w->deadline_ms ? w->ask_ms : w->deadline_ms;
 }
 
 static void serve_connection(struct lw_wire *w, short revents) {
@@ -415,5 +453,9 @@ void lw_wire_serve(struct lw_wire *w, short revents) {
         go_on_connecting(w);
     else if (w->state > CONNECTING && (revents || w->failed.text[0]))
         serve_connection(w, revents);
-    if (w->deadline_ms != INT64_MAX && lw_boot_ms() >= w->deadline_ms) give_up(w);
+    int64_t now = lw_boot_ms();
+    if (w->deadline_ms != INT64_MAX && now >= w->deadline_ms)
+        give_up(w);
+    else if (w->state == UP && now >= w->ask_ms)
+        ask_again(w);
 }

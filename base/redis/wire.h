@@ -7,7 +7,8 @@
  * In FINDING, if there is a finder, the wire asks it for the shard's server before each attempt to
  * connect (base/redis/finder.h). If that server later answers that it no longer serves the shard
  * (READONLY, MOVED and similar errors), the wire closes the connection and asks the finder again.
- * No part of a pipeline is ever sent twice.
+ * While it is up, it asks Sentinels once a second, and leaves a server that they no longer name. No
+ * part of a pipeline is ever sent twice.
  *
  * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest, and then calls
  * lw_wire_serve(), which alone calls the event functions `up`, `reply` and `down`. `up` is called

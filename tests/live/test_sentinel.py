@@ -84,13 +84,20 @@ def master_killed(t):
 
 @scenario
 def master_switched(t):
-    """After SENTINEL FAILOVER, the old master becomes a replica. Commands must find the new
-    master."""
+    """After SENTINEL FAILOVER, the old master serves its clients for some ten seconds more, before
+    it becomes a replica. The workers must leave it at once, and not grant a key that a worker which
+    has started since may also run. That worker must not take the others for another fleet. Commands
+    must find the new master."""
     run, before = start(t, 1)
     switched_us = boot_us()
     t.redis.switch()
+    fresh = t.start(redis=t.redis.settings(t.id), label="fresh", workers=1)
     pauses = [back_at_work(t, switched_us)]
     t.redis.wait_ready()
+    t.check(fresh.running(), "the instance that started after the failover has ended")
+    for each in (run, fresh):
+        t.check("another fleet" not in each.log(), "%s: taken for another fleet" % each.label)
+    fresh.stop()
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
     # Allow any exit status, because `check` runs the handler without the environment that start()

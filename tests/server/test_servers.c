@@ -130,12 +130,16 @@ static int stop(void **state) {
     return system(command);
 }
 
-/* Makes the Sentinel report server i as the master "m" from now on. */
-static void name_master(int i) {
+static void monitor(int i) {
     char port[12];
     snprintf(port, sizeof port, "%d", server_port[i]);
-    SAY(sentinel_port, "SENTINEL", "REMOVE", "m");
     SAY(sentinel_port, "SENTINEL", "MONITOR", "m", "127.0.0.1", port, "1");
+}
+
+/* Makes the Sentinel report server i as the master "m" from now on. */
+static void name_master(int i) {
+    SAY(sentinel_port, "SENTINEL", "REMOVE", "m");
+    monitor(i);
 }
 
 /* Makes server i a replica of the other server, as a failover does, but without closing the
@@ -413,9 +417,10 @@ static void a_master_that_was_demoted(void **state) {
     set_on(&s, "before");
     UNTIL(&s, s.text[0]);
     expect_on(0, "before");
-    name_master(1);
     demote(0);
     set_on(&s, "lost");
+    UNTIL(&s, s.downs == 1);
+    name_master(1);
     UNTIL(&s, s.ups == 2);
     assert_int_equal(s.downs, 1);
     assert_non_null(strstr(s.why, "READONLY"));
@@ -423,6 +428,26 @@ static void a_master_that_was_demoted(void **state) {
     set_on(&s, "after");
     UNTIL(&s, s.text[0]);
     assert_string_equal(s.text, "OK");
+    expect_on(1, "after");
+    close_wire(&s);
+}
+
+/* After a planned failover, the old master serves its clients for about ten seconds. The wire must
+ * leave it, and must stay up while no Sentinel answers. */
+static void an_old_master_that_serves(void **state) {
+    (void)state;
+    struct seen s;
+    open_wire(&s, one_sentinel());
+    UNTIL(&s, s.ups == 1);
+    SAY(sentinel_port, "SENTINEL", "REMOVE", "m");
+    for (int64_t until = lw_boot_ms() + 2500; lw_boot_ms() < until;) turn(&s);
+    assert_int_equal(s.downs, 0);
+    monitor(1);
+    UNTIL(&s, s.ups == 2);
+    assert_int_equal(s.downs, 1);
+    assert_non_null(strstr(s.why, "the Sentinels name another master, 127.0.0.1:"));
+    set_on(&s, "after");
+    UNTIL(&s, s.text[0]);
     expect_on(1, "after");
     close_wire(&s);
 }
@@ -612,6 +637,7 @@ int main(void) {
         cmocka_unit_test_setup(an_address_needs_no_resolver, begin),
         cmocka_unit_test_setup(the_finder_resolves_names, begin),
         cmocka_unit_test_setup(a_master_that_was_demoted, begin),
+        cmocka_unit_test_setup(an_old_master_that_serves, begin),
         cmocka_unit_test_setup(a_replica_is_no_master, begin),
         cmocka_unit_test_setup(no_sentinel_answers, begin),
         cmocka_unit_test_setup(closed_in_a_search, begin),
