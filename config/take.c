@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads one value of a known configuration key, or reports what is wrong with the value. */
 #include "base/bytes.h"
+#include "base/json_scan.h"
 #include "base/redis/url.h"
 #include "config/option.h"
 
@@ -324,12 +325,11 @@ bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *point
         return lw_problem(l->problems, "%s: a JSON pointer begins with \"/\", as %s", path,
                           example),
                true;
-    for (const char *p = pointer; (p = strchr(p, '~')); p++)
-        if (p[1] != '0' && p[1] != '1')
-            return lw_problem(l->problems,
-                              "%s: in a JSON pointer \"~\" is written ~0 and \"/\" ~1 (RFC 6901)",
-                              path),
-                   true;
+    if (!lw_json_pointer_ok(pointer))
+        return lw_problem(l->problems,
+                          "%s: in a JSON pointer \"~\" is written ~0 and \"/\" ~1 (RFC 6901)",
+                          path),
+               true;
     return false;
 }
 

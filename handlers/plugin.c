@@ -6,6 +6,7 @@
 #include "handlers/section.h"
 
 #include "base/clock.h"
+#include "base/json_place.h"
 #include "base/log.h"
 #include "latchwork/handler.h"
 
@@ -83,32 +84,6 @@ __attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level 
         lw_some(5000, levels[l], NULL, 0, "%s", text);
 }
 
-/* Unescapes one token of a JSON pointer (RFC 6901). Returns the member of the object, or the
- * element of the array, that the token names, or NULL if there is none. */
-static const json_t *member(const json_t *object, const char *token, size_t n) {
-    char name[256];
-    size_t w = 0;
-    for (size_t i = 0; i < n && w + 1 < sizeof name; i++) {
-        bool escape = token[i] == '~' && i + 1 < n && (token[i + 1] == '0' || token[i + 1] == '1');
-        name[w++] = !escape ? token[i] : token[i + 1] == '0' ? '~' : '/';
-        i += escape;
-    }
-    name[w] = '\0';
-    if (json_is_object(object)) return json_object_get(object, name);
-    if (!json_is_array(object) || name[0] < '0' || name[0] > '9') return NULL;
-    return json_array_get(object, (size_t)strtoul(name, NULL, 10));
-}
-
-static const json_t *point(const json_t *v, const char *pointer) {
-    while (v && *pointer == '/') {
-        const char *token = pointer + 1;
-        size_t n = strcspn(token, "/");
-        v = member(v, token, n);
-        pointer = token + n;
-    }
-    return *pointer ? NULL : v;
-}
-
 static const char *keep_text(struct lw_handler *h, const json_t *v) {
     struct setting *s = lw_alloc(sizeof *s);
     size_t n = json_dumpb(v, s->text, sizeof s->text - 1, JSON_ENCODE_ANY);
@@ -136,7 +111,7 @@ static const json_t *config_of(const struct lw_handler *h) {
 
 static const char *host_setting(const struct latchwork_host *host, const char *pointer) {
     struct lw_handler *h = (struct lw_handler *)(uintptr_t)host;
-    const json_t *v = point(config_of(h), pointer);
+    const json_t *v = lw_json_at(config_of(h), pointer);
     if (json_is_string(v)) return json_string_value(v);
     return json_is_number(v) || json_is_boolean(v) ? keep_text(h, v) : NULL;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements filters, which choose the lanes and messages that a command is about. */
+#include "base/json_place.h"
 #include "ops/ops.h"
 #include "ops/time.h"
 
@@ -101,32 +102,6 @@ static int split(const char *text, struct where *w) {
     return -1;
 }
 
-/* Returns the value to which a JSON pointer (RFC 6901) points, or NULL if there is no such
- * value. */
-static const json_t *at_pointer(const json_t *v, const char *pointer) {
-    while (v && *pointer == '/') {
-        char name[256];
-        size_t n = 0;
-        for (pointer++; *pointer && *pointer != '/' && n + 1 < sizeof name; pointer++) {
-            if (pointer[0] == '~' && pointer[1] == '1')
-                name[n++] = '/', pointer++;
-            else if (pointer[0] == '~' && pointer[1] == '0')
-                name[n++] = '~', pointer++;
-            else
-                name[n++] = *pointer;
-        }
-        name[n] = 0;
-        if (json_is_array(v)) {
-            char *end;
-            unsigned long i = strtoul(name, &end, 10);
-            v = n && !*end ? json_array_get(v, i) : NULL;
-        } else {
-            v = json_object_get(v, name);
-        }
-    }
-    return v;
-}
-
 static bool compare(const json_t *v, char op, const char *value) {
     char *end;
     double wanted = strtod(value, &end);
@@ -161,7 +136,7 @@ static bool compare(const json_t *v, char op, const char *value) {
 static bool where_holds(const char *text, const json_t *payload) {
     struct where w;
     if (split(text, &w)) return false;
-    const json_t *v = at_pointer(payload, w.pointer);
+    const json_t *v = lw_json_at(payload, w.pointer);
     free(w.pointer);
     if (!w.op) return v != NULL;
     return v ? compare(v, w.op, w.value) : w.op == '!';
