@@ -14,10 +14,6 @@ enum { BUFFER_KEPT = 64 << 10 }; /* size in bytes; a larger buffer is freed afte
 
 /* --- what the service sends ------------------------------------------------------------------- */
 
-static bool begins(struct lw_bytes text, const char *with) {
-    return text.n >= strlen(with) && strncasecmp(text.p, with, strlen(with)) == 0;
-}
-
 /* Returns the value of a header line without white space around it. */
 static struct lw_bytes value_of(struct lw_bytes line, const char *name) {
     struct lw_bytes v = lw_bytes(line.p + strlen(name), line.n - strlen(name));
@@ -37,7 +33,7 @@ static void note_answer(const struct call *c, struct lw_bytes line) {
     struct http_socket *socket = http_socket_at(&c->h->sockets, c->port);
     if (!socket) return;
     socket->answered = true;
-    socket->multiplexed = begins(line, "HTTP/2");
+    socket->multiplexed = event_begins(line, "HTTP/2");
 }
 
 static size_t on_body(char *p, size_t size, size_t n, void *ctx) {
@@ -59,15 +55,15 @@ static size_t on_header(char *p, size_t size, size_t n, void *ctx) {
         a->too_long = c->h->sockets.cut = true;
         return 0;
     }
-    if (begins(line, "HTTP/")) {
+    if (event_begins(line, "HTTP/")) {
         /* ignore the headers of an informational (1xx) response */
         a->retry_after[0] = '\0';
         a->json = a->head_over = false;
         note_answer(c, line);
     }
     a->head_over = line.n <= 2 && (line.n == 0 || strchr("\r\n", *line.p));
-    if (begins(line, retry_after)) take_retry_after(a, value_of(line, retry_after));
-    if (begins(line, type)) a->json = event_json_type(value_of(line, type));
+    if (event_begins(line, retry_after)) take_retry_after(a, value_of(line, retry_after));
+    if (event_begins(line, type)) a->json = event_json_type(value_of(line, type));
     return line.n;
 }
 
@@ -76,7 +72,7 @@ static int on_log(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx) 
     static const char *const texts[] = {"Excess found", "Leftovers after chunking"};
     struct call *c = ctx;
     for (size_t i = 0; type == CURLINFO_TEXT && i < sizeof texts / sizeof *texts; i++) {
-        if (!begins(lw_bytes(p, n), texts[i])) continue;
+        if (!event_begins(lw_bytes(p, n), texts[i])) continue;
         curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
         http_suspect(c->h, "more bytes than its answer has");
     }

@@ -20,7 +20,7 @@ static const char type_name[] = "latchwork.message";
 static bool is(struct lw_bytes a, const char *text) {
     return strlen(text) == a.n && strncasecmp(a.p, text, a.n) == 0;
 }
-static bool begins(struct lw_bytes a, const char *with) {
+bool event_begins(struct lw_bytes a, const char *with) {
     return strlen(with) <= a.n && strncasecmp(a.p, with, strlen(with)) == 0;
 }
 
@@ -33,7 +33,7 @@ bool event_reserved(struct lw_bytes name) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(name, words[i])) return true;
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (begins(name, starts[i])) return true;
+        if (event_begins(name, starts[i])) return true;
     return false;
 }
 
@@ -48,7 +48,7 @@ bool event_trusted(struct lw_bytes name) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(name, words[i])) return true;
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (begins(name, starts[i])) return true;
+        if (event_begins(name, starts[i])) return true;
     return name.n && memchr(name.p, '_', name.n);
 }
 
@@ -202,7 +202,7 @@ static void add_data(struct lw_buf *out, const struct lw_job *job, const char *u
     if (valid) {
         add_name(out, "data");
         lw_buf_add(out, job->payload.p, job->payload.n);
-    } else if (begins(type, "text/") && lw_utf8_ok(job->payload)) {
+    } else if (event_begins(type, "text/") && lw_utf8_ok(job->payload)) {
         add_string(out, "data", job->payload);
     } else {
         add_name(out, "data_base64");
@@ -217,7 +217,7 @@ static bool is_attribute(struct lw_bytes name) {
     static const char *const taken[] = {"id",         "source",      "type", "specversion",
                                         "time",       "subject",     "data", "datacontenttype",
                                         "dataschema", "partitionkey"};
-    if (!name.n || name.n > ATTRIBUTE_MAX || begins(name, "latchwork")) return false;
+    if (!name.n || name.n > ATTRIBUTE_MAX || event_begins(name, "latchwork")) return false;
     for (size_t i = 0; i < name.n; i++)
         if (!islower((unsigned char)name.p[i]) && !isdigit((unsigned char)name.p[i])) return false;
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)

@@ -37,6 +37,9 @@ bool event_reserved(struct lw_bytes name);
  * no valid header of this name. */
 struct lw_bytes event_content_type(const struct lw_job *job, const char *usual);
 
+/* Returns true if `a` begins with the text. As always in HTTP, the case of letters does not
+ * matter. */
+bool event_begins(struct lw_bytes a, const char *with);
 /* Returns true if a Content-Type says JSON: application/json, text/json or any/thing+json. */
 bool event_json_type(struct lw_bytes type);
 
