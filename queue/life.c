@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/life.h"
 
+#include "base/redis/reply.h"
+
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-bool lw_info_field(const char *info, const char *name, char *out, int size) {
-    assert(info && name);
-    assert(out && size > 0);
-    char pattern[64];
-    snprintf(pattern, sizeof pattern, "\n%s:", name);
-    const char *p = strstr(info, pattern);
-    out[0] = 0;
-    if (!p) return false;
-    p += strlen(pattern);
-    snprintf(out, (size_t)size, "%.*s", (int)strcspn(p, "\r\n"), p);
-    return true;
-}
+enum { REDIS_MAJOR_FLOOR = 7 };
 
 static bool is_zero(const char *text) {
     assert(text);
@@ -47,4 +39,23 @@ bool lw_life_same(const struct lw_life *a, const struct lw_life *b) {
     assert(a && b);
     if (!strcmp(a->id, b->id)) return true;
     return a->history[0] && !strcmp(a->history, b->history) && !b->promoted;
+}
+
+void lw_redis_server_read(struct lw_redis_server *s, const char *info) {
+    assert(s && info);
+    char version[32];
+    s->too_old = false;
+    if (lw_info_field(info, "valkey_version", version, sizeof version)) {
+        snprintf(s->text, sizeof s->text, "Valkey %s", version);
+        return;
+    }
+    bool known = lw_info_field(info, "redis_version", version, sizeof version);
+    s->too_old = strtol(version, NULL, 10) < REDIS_MAJOR_FLOOR;
+    assert(known || !version[0]);
+    snprintf(s->text, sizeof s->text, "Redis %s%s", known ? "" : "of unknown version", version);
+}
+
+bool lw_redis_lacks_lua(const char *error) {
+    assert(error);
+    return strstr(error, "Could not find scripting engine");
 }

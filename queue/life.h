@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identifies the life of a Redis server's data, from the sections server, replication and stats of
- * INFO. A new life begins when data may have been lost or replaced.
+/* What a Redis server says of itself in INFO: which program it is, and which life its data has, by
+ * the sections server, replication and stats. A new life begins when data may have been lost or
+ * replaced.
  *
  * master_replid alone is not enough: it also changes when the first replica is attached to a
  * master, and some time after the last replica was detached, although no data is lost. However, a
@@ -38,8 +39,23 @@ void lw_life_read(struct lw_life *life, const char *info);
 /* `a` is the earlier sample. */
 bool lw_life_same(const struct lw_life *a, const struct lw_life *b);
 
-/* Copies the value of one field of INFO. If the field is missing, sets `out` to "" and returns
- * false. */
-bool lw_info_field(const char *info, const char *name, char *out, int size);
+/* Which program the server is. A Valkey server reports redis_version 7.2.4, because some clients
+ * expect a Redis, and reports its own version in valkey_version. For a Valkey server, log lines and
+ * limits use valkey_version. */
+struct lw_redis_server {
+    /* name and version for people, such as "Redis 8.0.2", "Valkey 8.1.1", "Redis of unknown
+     * version" */
+    char text[64];
+    /* true for a Redis of unknown version or below 7.0, because the scripts need Redis 7.0; false
+     * for every Valkey */
+    bool too_old;
+};
+
+/* Fills in *s. `info` is the text of INFO with at least the section "server". */
+void lw_redis_server_read(struct lw_redis_server *s, const char *info);
+
+/* Returns true if the error shows that the server cannot run any script. From version 9.1 on,
+ * Valkey has Lua in a module, which may be missing. */
+bool lw_redis_lacks_lua(const char *error);
 
 #endif

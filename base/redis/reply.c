@@ -62,3 +62,14 @@ const char *lw_reply_wrong(char out[LW_REPLY_TEXT], const redisReply *r, const c
     if (r->type == REDIS_REPLY_ERROR) return r->str;
     return lw_malformed(out, r, name, "%s", lw_reply_type(type));
 }
+
+bool lw_info_field(const char *info, const char *name, char *out, int size) {
+    char pattern[64];
+    snprintf(pattern, sizeof pattern, "\n%s:", name);
+    const char *p = strstr(info, pattern);
+    out[0] = 0;
+    if (!p) return false;
+    p += strlen(pattern);
+    snprintf(out, (size_t)size, "%.*s", (int)strcspn(p, "\r\n"), p);
+    return true;
+}

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the error text for a malformed reply: one whose form the reader does not expect. */
+/* Reads a field of a reply to INFO, and makes the error text for a malformed reply: one whose form
+ * the reader does not expect. */
 #ifndef LW_BASE_REDIS_REPLY_H
 #define LW_BASE_REDIS_REPLY_H
 
 #include <hiredis/hiredis.h>
+#include <stdbool.h>
 
 enum { LW_REPLY_TEXT = 400 };
 
@@ -22,5 +24,9 @@ const char *lw_malformed(char out[LW_REPLY_TEXT], const redisReply *r, const cha
  * error reply, or the text of lw_malformed(), which is written to `out`. */
 const char *lw_reply_wrong(char out[LW_REPLY_TEXT], const redisReply *r, const char *name, int type,
                            const char *down);
+
+/* Copies the value of one field of INFO. If the field is missing, sets `out` to "" and returns
+ * false. */
+bool lw_info_field(const char *info, const char *name, char *out, int size);
 
 #endif

@@ -10,7 +10,7 @@
 #include "cli/check/servers.h"
 #include "config/shard.h"
 #include "ops/script.h"
-#include "queue/server.h"
+#include "queue/life.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,30 +66,18 @@ static bool succeeds(struct server *s, const char *what, int argc, const char **
 
 /* --- INFO ------------------------------------------------------------------------------------- */
 
-/* Copies the value of a field of INFO, up to the end of its line; copies "" if the field is
- * missing. */
-static void field(const char *info, const char *name, char *out, size_t size) {
-    size_t n = strlen(name);
-    *out = '\0';
-    for (const char *line = info; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
-        if (strncmp(line, name, n) || line[n] != ':') continue;
-        snprintf(out, size, "%.*s", (int)strcspn(line + n + 1, "\r\n"), line + n + 1);
-        return;
-    }
-}
-
 static void check_role(struct server *s, const char *info) {
     char value[64];
-    field(info, "role", value, sizeof value);
+    lw_info_field(info, "role", value, sizeof value);
     if (strcmp(value, "master"))
         PROBLEM(s, "its role is %s; the lanes need the one that takes writes",
                 *value ? value : "unknown");
-    field(info, "cluster_enabled", value, sizeof value);
+    lw_info_field(info, "cluster_enabled", value, sizeof value);
     if (!strcmp(value, "1") && !s->c->redis.cluster.on)
         PROBLEM(s, "%s",
                 "it is part of a Redis Cluster; give its nodes in redis.cluster, in place of "
                 "redis.url");
-    field(info, "loading", value, sizeof value);
+    lw_info_field(info, "loading", value, sizeof value);
     if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is still loading its data");
 }
 
@@ -97,7 +85,7 @@ static void check_role(struct server *s, const char *info) {
  * if that setting is above 0. */
 static void check_min_replicas(struct server *s, const char *info) {
     char good[16];
-    field(info, "min_slaves_good_slaves", good, sizeof good);
+    lw_info_field(info, "min_slaves_good_slaves", good, sizeof good);
     if (!s->c->redis.sentinel.on || *good) return;
     lw_problem_warn(&s->r->problems,
                     "redis %s: min-replicas-to-write is 0: an old master that is cut off from its "
@@ -108,7 +96,7 @@ static void check_min_replicas(struct server *s, const char *info) {
 
 static void check_policy(struct server *s, const char *info) {
     char policy[64];
-    field(info, "maxmemory_policy", policy, sizeof policy);
+    lw_info_field(info, "maxmemory_policy", policy, sizeof policy);
     if (strcmp(policy, "noeviction"))
         PROBLEM(s,
                 "maxmemory-policy is %s: Redis would throw away locks and waiting messages when "
@@ -118,9 +106,9 @@ static void check_policy(struct server *s, const char *info) {
 
 static void note_server(struct server *s, const char *info, const struct lw_redis_server *who) {
     char aof[8], rdb[32], limit[32];
-    field(info, "aof_enabled", aof, sizeof aof);
-    field(info, "rdb_last_bgsave_status", rdb, sizeof rdb);
-    field(info, "maxmemory_human", limit, sizeof limit);
+    lw_info_field(info, "aof_enabled", aof, sizeof aof);
+    lw_info_field(info, "rdb_last_bgsave_status", rdb, sizeof rdb);
+    lw_info_field(info, "maxmemory_human", limit, sizeof limit);
     lw_buf_addf(&s->r->notes, "redis %s: %s, maxmemory %s, append-only file %s, last snapshot %s\n",
                 s->shown, who->text, strcmp(limit, "0B") ? limit : "unlimited",
                 strcmp(aof, "1") ? "off" : "on", *rdb ? rdb : "unknown");

@@ -9,7 +9,7 @@
 
 #include "consumer/worker/private.h"
 #include "base/redis/reply.h"
-#include "queue/server.h"
+#include "queue/life.h"
 
 /* SHA-1 of each script, from the reply to SCRIPT LOAD; it is the same on all shards */
 static char sha[LW_SCRIPTS][41];

@@ -14,7 +14,6 @@
 #include "queue/calls.h"
 #include "queue/codes.h"
 #include "queue/life.h"
-#include "queue/server.h"
 
 #include <assert.h>
 #include <hiredis/hiredis.h>

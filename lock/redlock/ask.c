@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/redis/login.h"
+#include "base/redis/reply.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -77,34 +78,21 @@ static bool is_silent(struct latchwork_redlock *r, int i) {
     return silent;
 }
 
-/* Finds the text after `name` in a reply to INFO, up to the end of the line. Returns the length of
- * the text. */
-static size_t info_field(const redisReply *info, const char *name, const char **value) {
-    const char *at = strstr(info->str, name);
-    if (!at) return 0;
-    *value = at + strlen(name);
-    return strcspn(*value, "\r\n");
-}
-
 /* Records when a server was started, at the latest. If this is the first reply to INFO, computes
  * the time from the uptime in the reply. Redis subtracts the second in which it started from the
  * current second, so the uptime may be almost a second too long, and a second is subtracted. If a
  * later reply has another run_id, the server counts as started at the time of that reply. */
 static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
-    const char *id, *uptime;
-    size_t n = info_field(info, "\nrun_id:", &id);
-    if (n < 1 || n > LW_RUN_ID_MAX) return;
+    char id[LW_RUN_ID_MAX + 1], uptime[24];
+    if (!lw_info_field(info->str, "run_id", id, sizeof id) || !*id) return;
+    lw_info_field(info->str, "uptime_in_seconds", uptime, sizeof uptime);
     struct lw_node *node = &r->node[i];
     pthread_mutex_lock(&r->mutex);
-    if (strlen(node->run_id) != n || memcmp(node->run_id, id, n)) {
+    if (strcmp(node->run_id, id)) {
         bool first = !node->run_id[0];
-        node->started_ms = lw_boot_ms();
-        if (first && info_field(info, "\nuptime_in_seconds:", &uptime)) {
-            int64_t whole_s = strtoll(uptime, NULL, 10) - 1;
-            if (whole_s > 0) node->started_ms -= whole_s * 1000;
-        }
-        memcpy(node->run_id, id, n);
-        node->run_id[n] = '\0';
+        int64_t whole_s = first ? strtoll(uptime, NULL, 10) - 1 : 0;
+        node->started_ms = lw_boot_ms() - (whole_s > 0 ? whole_s * 1000 : 0);
+        memcpy(node->run_id, id, sizeof id);
     }
     pthread_mutex_unlock(&r->mutex);
 }

@@ -2,6 +2,7 @@
 /* Tests what a real redis-server reports about the life of its data when it gets and loses
  * replicas, is promoted, or restarts. */
 #include "base/clock.h"
+#include "base/redis/reply.h"
 #include "queue/life.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/server_process.h"

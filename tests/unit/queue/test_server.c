@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests how a server's program, such as Redis or Valkey, is recognized from its reply to INFO.
  * The texts are those of real servers. */
-#include "queue/server.h"
+#include "queue/life.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
