@@ -90,10 +90,7 @@ static int keep(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct lanes *ls = ctx;
     (void)o;
     if (l->n <= 0) return 0;
-    if (ls->n == ls->cap) {
-        ls->cap = ls->cap ? 2 * ls->cap : PAGE;
-        ls->name = lw_realloc(ls->name, ls->cap * sizeof *ls->name);
-    }
+    ls->name = lw_more(ls->name, ls->n, &ls->cap, sizeof *ls->name);
     ls->name[ls->n++] = lw_bytes(lw_memdup(l->name.p, l->name.n), l->name.n);
     return 0;
 }

@@ -184,10 +184,7 @@ static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a
         rd_kafka_queue_forward(p->queue, NULL);
         rd_kafka_queue_io_event_enable(p->queue, s->fd, &one, sizeof one);
     }
-    if (s->n_parts == s->cap_parts) {
-        s->cap_parts = s->cap_parts ? 2 * s->cap_parts : 16;
-        s->parts = lw_realloc(s->parts, s->cap_parts * sizeof(struct lw_part *));
-    }
+    s->parts = lw_more(s->parts, s->n_parts, &s->cap_parts, sizeof(struct lw_part *));
     s->parts[s->n_parts++] = p;
     return p;
 }

@@ -94,10 +94,7 @@ static int open_consumer(struct ops_log *r) {
 /* --- what to read ----------------------------------------------------------------------------- */
 
 static struct ops_span *add_span(struct ops_log *r, const char *topic, int32_t partition) {
-    if (r->n == r->cap) {
-        r->cap = r->cap ? 2 * r->cap : 16;
-        r->span = lw_realloc(r->span, r->cap * sizeof *r->span);
-    }
+    r->span = lw_more(r->span, r->n, &r->cap, sizeof *r->span);
     struct ops_span *s = &r->span[r->n++];
     *s = (struct ops_span){.partition = partition};
     snprintf(s->topic, sizeof s->topic, "%s", topic);

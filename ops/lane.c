@@ -287,10 +287,7 @@ struct all {
 static int keep_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct all *a = ctx;
     if (l->n <= 0) return 0;
-    if (a->n == a->cap) {
-        a->cap = a->cap ? 2 * a->cap : 256;
-        a->lanes = lw_realloc(a->lanes, a->cap * sizeof *a->lanes);
-    }
+    a->lanes = lw_more(a->lanes, a->n, &a->cap, sizeof *a->lanes);
     a->lanes[a->n++] =
         (struct all_lane){lw_bytes(lw_memdup(l->name.p, l->name.n), l->name.n), l->n};
     o->to_scan += l->n;

@@ -92,10 +92,7 @@ const char *ops_when(int64_t wall_ms, char out[32]) {
 /* --- tables ----------------------------------------------------------------------------------- */
 
 static void add_cell(struct ops_table *t, char *text) {
-    if (t->n_cells == t->cap) {
-        t->cap = t->cap ? 2 * t->cap : 256;
-        t->cells = lw_realloc(t->cells, t->cap * sizeof *t->cells);
-    }
+    t->cells = lw_more(t->cells, t->n_cells, &t->cap, sizeof *t->cells);
     t->cells[t->n_cells++] = text;
 }
 

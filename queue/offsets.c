@@ -133,14 +133,6 @@ static bool ahead_has(const struct lw_offsets *t, int64_t offset) {
     return i < t->n_ahead && t->ahead[i].lo <= offset;
 }
 
-static void ahead_reserve(struct lw_offsets *t, size_t n) {
-    assert(n > 0);
-    if (n <= t->cap_ahead) return;
-    while (t->cap_ahead < n) t->cap_ahead = t->cap_ahead ? t->cap_ahead * 2 : 16;
-    t->ahead = lw_realloc(t->ahead, t->cap_ahead * sizeof *t->ahead);
-    assert(n <= t->cap_ahead);
-}
-
 static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(r.lo < r.hi && r.lo >= t->next);
     /* r touches or overlaps the ranges from first to last - 1 */
@@ -150,7 +142,7 @@ static void ahead_add(struct lw_offsets *t, struct lw_range r) {
         if (t->ahead[last].hi > r.hi) r.hi = t->ahead[last].hi;
     }
     size_t n = t->n_ahead - (last - first) + 1;
-    ahead_reserve(t, n);
+    t->ahead = lw_more(t->ahead, n - 1, &t->cap_ahead, sizeof *t->ahead);
     memmove(&t->ahead[first + 1], &t->ahead[last], (t->n_ahead - last) * sizeof r);
     t->ahead[first] = r;
     t->n_ahead = n;

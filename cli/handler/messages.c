@@ -41,10 +41,7 @@ static int wrong(const struct reader *r, const char *what) {
 }
 
 static void *own(struct handler_messages *all, void *p) {
-    if (all->n_owned == all->cap_owned) {
-        all->cap_owned = all->cap_owned ? 2 * all->cap_owned : 64;
-        all->owned = lw_realloc(all->owned, all->cap_owned * sizeof *all->owned);
-    }
+    all->owned = lw_more(all->owned, all->n_owned, &all->cap_owned, sizeof *all->owned);
     all->owned[all->n_owned++] = p;
     return p;
 }
@@ -273,10 +270,7 @@ static int take_message(const struct reader *r, const json_t *line) {
         return -1;
     find_key(r, &m);
     struct handler_messages *all = r->all;
-    if (all->n == all->cap) {
-        all->cap = all->cap ? 2 * all->cap : 64;
-        all->m = lw_realloc(all->m, all->cap * sizeof *all->m);
-    }
+    all->m = lw_more(all->m, all->n, &all->cap, sizeof *all->m);
     all->m[all->n++] = m;
     return 0;
 }

@@ -330,11 +330,8 @@ void late_count(struct shard *sh, int by) {
 }
 
 void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
-    if (sh->repair.n_meta == sh->repair.cap_meta) {
-        sh->repair.cap_meta = sh->repair.cap_meta ? sh->repair.cap_meta * 2 : 64;
-        sh->repair.meta =
-            lw_realloc(sh->repair.meta, sh->repair.cap_meta * sizeof sh->repair.meta[0]);
-    }
+    sh->repair.meta = lw_more(sh->repair.meta, sh->repair.n_meta, &sh->repair.cap_meta,
+                              sizeof sh->repair.meta[0]);
     assert(p->gen && sh->repair.n_meta < REPAIR_OFFSETS);
     sh->repair.meta[sh->repair.n_meta++] = (struct repair_item){
         .part = p, .gen = p->gen, .lo = offset, .hi = offset + 1, .meta = true};

@@ -187,10 +187,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
             p->meta.claims = true;
         }
     }
-    if (w->n_assigned == w->cap_assigned) {
-        w->cap_assigned = w->cap_assigned ? w->cap_assigned * 2 : 16;
-        w->assigned = lw_realloc(w->assigned, w->cap_assigned * sizeof(struct part *));
-    }
+    w->assigned = lw_more(w->assigned, w->n_assigned, &w->cap_assigned, sizeof(struct part *));
     w->assigned[w->n_assigned++] = p;
     part_pause(w, p); /* nothing is read from the partition until its states have been read */
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
@@ -441,10 +438,7 @@ static bool survives(void *ctx, int64_t offset, enum lw_offset_state state, uint
         return false;
     }
     if (tag_test(x->open, tag)) return false;
-    if (p->kept.n == p->kept.cap) {
-        p->kept.cap = p->kept.cap ? p->kept.cap * 2 : 64;
-        p->kept.at = lw_realloc(p->kept.at, p->kept.cap * sizeof p->kept.at[0]);
-    }
+    p->kept.at = lw_more(p->kept.at, p->kept.n, &p->kept.cap, sizeof p->kept.at[0]);
     p->kept.at[p->kept.n++] = (struct kept_record){offset, tag};
     return true;
 }

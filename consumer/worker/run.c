@@ -115,10 +115,8 @@ static void enters_handler(struct lw_worker *w, struct run *r) {
 
 static void submit(struct lw_worker *w, struct run *r) {
     assert(w->runs.n_start <= w->runs.cap_start);
-    if (w->runs.n_start == w->runs.cap_start) {
-        w->runs.cap_start = w->runs.cap_start ? w->runs.cap_start * 2 : BATCH;
-        w->runs.start = lw_realloc(w->runs.start, w->runs.cap_start * sizeof(struct lw_job *));
-    }
+    w->runs.start =
+        lw_more(w->runs.start, w->runs.n_start, &w->runs.cap_start, sizeof(struct lw_job *));
     assert(r->state == RUNNING);
     enters_handler(w, r);
     w->runs.start[w->runs.n_start++] = &r->job;

@@ -178,10 +178,7 @@ static bool take_answer(struct scan *s, struct lw_exec_answer *a) {
 }
 
 static struct lw_exec_answer *room(struct lw_exec_said *said) {
-    if (said->n == said->cap) {
-        said->cap = said->cap ? 2 * said->cap : 64;
-        said->answers = lw_realloc(said->answers, said->cap * sizeof *said->answers);
-    }
+    said->answers = lw_more(said->answers, said->n, &said->cap, sizeof *said->answers);
     return &said->answers[said->n];
 }
 

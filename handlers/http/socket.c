@@ -41,10 +41,7 @@ static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockad
     (void)purpose;
     int fd = socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
     if (fd < 0) return CURL_SOCKET_BAD;
-    if (s->n == s->cap) {
-        s->cap = s->cap ? 2 * s->cap : 16;
-        s->list = lw_realloc(s->list, s->cap * sizeof *s->list);
-    }
+    s->list = lw_more(s->list, s->n, &s->cap, sizeof *s->list);
     s->list[s->n++] = (struct http_socket){.fd = fd};
     return fd;
 }

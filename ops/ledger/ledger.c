@@ -32,10 +32,7 @@ struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, i
         if (l->parts[i].partition == partition && strlen(l->parts[i].topic) == n &&
             !memcmp(l->parts[i].topic, topic, n))
             return &l->parts[i];
-    if (l->n_parts == l->cap_parts) {
-        l->cap_parts = l->cap_parts ? 2 * l->cap_parts : 64;
-        l->parts = lw_realloc(l->parts, l->cap_parts * sizeof *l->parts);
-    }
+    l->parts = lw_more(l->parts, l->n_parts, &l->cap_parts, sizeof *l->parts);
     l->parts[l->n_parts] = (struct ledger_part){.topic = lw_memdup(topic, n),
                                                 .partition = partition,
                                                 .committed = -1,
@@ -55,10 +52,7 @@ static char *safe(struct lw_bytes lane) {
 
 void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p,
                   int64_t offset, struct lw_bytes lane) {
-    if (l->n_wrong == l->cap_wrong) {
-        l->cap_wrong = l->cap_wrong ? 2 * l->cap_wrong : 64;
-        l->wrong = lw_realloc(l->wrong, l->cap_wrong * sizeof *l->wrong);
-    }
+    l->wrong = lw_more(l->wrong, l->n_wrong, &l->cap_wrong, sizeof *l->wrong);
     l->wrong[l->n_wrong++] =
         (struct ledger_wrong){kind, shard, p ? (int)(p - l->parts) : -1, offset, 0, safe(lane)};
 }

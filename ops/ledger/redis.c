@@ -53,10 +53,7 @@ struct reading {
 };
 
 static void add_name(struct names *x, const char *p, size_t n) {
-    if (x->n == x->cap) {
-        x->cap = x->cap ? 2 * x->cap : 256;
-        x->a = lw_realloc(x->a, x->cap * sizeof *x->a);
-    }
+    x->a = lw_more(x->a, x->n, &x->cap, sizeof *x->a);
     x->a[x->n++] = lw_bytes(lw_memdup(p, n), n);
 }
 
@@ -68,10 +65,7 @@ static void free_names(struct names *x) {
 }
 
 static void add_at(struct ats *x, struct at a) {
-    if (x->n == x->cap) {
-        x->cap = x->cap ? 2 * x->cap : 256;
-        x->a = lw_realloc(x->a, x->cap * sizeof *x->a);
-    }
+    x->a = lw_more(x->a, x->n, &x->cap, sizeof *x->a);
     x->a[x->n++] = a;
 }
 

@@ -80,10 +80,7 @@ static int keep(struct ops *o, const struct ops_lane *l, void *ctx) {
         sift_down(rs, 0);
         return 0;
     }
-    if (rs->n == rs->cap) {
-        rs->cap = rs->cap ? 2 * rs->cap : 128;
-        rs->row = lw_realloc(rs->row, rs->cap * sizeof *rs->row);
-    }
+    rs->row = lw_more(rs->row, rs->n, &rs->cap, sizeof *rs->row);
     rs->row[rs->n++] = r;
     sift_up(rs, rs->n - 1);
     return 0;
