@@ -3,6 +3,7 @@
 #ifndef LW_BASE_BYTES_H
 #define LW_BASE_BYTES_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -44,17 +45,35 @@ static inline int lw_hex_digit(char c) {
 }
 
 struct lw_buf {
-    char *p;
+    char *p; /* NULL while the buffer is empty */
     size_t n, cap;
+    bool failed; /* lw_buf_try() or lw_buf_tryf() found no memory */
 };
+
+/* For code that must not abort when memory runs out, because the lock library is part of other
+ * people's programs (base/buf.c). After a failed allocation, `failed` is set and everything added
+ * later is ignored. So a text can be built in any number of steps, and `failed` is checked once at
+ * the end. */
+void lw_buf_try(struct lw_buf *b, const void *p, size_t n);
+void lw_buf_tryf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void lw_buf_vtryf(struct lw_buf *b, const char *fmt, va_list ap);
+/* Returns the text with a NUL at its end, or NULL if an allocation failed. The caller frees the
+ * text. The buffer is empty afterwards. */
+char *lw_buf_take(struct lw_buf *b);
+void lw_buf_free(struct lw_buf *b);
+/* Sets *to to a copy of `from`, which may be NULL. If the allocation fails, sets *to to NULL and
+ * returns false. */
+bool lw_text_copy(char **to, const char *from);
 
 /* The functions below abort the process when memory runs out. If the process is a worker, the
  * supervisor restarts it, and no message is lost. */
 void lw_buf_add(struct lw_buf *b, const void *p, size_t n);
 void lw_buf_addf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void lw_buf_free(struct lw_buf *b);
 void *lw_alloc(size_t n); /* returns memory filled with zeros */
 void *lw_realloc(void *p, size_t n);
+/* Returns the array `p` of *cap elements of `size` bytes, of which n are used, with room for one
+ * more: the array itself, or one of twice the capacity in its place. */
+void *lw_more(void *p, size_t n, size_t *cap, size_t size);
 void *lw_or_abort(void *p); /* returns p, or aborts the process if p is NULL */
 char *lw_strdup(const char *s);
 char *lw_memdup(const void *p, size_t n); /* returns a copy of n bytes, followed by a NUL */

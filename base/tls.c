@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/tls.h"
 
-#include "base/text.h"
+#include "base/bytes.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

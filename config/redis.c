@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes from several configuration keys how to reach the Redis server of a shard. */
 #include "base/redis/connection.h"
-#include "base/text.h"
+#include "base/bytes.h"
 #include "config/option.h"
 #include "config/shard.h"
 

@@ -143,11 +143,11 @@ void lw_call_number(struct lw_call *call, int64_t n) {
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-void lw_call_encode(struct lw_call *call, struct lw_text *out) {
+void lw_call_encode(struct lw_call *call, struct lw_buf *out) {
     char *bytes = NULL;
     int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);
     out->failed = out->failed || n < 0;
-    lw_text_add(out, bytes, n < 0 ? 0 : (size_t)n);
+    lw_buf_try(out, bytes, n < 0 ? 0 : (size_t)n);
     free(bytes);
 }
 

@@ -19,7 +19,6 @@
 #define LW_LOCK_CLIENT_H
 
 #include "base/bytes.h"
-#include "base/text.h"
 #include "base/redis/connection.h"
 #include "base/redis/servers.h"
 #include "include/latchwork/lock.h"
@@ -151,7 +150,7 @@ struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_err
 /* Functions for sending several calls in one pipeline. lw_call_encode() appends a call to `out`,
  * which the caller sends with lw_redis_send(). lw_next_reply() returns the next reply, or NULL with
  * *error if the connection broke. */
-void lw_call_encode(struct lw_call *call, struct lw_text *out);
+void lw_call_encode(struct lw_call *call, struct lw_buf *out);
 redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis,
                           struct latchwork_error *error);
 /* Makes a call on the given connection. If the server does not know the script, sends the script's

@@ -220,15 +220,15 @@ static const struct {
 static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const char *what,
                         int64_t *sum) {
     if (!what) return true;
-    struct lw_text t = {0};
-    lw_text_add(&t, key, n_prefix);
-    lw_text_add(&t, what, strlen(what));
+    struct lw_buf t = {0};
+    lw_buf_try(&t, key, n_prefix);
+    lw_buf_try(&t, what, strlen(what));
     int64_t n = 0;
     struct latchwork_error error = {0};
     if (t.failed) lw_lock_no_memory(&error);
     bool good = !t.failed && (ask_number(k->client, "ZCARD", lw_bytes(t.p, t.n), &n, &error) ||
                               error.code == LATCHWORK_E_TYPE);
-    lw_text_free(&t);
+    lw_buf_free(&t);
     if (!good && k->error) *k->error = error;
     *sum += n;
     return good;
@@ -335,9 +335,9 @@ enum latchwork_result lw_lock_list(struct latchwork_client *c, const char *glob,
     struct look k = {.client = c, .seen = seen, .ctx = ctx, .error = error, .foreign = foreign};
     if (!lw_client_ok(c, error)) return LATCHWORK_LOCK_ERROR;
     if (!seen) return lw_lock_wrong(error, "seen is NULL");
-    struct lw_text t = {0};
-    lw_text_addf(&t, flags & LATCHWORK_FLAG_KEYS ? "%s" : "lwl:{%s}:*", glob ? glob : "*");
-    char *match = lw_text_take(&t);
+    struct lw_buf t = {0};
+    lw_buf_tryf(&t, flags & LATCHWORK_FLAG_KEYS ? "%s" : "lwl:{%s}:*", glob ? glob : "*");
+    char *match = lw_buf_take(&t);
     if (!match) return lw_lock_no_memory(error);
     bool all = c->table && c->slot == LW_ANY_SLOT;
     bool good = all ? list_masters(&k, match, flags) : list_server(&k, LW_ANY_SLOT, match, flags);

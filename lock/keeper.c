@@ -253,7 +253,7 @@ static void take_answer(struct lw_keeper *k, const struct lw_redis *redis, struc
 
 /* Sends the renewals as one pipeline. If an allocation failed, sends nothing and returns false. */
 static bool send_pipeline(struct lw_redis *redis, struct renewal *r, size_t n, int64_t sent_ms) {
-    struct lw_text out = {0};
+    struct lw_buf out = {0};
     for (size_t i = 0; i < n; i++) {
         r[i].hold->lock->ops->keep_call(r[i].hold, r[i].ttl_ms, &r[i].call);
         lw_call_encode(&r[i].call, &out);
@@ -262,7 +262,7 @@ static bool send_pipeline(struct lw_redis *redis, struct renewal *r, size_t n, i
         lw_hold_renew_begin(r[i].hold, sent_ms, r[i].ttl_ms);
     bool whole = !out.failed;
     if (whole) lw_redis_send(redis, out.p, out.n);
-    lw_text_free(&out);
+    lw_buf_free(&out);
     return whole;
 }
 

@@ -272,24 +272,24 @@ static const struct lw_lock_ops one = {.acquire = lw_one_acquire,
 
 /* Returns the text of `t` as a name, which the caller must free. If an allocation failed, the name
  * is NULL, and *memory becomes true. */
-static struct lw_bytes name_of(struct lw_text *t, bool *memory) {
+static struct lw_bytes name_of(struct lw_buf *t, bool *memory) {
     size_t n = t->n;
-    char *p = lw_text_take(t);
+    char *p = lw_buf_take(t);
     *memory = *memory || !p;
     return lw_bytes(p, p ? n : 0);
 }
 
 static struct lw_bytes copy(const char *p, size_t n, bool *memory) {
-    struct lw_text t = {0};
-    lw_text_add(&t, p, n);
+    struct lw_buf t = {0};
+    lw_buf_try(&t, p, n);
     return p ? name_of(&t, memory) : lw_bytes(NULL, 0);
 }
 
 static struct lw_bytes own_name(const struct latchwork_lock *l, const char *what, bool *memory) {
-    struct lw_text t = {0};
-    lw_text_add(&t, "lwl:{", 5);
-    lw_text_add(&t, l->name, l->n_name);
-    lw_text_addf(&t, "}:%s", what);
+    struct lw_buf t = {0};
+    lw_buf_try(&t, "lwl:{", 5);
+    lw_buf_try(&t, l->name, l->n_name);
+    lw_buf_tryf(&t, "}:%s", what);
     return name_of(&t, memory);
 }
 
@@ -301,12 +301,12 @@ static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *w
     const char *open = !key.p ? NULL : memchr(key.p, '{', key.n);
     const char *close = open ? memchr(open, '}', key.n - (size_t)(open - key.p)) : NULL;
     if (!close || close == open + 1) return own_name(l, what, memory);
-    struct lw_text t = {0};
-    lw_text_add(&t, "lwl:", 4);
-    lw_text_add(&t, open, (size_t)(close - open) + 1);
-    lw_text_add(&t, ":", 1);
-    lw_text_add(&t, key.p, key.n);
-    lw_text_addf(&t, ":%s", what);
+    struct lw_buf t = {0};
+    lw_buf_try(&t, "lwl:", 4);
+    lw_buf_try(&t, open, (size_t)(close - open) + 1);
+    lw_buf_try(&t, ":", 1);
+    lw_buf_try(&t, key.p, key.n);
+    lw_buf_tryf(&t, ":%s", what);
     return name_of(&t, memory);
 }
 

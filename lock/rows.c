@@ -484,12 +484,12 @@ static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latch
     o.give_ttl_ms = l->o.give_ttl_ms;
     for (size_t i = 0; i < n; i++) {
         if (i && by_name(&row[i - 1], &row[i]) == 0) continue;
-        struct lw_text name = {0};
-        lw_text_addf(&name, "%s%s:%s", prefix, row[i].table, row[i].id);
+        struct lw_buf name = {0};
+        lw_buf_tryf(&name, "%s%s:%s", prefix, row[i].table, row[i].id);
         if (name.failed) return lw_lock_no_memory(error), false;
         o.name_len = name.n;
         struct latchwork_lock *one = latchwork_lock_open(l->client, name.p, &o, error);
-        lw_text_free(&name);
+        lw_buf_free(&name);
         if (!one) return false;
         rows->row[rows->n++] = one;
         if (i == 0) l->slot = one->slot;

@@ -58,8 +58,8 @@ static bool take_url(const char *url, struct lw_target *t, struct latchwork_erro
     return t->where;
 }
 
-static bool take_text(struct lw_text *text, char **out, struct latchwork_error *error) {
-    *out = lw_text_take(text);
+static bool take_text(struct lw_buf *text, char **out, struct latchwork_error *error) {
+    *out = lw_buf_take(text);
     if (!*out) lw_lock_no_memory(error);
     return *out;
 }
@@ -111,9 +111,9 @@ static bool take_cluster(const char *url, const struct latchwork_client_options 
     }
     if (good) t->cluster = lw_cluster_open(given, n, &why);
     if (good && !t->cluster) good = refused("options.cluster", &why, error);
-    struct lw_text where = {0};
+    struct lw_buf where = {0};
     if (good)
-        lw_text_addf(&where, "the cluster of %s", lw_redis_url_where(&given[0], at, sizeof at));
+        lw_buf_tryf(&where, "the cluster of %s", lw_redis_url_where(&given[0], at, sizeof at));
     free(t->where);
     t->where = NULL;
     good = good && take_text(&where, &t->where, error);
@@ -175,8 +175,8 @@ static bool take_sentinels(const struct latchwork_sentinels *given, struct lw_ta
         lw_lock_wrong(error, "options.sentinels: %s", wrong);
         return false;
     }
-    struct lw_text where = {0};
-    lw_text_addf(&where, "master \"%s\"", s.master);
+    struct lw_buf where = {0};
+    lw_buf_tryf(&where, "master \"%s\"", s.master);
     return take_text(&where, &t->where, error) && fill_sentinels(&s, t, error);
 }
 

@@ -19,7 +19,7 @@ struct batch {
     struct lw_redis *redis;
     int slot;
     bool turned; /* true if a cluster node refused, because the slot is elsewhere */
-    struct lw_text out;
+    struct lw_buf out;
     int n;
     redisReply *reply[REPLIES_MAX];
 };
@@ -40,7 +40,7 @@ static bool begin(struct batch *b, const struct latchwork_lock *l, struct latchw
 
 static void end(struct batch *b) {
     forget_replies(b);
-    lw_text_free(&b->out);
+    lw_buf_free(&b->out);
     lw_client_put(b->client, b->redis);
 }
 
@@ -231,12 +231,12 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error) {
 
 /* Publishes a message to a client's channel, in the form that lock/lua/parts/waiting.lua uses. */
 static void command_tell(struct batch *b, const char *client, struct lw_bytes wait) {
-    struct lw_text channel = {0};
-    lw_text_addf(&channel, "lwl:wake:%.100s", client);
+    struct lw_buf channel = {0};
+    lw_buf_tryf(&channel, "lwl:wake:%.100s", client);
     forget_replies(b);
     command(b, "PUBLISH", lw_bytes(channel.p, channel.n), wait);
     b->out.failed = b->out.failed || channel.failed;
-    lw_text_free(&channel);
+    lw_buf_free(&channel);
 }
 
 /* Sends a message about the release to the client that has waited longest, and removes that client

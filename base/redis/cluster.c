@@ -4,7 +4,7 @@
 #include "base/redis/reply.h"
 #include "base/redis/search.h"
 #include "base/redis/slot.h"
-#include "base/text.h"
+#include "base/bytes.h"
 
 #include <pthread.h>
 #include <stdio.h>

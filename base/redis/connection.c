@@ -39,7 +39,7 @@ void lw_redis_close(struct lw_redis *c) {
     if (!c) return;
     lw_stream_close(&c->stream);
     redisReaderFree(c->reader);
-    lw_text_free(&c->out);
+    lw_buf_free(&c->out);
     free(c);
 }
 
@@ -115,7 +115,7 @@ static void flush(struct lw_redis *c) {
 /* Appends a command that hiredis formatted into n bytes. A negative n means that hiredis failed. */
 static void append(struct lw_redis *c, char *bytes, int n) {
     if (n < 0) lw_redis_break(c, LW_REDIS_MEMORY, "out of memory");
-    lw_text_add(&c->out, bytes, n < 0 ? 0 : (size_t)n);
+    lw_buf_try(&c->out, bytes, n < 0 ? 0 : (size_t)n);
     free(bytes);
 }
 

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/redis/stream.h"
-#include "base/text.h"
+#include "base/bytes.h"
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
@@ -27,8 +27,8 @@ enum lw_redis_error {
 struct lw_redis {
     struct lw_stream stream;
     redisReader *reader;
-    struct lw_text out; /* bytes that were appended and not sent yet */
-    void *owner;        /* any pointer of the caller; the functions below never use it */
+    struct lw_buf out; /* bytes that were appended and not sent yet */
+    void *owner;       /* any pointer of the caller; the functions below never use it */
     enum lw_redis_error err;
     char why[256]; /* text of the error; "" while err is LW_REDIS_FINE */
 };

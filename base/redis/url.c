@@ -2,7 +2,6 @@
 #include "base/redis/url.h"
 
 #include "base/bytes.h"
-#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,8 +183,8 @@ char *lw_url_redact(const char *text) {
     const char *user = strstr(text, "://");
     user = user && user < at ? user + 3 : text;
     const char *colon = memchr(user, ':', (size_t)(at - user));
-    struct lw_text t = {0};
-    lw_text_add(&t, text, (size_t)((colon ? colon + 1 : user) - text));
-    lw_text_addf(&t, "***%s", at);
-    return lw_text_take(&t);
+    struct lw_buf t = {0};
+    lw_buf_try(&t, text, (size_t)((colon ? colon + 1 : user) - text));
+    lw_buf_tryf(&t, "***%s", at);
+    return lw_buf_take(&t);
 }

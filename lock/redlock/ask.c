@@ -115,7 +115,7 @@ static bool is_kept_out(struct lw_ask *a, int i, struct latchwork_error *why) {
 
 static void hang_up(struct lw_link *k) {
     if (k->redis) lw_redis_close(k->redis);
-    lw_text_free(&k->out);
+    lw_buf_free(&k->out);
     *k = (struct lw_link){.fresh = k->fresh};
 }
 

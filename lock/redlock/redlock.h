@@ -41,7 +41,7 @@ struct lw_link {
     bool asked; /* true if this round's question was sent and not answered */
     /* True if the question contained the script's text. Then the answer cannot be NOSCRIPT. */
     bool whole;
-    struct lw_text out; /* bytes that are waiting to be written to the socket */
+    struct lw_buf out; /* bytes that are waiting to be written to the socket */
 };
 
 struct lw_bundle {
