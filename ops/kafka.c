@@ -27,6 +27,8 @@ enum {
 struct ops_log {
     struct ops *o;
     rd_kafka_t *rk;
+    char *const *topics; /* of a log that stays open */
+    size_t n_topics;
     struct ops_span *span;
     size_t n, cap, n_over;
     /* `from_ms` and `to_ms` are the times of --from and --to in ms since 1970; -1: the option is
@@ -454,13 +456,19 @@ int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx) {
 
 /* --- logs that stay open ---------------------------------------------------------------------- */
 
+/* Makes the spans anew, since a topic may have got more partitions. */
+static int find_partitions(struct ops_log *l, int most_ms) {
+    int bad = 0;
+    l->n = 0;
+    for (size_t i = 0; !bad && i < l->n_topics; i++)
+        bad = all_partitions(l, l->topics[i], -1, ask_ms(l->o, most_ms));
+    return bad;
+}
+
 struct ops_log *ops_log_open(struct ops *o, char *const *topics, size_t n, int most_ms) {
     struct ops_log *l = lw_alloc(sizeof *l);
-    *l = (struct ops_log){.o = o, .from_ms = -1, .to_ms = -1};
-    int bad = open_consumer(l);
-    for (size_t i = 0; !bad && i < n; i++)
-        bad = all_partitions(l, topics[i], -1, ask_ms(o, most_ms));
-    if (!bad) return l;
+    *l = (struct ops_log){.o = o, .topics = topics, .n_topics = n, .from_ms = -1, .to_ms = -1};
+    if (!open_consumer(l) && !find_partitions(l, most_ms)) return l;
     ops_log_close(l);
     return NULL;
 }
@@ -485,6 +493,7 @@ struct ops_span *ops_log_spans(struct ops_log *l, size_t *n) {
 
 int ops_log_limit(struct ops_log *l) {
     take_times(l);
+    if (find_partitions(l, ASK_MS)) return -1;
     for (size_t i = 0; i < l->n; i++)
         if (limit_span(l, &l->span[i])) return -1;
     return 0;

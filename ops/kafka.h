@@ -35,14 +35,14 @@ struct ops_span {
 
 /* Topics that are open for reading, with one span per partition. */
 struct ops_log;
-/* Opens topics for reading. Waits at most most_ms for a broker, and no longer than o->deadline_ms
- * allows; this limit holds for the other functions, too. Returns NULL on failure, with the reason
- * in o->err. */
+/* Opens topics for reading; `topics` must stay valid. Waits at most most_ms for a broker, and no
+ * longer than o->deadline_ms allows; this limit holds for the other functions, too. Returns NULL on
+ * failure, with the reason in o->err. */
 struct ops_log *ops_log_open(struct ops *o, char *const *topics, size_t n, int most_ms);
 /* Returns the spans, whose limits the caller may change, and sets *n to their number. */
 struct ops_span *ops_log_spans(struct ops_log *l, size_t *n);
-/* Sets the limits of all spans to the range that --from and --to name; default: to the ends of the
- * log. */
+/* Makes the spans anew, one per partition that the topics have now, and sets their limits to the
+ * range that --from and --to name; default: to the ends of the log. */
 int ops_log_limit(struct ops_log *l);
 /* Calls fn for each record in the spans, in the order of the offsets within a partition. The
  * message that fn gets is the record as it is in the log; no filter has been applied except the

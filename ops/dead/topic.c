@@ -7,6 +7,7 @@
 #include "ops/kafka.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ enum {
     OPEN_MS = 10000,
     /* a search without --from reads this number of records, the newest ones */
     LOOK = 10000,
-    /* a page ends at the latest after PAGE_MS */
+    /* a page begins no step that is likely to end after PAGE_MS */
     PAGE_MS = 2500,
     /* A page reads `step` records at a time: more if few of them match, fewer if they are large. */
     STEP_FIRST = 32,
@@ -145,25 +146,32 @@ int dead_one_in_topic(struct ops *o, const char *word, ops_message_fn *fn, void 
     return ended(o, ops_log_read(log, tell, &l));
 }
 
+/* Without --from, limits the spans to about LOOK records, the newest ones. Each partition keeps the
+ * same part of its records, because all letters of a key may be in one partition. Returns true if
+ * something was left out. */
+static bool cut_to_newest(const struct ops *o, struct ops_span *s, size_t n) {
+    double all = 0;
+    for (size_t i = 0; i < n; i++) all += (double)(s[i].to - s[i].from);
+    if (o->args.from || all <= LOOK) return false;
+    for (size_t i = 0; i < n; i++)
+        s[i].from = s[i].to - (int64_t)ceil((double)(s[i].to - s[i].from) * (LOOK / all));
+    return true;
+}
+
 int dead_each_in_topic(struct ops *o, ops_message_fn *fn, void *ctx) {
     struct letters l = {.fn = fn, .ctx = ctx};
     struct ops_log *log = open_topic(o);
     size_t n;
     if (!log || ops_log_limit(log)) return ended(o, -1);
     struct ops_span *s = ops_log_spans(log, &n);
-    for (size_t i = 0; i < n; i++) {
-        int64_t most = n < LOOK ? LOOK / (int64_t)n : 1;
-        if (!o->args.from && s[i].to - s[i].from > most) {
-            s[i].from = s[i].to - most;
-            o->cut = true;
-        }
+    o->cut = cut_to_newest(o, s, n);
+    for (size_t i = 0; i < n; i++)
         if (s[i].to > s[i].from) o->to_scan += s[i].to - s[i].from;
-    }
     int stop = ended(o, ops_log_read(log, tell, &l));
     if (stop == 0 && o->cut && !o->quiet)
         fprintf(stderr,
-                "only the newest %d records of the topic %s were read; use --from to look at older "
-                "ones\n",
+                "only about %d records of the topic %s were read, the newest ones; use --from to "
+                "look at older ones\n",
                 LOOK, o->c->dead.topic);
     return stop;
 }
@@ -171,18 +179,20 @@ int dead_each_in_topic(struct ops *o, ops_message_fn *fn, void *ctx) {
 /* --- pages ------------------------------------------------------------------------------------ */
 
 /* Limits the spans to what the pages before have left: `at` has an offset per partition, separated
- * by '-'. Returns -1 if it has another number of offsets. */
+ * by '-'. The topic may have got more partitions since, of which nothing was read yet. Returns -1
+ * if it has fewer. */
 static int take_place(struct ops *o, struct ops_span *s, size_t n, bool newest, const char *at) {
-    for (size_t i = 0; *at && i < n; i++) {
+    for (size_t i = 0; *at; i++) {
         char *end;
         int64_t offset = strtoll(at, &end, 10);
-        if (end == at || *end != (i + 1 < n ? '-' : 0))
+        if (i == n || end == at || (*end && *end != '-'))
             return lw_fail(&o->err,
-                           "topic %s has %zu partitions, but the cursor is of another number",
+                           "the cursor is not one of topic %s with %zu partitions; begin again "
+                           "without a cursor",
                            o->c->dead.topic, n);
         if (newest && offset < s[i].to) s[i].to = offset;
         if (!newest && offset > s[i].from) s[i].from = offset;
-        at = end + 1;
+        at = *end ? end + 1 : end;
     }
     return 0;
 }
@@ -214,9 +224,11 @@ static int read_step(struct ops_log *log, bool newest, int64_t step, struct lett
     return stop;
 }
 
-static int64_t next_step(int64_t step, const struct letters *l) {
+/* `quick` says that there is time for more records at a time. */
+static int64_t next_step(int64_t step, const struct letters *l, bool quick) {
     if (l->bytes > HEAVY_BYTES) return step / 4 > 0 ? step / 4 : 1;
-    return l->bytes < LIGHT_BYTES && l->matched * 4 < step && step < STEP_MAX ? step * 4 : step;
+    bool more = quick && l->bytes < LIGHT_BYTES && l->matched * 4 < step && step < STEP_MAX;
+    return more ? step * 4 : step;
 }
 
 static void put_place(const struct ops_span *s, size_t n, bool newest, char at[DEAD_PLACE]) {
@@ -243,9 +255,12 @@ int dead_page_in_topic(struct ops *o, bool newest, char at[DEAD_PLACE], bool *mo
     *more = true;
     while (!stop && *more) {
         struct letters l = {.fn = fn, .ctx = ctx, .whole = true};
+        int64_t begun_ms = lw_boot_ms();
         stop = read_step(log, newest, step, &l, more);
-        if (!stop) stop = l.stop || lw_boot_ms() >= until_ms;
-        step = next_step(step, &l);
+        int64_t took_ms = lw_boot_ms() - begun_ms, left_ms = until_ms - lw_boot_ms();
+        /* A step that does not end in time would fail the page, with all that it has read. */
+        if (!stop) stop = l.stop || took_ms > left_ms;
+        step = next_step(step, &l, took_ms * 8 < left_ms);
     }
     put_place(s, n, newest, at);
     return ended(o, stop);

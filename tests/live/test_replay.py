@@ -445,7 +445,13 @@ def dead_letters_in_their_topic(t):
     t.same((dry["count"], dry["left_out"]), (0, 1), "a dry run of a second replay")
     rows = tool(t, "dead", "replay", first["id"], "--again", "--execute")
     t.same(rows[-1]["results"], {"put": 1}, "a replay that was asked for")
-    wait_until(lambda: len([r for r in replays(t) if r.outcome]) == 2, 30, "both replays")
+    wait_until(
+        lambda: (
+            len([r for r in tool(t, "dead", "ls") if first["identity"] + "#" in r["identity"]]) == 2
+        ),
+        30,
+        "letters of both replays",
+    )
     # An edit puts a copy into Redis, and the letter counts as taken.
     edit = {"payload": '{"n":51}', "execute": True, "replay": True}
     t.same(api.letter(second["id"], "/edit", dict(edit, execute=False))["valid"], True, "dry edit")
@@ -472,6 +478,29 @@ def dead_letters_in_their_topic(t):
     t.check("retention" in rows[0]["result"], "a drop: %r" % rows)
     t.same(t.redis.call("ZCARD", t.prefix() + b"taken"), 4, "records of what was taken")
     t.expect(oracles.overlaps(t.runs()))
+    # A topic may get more partitions between two pages, and one partition may have most letters.
+    t.kafka.produce(letters, [(0, b"k1", b"{}")] * 100)
+    page = api.ask("dead?limit=5")
+    while "-" not in page["next"].split(":")[1]:
+        page = api.ask("dead?limit=5&cursor=" + page["next"])
+    rest, _ = api.pages("limit=5&cursor=" + page["next"])
+    t.kafka.tool("partitions", letters, 3)
+    wait_until(lambda: len(t.kafka.ends([letters])) == 3, 30, "a third partition")
+    t.kafka.produce(letters, [(2, b"k1", b"{}")])
+    later, _ = api.pages("limit=5&cursor=" + page["next"])
+    t.same(
+        sorted(r["id"] for r in later if r["id"] != letters + "/2/0"),
+        sorted(r["id"] for r in rest),
+        "letters of the other pages",
+    )
+    t.same(len(later), len(rest) + 1, "letters after the topic grew")
+    t.kafka.produce(letters, [(0, b"k1", b"{}")] * 6000)
+    rows = tool(t, "dead", "ls", "--limit", "0")
+    t.same(
+        len([r for r in rows if r["id"].startswith(letters)]),
+        sum(high - low for low, high in t.kafka.ends([letters]).values()),
+        "letters, most of them in one partition",
+    )
     # What cannot be read is an error, not an empty list.
     missing = [t.instances[-1].log_path.replace(".log", ".json"), "--set", "dead.to=topic:no-such"]
     done = subprocess.run(
