@@ -18,10 +18,7 @@ enum { NAME_MAX_BYTES = 370 };
 
 /* --- places ----------------------------------------------------------------------------------- */
 
-void lw_places_clear(struct lw_places *p) {
-    assert(p);
-    p->n = p->n_bytes = 0;
-}
+void lw_places_clear(struct lw_places *p) { p->n = p->n_bytes = 0; }
 
 /* Asserts that the numbers of segments and of messages agree: each segment has a message, and each
  * message has three bytes. */
@@ -62,8 +59,6 @@ void lw_places_add(struct lw_places *p, const char *partition, int64_t offset) {
 
 /* Asserts that the fields of a call that every script needs are set. */
 static inline void check_call(const struct lw_lane_call *c) {
-    assert(c->commands && c->sha && c->prefix.n);
-    assert(c->epoch && c->lanes && c->floor && c->fence);
     assert(c->epoch_id && c->ttl_ms > 0);
 }
 
@@ -116,13 +111,11 @@ static void arg_order(const struct lw_lane_call *c) {
 }
 
 static void arg_copied(const struct lw_lane_call *c, struct lw_bytes b) {
-    assert(b.p || !b.n);
     lw_arg_copy(c->commands, b.p, b.n);
 }
 
 static void arg_bounds(const struct lw_lane_call *c, const struct lw_call_bounds *b) {
     char text[80];
-    assert(b->lane && b->call);
     int n = snprintf(text, sizeof text, "%zu %zu %zu", b->lane, b->call, b->met);
     assert(n > 0 && (size_t)n < sizeof text);
     lw_arg_copy(c->commands, text, (size_t)n);
@@ -203,7 +196,6 @@ void lw_settle_item(const struct lw_settle_item *it, unsigned char to[LW_ITEM_BY
 
 void lw_settle_begin(const struct lw_lane_call *c, const struct lw_places *p, int n_lanes) {
     assert(n_lanes > 0);
-    assert(c->ready && c->dead);
     begin(c, 6 + 2 * p->n + n_lanes);
     lw_arg_text(c->commands, c->ready), lw_arg_text(c->commands, c->dead);
     places_keys(c, p);
@@ -248,7 +240,6 @@ void lw_settle_last(const struct lw_lane_call *c, enum lw_outcome outcome, int64
 
 void lw_claim_begin(const struct lw_lane_call *c, int n_lanes) {
     assert(n_lanes >= 0);
-    assert(c->ready && c->claimed);
     begin(c, 6 + n_lanes);
     lw_arg_text(c->commands, c->ready), lw_arg_text(c->commands, c->claimed);
 }

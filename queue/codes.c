@@ -21,7 +21,6 @@ const char *lw_outcome_word(enum lw_outcome outcome) {
 }
 
 bool lw_outcome_of(const char *word, enum lw_outcome *outcome) {
-    assert(word && outcome);
     for (int i = 0; i < N_OUTCOMES; i++)
         if (strcmp(word, outcomes[i].word) == 0) return *outcome = outcomes[i].outcome, true;
     return false;

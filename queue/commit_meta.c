@@ -127,8 +127,6 @@ static size_t put_head(char *out, const char *fleet) {
 
 size_t lw_meta_encode(int64_t committed, const struct lw_range *ranges, size_t n, size_t max,
                       const char *fleet, char *out) {
-    assert(out && fleet);
-    assert(ranges || !n);
     unsigned char packed[PACKED_MAX];
     char head[HEAD_MAX + 1];
     size_t len = put_head(head, fleet),
@@ -185,7 +183,6 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
 /* Returns the length of the part before the base64 ("lw1:" or "lw2:FLEET:"), or 0 if the text is
  * not Latchwork's commit metadata. */
 static size_t head_of(const char *text, size_t len) {
-    assert(text || !len);
     if (len < PREFIX_LEN) return 0;
     if (!memcmp(text, PREFIX, PREFIX_LEN)) return PREFIX_LEN;
     return memcmp(text, PREFIX2, PREFIX_LEN) ? 0 : HEAD_MAX;
@@ -193,8 +190,6 @@ static size_t head_of(const char *text, size_t len) {
 
 int lw_meta_decode(int64_t committed, const char *text, size_t len, struct lw_range *out,
                    size_t max, struct lw_err *err) {
-    assert(text || !len);
-    assert(out || !max);
     if (len == 0) return 0;
     size_t head = head_of(text, len);
     if (!head)
@@ -214,8 +209,6 @@ int lw_meta_decode(int64_t committed, const char *text, size_t len, struct lw_ra
 }
 
 bool lw_meta_fleet(int64_t committed, const char *text, size_t len, char *out) {
-    assert(text || !len);
-    assert(out);
     if (head_of(text, len) != HEAD_MAX || committed < 0 || len < HEAD_MAX + TAIL_LEN ||
         len > LW_META_MAX)
         return false;

@@ -57,7 +57,6 @@ size_t lw_dead_headers_write(struct lw_dead_headers *l, struct lw_header out[LW_
 }
 
 bool lw_dead_headers_have(struct lw_bytes name) {
-    assert(name.p || !name.n);
     for (int i = 0; i < LW_DEAD_HEADERS; i++)
         if (lw_bytes_eq(name, lw_bytes_of(names[i]))) return true;
     return false;

@@ -11,12 +11,10 @@ enum { TOPIC_MAX = 249, HEADER_FIXED = 8 };
 
 /* Appends `b`, or nothing if `b` is absent. */
 static void put(struct lw_buf *out, struct lw_bytes b) {
-    assert(b.p || !b.n);
     if (b.p) lw_buf_add(out, b.p, b.n);
 }
 
 static void put_u32(struct lw_buf *out, uint32_t v) {
-    assert(out);
     char b[4] = {(char)v, (char)(v >> 8), (char)(v >> 16), (char)(v >> 24)};
     put(out, lw_bytes(b, sizeof b));
 }
@@ -25,7 +23,6 @@ static long long length_of(struct lw_bytes b) { return b.p ? (long long)b.n : -1
 
 static void put_header(struct lw_buf *out, const struct lw_header *h) {
     assert(h->name.n < UINT32_MAX && h->value.n < UINT32_MAX);
-    assert(h->name.p || !h->name.n);
     put_u32(out, (uint32_t)h->name.n);
     put(out, h->name);
     put_u32(out, h->value.p ? (uint32_t)h->value.n : UINT32_MAX);
@@ -35,7 +32,6 @@ static void put_header(struct lw_buf *out, const struct lw_header *h) {
 void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out) {
     assert(e->topic.p && e->topic.n);
     assert(e->partition >= 0 && e->offset >= 0 && e->replay >= 0);
-    assert(e->headers || !e->n_headers);
     lw_buf_addf(out, "1 %.*s %d %lld %lld %lld %lld %lld %zu %zu %lld\n", (int)e->topic.n,
                 e->topic.p, (int)e->partition, (long long)e->offset, (long long)e->replay,
                 (long long)e->first_ms, (long long)e->timestamp_ms, length_of(e->key), e->dedup.n,
@@ -65,7 +61,6 @@ static size_t left(const struct reader *r) {
 
 static int bad(const struct reader *r, const char *what) {
     check_reader(r);
-    assert(what);
     return lw_fail(r->err, "broken envelope at byte %zu: %s", (size_t)(r->p - r->begin), what);
 }
 
@@ -194,7 +189,6 @@ static int decode(struct reader *r, struct lw_envelope *e) {
 }
 
 int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err *err) {
-    assert(e);
     *e = (struct lw_envelope){0};
     if (!in.p) return lw_fail(err, "broken envelope at byte 0: null");
     struct reader r = {in.p, in.p, in.p + in.n, err};
@@ -204,8 +198,6 @@ int lw_envelope_decode(struct lw_bytes in, struct lw_envelope *e, struct lw_err 
 }
 
 void lw_envelope_clear(struct lw_envelope *e) {
-    assert(e);
-    assert(e->headers || !e->n_headers);
     free(e->headers);
     *e = (struct lw_envelope){0};
 }

@@ -7,8 +7,6 @@
 #include <string.h>
 
 void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]) {
-    assert(out);
-    assert(key.p || !key.n);
     size_t n = key.n < LW_KEY_SHOWN ? key.n : LW_KEY_SHOWN, at = 0;
     json_t *text = memchr(key.p ? key.p : "", 0, n) ? NULL : json_stringn(key.p ? key.p : "", n);
     if (text) {

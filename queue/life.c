@@ -10,13 +10,9 @@
 
 enum { REDIS_MAJOR_FLOOR = 7 };
 
-static bool is_zero(const char *text) {
-    assert(text);
-    return text[0] && !text[strspn(text, "0")];
-}
+static bool is_zero(const char *text) { return text[0] && !text[strspn(text, "0")]; }
 
 void lw_life_read(struct lw_life *life, const char *info) {
-    assert(life && info);
     char run_id[48], replid[48], old_replid[48], role[16], bytes[24];
     lw_info_field(info, "run_id", run_id, sizeof run_id);
     lw_info_field(info, "master_replid", replid, sizeof replid);
@@ -36,13 +32,11 @@ void lw_life_read(struct lw_life *life, const char *info) {
 }
 
 bool lw_life_same(const struct lw_life *a, const struct lw_life *b) {
-    assert(a && b);
     if (!strcmp(a->id, b->id)) return true;
     return a->history[0] && !strcmp(a->history, b->history) && !b->promoted;
 }
 
 void lw_redis_server_read(struct lw_redis_server *s, const char *info) {
-    assert(s && info);
     char version[32];
     s->too_old = false;
     if (lw_info_field(info, "valkey_version", version, sizeof version)) {
@@ -56,6 +50,5 @@ void lw_redis_server_read(struct lw_redis_server *s, const char *info) {
 }
 
 bool lw_redis_lacks_lua(const char *error) {
-    assert(error);
     return strstr(error, "Could not find scripting engine");
 }

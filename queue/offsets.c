@@ -263,7 +263,6 @@ size_t lw_offsets_held(const struct lw_offsets *t) {
 bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset,
                      size_t *budget) {
     check_offsets(t);
-    assert(offset && budget);
     for (size_t i = lower_bound(t, *offset); i < t->n; i++, --*budget) {
         *offset = at(t, i)->offset;
         if (!*budget) return false;
@@ -276,7 +275,6 @@ bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     check_offsets(t);
-    assert(fn);
     /* `pos` counts from the first record that was ever in the ring, including the records that have
      * left the ring. So `pos` stays valid if fn marks records and some of them leave the ring. */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
@@ -329,7 +327,6 @@ static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, 
 
 size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max) {
     check_offsets(t);
-    assert(out || !max);
     size_t n = 0;
     /* true if the record before this one is done; then one range can cover both, because no record
      * lies between them */

@@ -101,7 +101,6 @@ void commit_step(struct lw_worker *w) {
 }
 
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale) {
-    assert(gen);
     struct part *p = part_of_gen(w, gen);
     /* nothing is done about a refused commit: if the partition was lost, Kafka also reports this by
      * a rebalance, and otherwise the commit is sent again */
@@ -242,14 +241,12 @@ void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 enum { RIVAL_SEEN = 3, PATIENCE_MS = 3000, GAP_MS = 1000, FORGET_MS = 60000, SAID_MS = 60000 };
 
 static bool was_ours(const struct lw_worker *w, const char *fleet) {
-    assert(fleet);
     bool ours = false;
     for (size_t i = 0; i < FLEETS; i++) ours |= strcmp(fleet, w->fleets[i]) == 0;
     return ours;
 }
 
 void rival_known(struct lw_worker *w, const char *names) {
-    assert(names);
     for (size_t n; *names; names += n + (names[n] == ' ')) {
         n = strcspn(names, " ");
         char fleet[LW_META_FLEET + 1];
@@ -316,7 +313,6 @@ static void judge(struct lw_worker *w) {
 }
 
 static void moved_on(struct lw_worker *w, const struct part *p, const char *fleet) {
-    assert(fleet);
     struct rival *r = &w->rival;
     int64_t now = now_ms(w);
     if (strcmp(r->fleet, fleet) != 0 || now - r->last_ms > FORGET_MS) {
@@ -331,7 +327,6 @@ static void moved_on(struct lw_worker *w, const struct part *p, const char *flee
 }
 
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o) {
-    assert(o->topic);
     if (!w->fleet[0]) return;
     struct part *p = part_get(w, o->topic, strlen(o->topic), o->partition, 0);
     char fleet[LW_META_FLEET + 1];

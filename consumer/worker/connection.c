@@ -76,7 +76,6 @@ void connection_drop(struct lw_worker *w, struct shard *sh) {
 }
 
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
-    assert(why);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
     if (sh->phase == DOWN) return;

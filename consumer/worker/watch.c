@@ -160,7 +160,6 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
  * can never fit. If the worker went on, it would treat new records as finished, because older
  * records with the same offsets were finished. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
-    assert(floor->str);
     if (!floor->len) return true;
     int64_t f = strtoll(floor->str, NULL, 10);
     if (p->log_end >= f && p->had_commit && p->begin >= f) return true;
@@ -233,7 +232,6 @@ struct watching {
 };
 
 static bool check_one(void *ctx, int64_t offset, uint32_t tag) {
-    assert(ctx);
     struct watching *x = ctx;
     if ((int)(tag % (uint32_t)x->w->n_shards) != x->shard) return true;
     enum lw_state state = state_at(x->it, x->bytes, offset);
@@ -342,7 +340,6 @@ static bool read_entry(struct lw_worker *w, const redisReply *r, struct vanished
 }
 
 static bool count_one(void *ctx, int64_t offset, uint32_t tag) {
-    assert(ctx);
     struct looking *x = ctx;
     if (!(x->filter >> (tag % 64) & 1)) return true;
     for (int i = 0; i < x->n; i++) {
@@ -415,7 +412,6 @@ static void say_none(const struct lw_worker *w, const struct shard *sh,
 /* Logs that the stream `vanished` cannot be read. The worker goes on, because the stream matters
  * only if a list was deleted. It reads the stream again after a quarter of a TTL. */
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
-    assert(why);
     int64_t now = now_ms(w);
     if (sh->vanished.failed_ms && now - sh->vanished.failed_ms < SAID_MS) return;
     sh->vanished.failed_ms = now;
@@ -470,7 +466,6 @@ static bool is_wanted(const struct unparking_scan *x, uint32_t tag) {
 /* This callback gets each record that gate has not decided yet. It ends the scan before the first
  * record whose lane's list has vanished, because gate may still park that record. */
 static bool stop_before(void *ctx, int64_t offset, uint32_t tag) {
-    assert(ctx);
     struct unparking_scan *x = ctx;
     if (!is_wanted(x, tag)) return true;
     x->to = offset;

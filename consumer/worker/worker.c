@@ -310,7 +310,6 @@ static struct lw_byte_bounds bounds(const struct lw_byte_bounds *asked) {
 }
 
 struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
-    assert(setup->config && setup->io && setup->id);
     assert(setup->config->redis.shards > 0);
     struct lw_worker *w = lw_alloc(sizeof *w);
     w->set = *setup;
