@@ -2,6 +2,7 @@
 #include "base/host.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,4 +17,11 @@ void lw_host(char out[LW_HOST_MAX]) {
         close(fd);
     }
     snprintf(out, LW_HOST_MAX, "%s/%s", name, boot_id);
+}
+
+void lw_who(char *out, size_t size) {
+    char host[128] = "";
+    const struct passwd *p = getpwuid(geteuid());
+    gethostname(host, sizeof host - 1);
+    snprintf(out, size, "%s@%s", p ? p->pw_name : "?", *host ? host : "?");
 }

@@ -5,7 +5,13 @@
 #ifndef LW_BASE_HOST_H
 #define LW_BASE_HOST_H
 
+#include <stddef.h>
+
 enum { LW_HOST_MAX = 128 };
 void lw_host(char out[LW_HOST_MAX]); /* writes "NAME/BOOT_ID" */
+
+/* Names the user who runs this program, for the audit: writes "USER@HOST" with the effective user;
+ * "?" stands for a part that is not known. */
+void lw_who(char *out, size_t size);
 
 #endif

@@ -3,7 +3,7 @@
 #include "lock/client.h"
 
 #include "base/clock.h"
-#include "base/hex.h"
+#include "base/bytes.h"
 
 #include <assert.h>
 #include <errno.h>

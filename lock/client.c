@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/cond.h"
+#include "base/thread.h"
 #include "lock/keeper.h"
 #include "lock/target.h"
 #include "lock/waking.h"

@@ -3,7 +3,7 @@
 #include "lock/hold.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
+#include "base/thread.h"
 #include "lock/keeper.h"
 
 #include <assert.h>

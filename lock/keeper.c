@@ -2,7 +2,6 @@
 #include "lock/keeper.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
 #include "base/thread.h"
 #include "lock/hold.h"
 

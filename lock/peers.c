@@ -2,7 +2,7 @@
 #include "lock/peers.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
+#include "base/thread.h"
 #include "lock/client.h"
 
 #include <errno.h>

@@ -5,7 +5,6 @@
 #include "lock/waking.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
 #include "base/thread.h"
 
 #include <errno.h>

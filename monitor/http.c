@@ -2,7 +2,7 @@
 #include "monitor/http.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
+#include "base/thread.h"
 #include "monitor/page.h"
 #include "monitor/stream.h"
 

@@ -2,7 +2,7 @@
 #include "ops/job.h"
 
 #include "base/clock.h"
-#include "base/who.h"
+#include "base/host.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/lane.h"
 
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "base/sha256.h"
 
 #include <assert.h>

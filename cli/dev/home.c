@@ -3,7 +3,6 @@
 #include "cli/dev/private.h"
 
 #include "base/bytes.h"
-#include "base/hex.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

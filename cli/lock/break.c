@@ -3,7 +3,7 @@
  * its fence. Without --execute the verb makes a dry run. */
 #include "cli/lock/lock.h"
 
-#include "base/who.h"
+#include "base/host.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

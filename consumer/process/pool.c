@@ -2,7 +2,7 @@
 #include "consumer/process/pool.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
+#include "base/thread.h"
 #include "base/log.h"
 #include "consumer/process/journal.h"
 #include "handlers/job_queue.h"

@@ -3,7 +3,6 @@
  * and its own connection, in rounds with a wait of ROUND_MS between them. */
 #include "handlers/insert/insert.h"
 
-#include "base/cond.h"
 #include "base/thread.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #include "lock/redlock/redlock.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
+#include "base/thread.h"
 #include "base/redis/login.h"
 #include "base/redis/reply.h"
 

@@ -9,7 +9,7 @@
 #include "lock/redlock/redlock.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
+#include "base/thread.h"
 #include "lock/keeper.h"
 #include "lock/one.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/tracing/otlp.h"
 
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "queue/key.h"
 
 #include <inttypes.h>

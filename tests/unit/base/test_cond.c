@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests base/cond: deadlines are well-formed and on the monotonic clock, and a wait ends at its
+/* Tests base/thread: deadlines are well-formed and on the monotonic clock, and a wait ends at its
  * deadline. */
-#include "base/cond.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests SHA-256 against the examples of FIPS 180-4. */
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "base/sha256.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the W3C trace context: which texts are a valid traceparent, and how the trace id decides
  * whether a trace is sampled. */
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "base/trace_context.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the spans of a worker: which messages are sampled, what a handler sees, which spans are
  * written to the worker's ring on the board, and what happens if the ring is full. */
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "consumer/process/tracer.h"
 #include "handlers/span.h"
 
