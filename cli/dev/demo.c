@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/dev/demo.h"
+/* The demo kills a worker when half of the messages are done. Afterwards the demo shows and checks
+ * figures. If all of them are right, every message was finished although a worker was killed. */
+#include "cli/dev/private.h"
 
 #include "base/clock.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "cli/dev/demo.h"
+#include "cli/dev/private.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -18,6 +18,7 @@
 #ifndef LW_CLI_DEV_PRIVATE_H
 #define LW_CLI_DEV_PRIVATE_H
 
+#include "cli/dev/audit.h"
 #include "base/err.h"
 
 #include <stdatomic.h>
@@ -137,5 +138,51 @@ int dev_rows_read(const struct dev_home *h, struct dev_rows *out, struct lw_err 
 /* Returns how many of the orders order-0 … order-(orders-1) have no row, or -1 if the database
  * cannot be read. */
 int64_t dev_rows_missing(const struct dev_home *h, int64_t orders, struct lw_err *err);
+
+/* --- view.c: the terminal --------------------------------------------------------------------- */
+
+struct dev_view {
+    const struct dev_home *home;
+    const struct dev_options *o;
+    struct dev_shared *shared;
+    bool terminal;
+    int64_t start_ms, shown_ms;
+    /* `last_ms` and `last_done` are the time and the number of done messages at the last
+     * measurement. `rate` is in messages per second. */
+    int64_t last_ms, last_done, rate;
+    struct dev_rows rows; /* the counts of rows that were last read from the database */
+    /* `live` is true if the last line on the terminal is a live line, which the next live line
+     * overwrites. */
+    bool live;
+};
+
+void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o,
+                   struct dev_shared *shared);
+void dev_view_welcome(const struct dev_view *v, const char *config);
+/* Prints the live line again if its interval is over. If stdout is not a terminal, prints a new
+ * line every two seconds instead. */
+void dev_view_tick(struct dev_view *v);
+/* Prints a line that no live line overwrites. */
+void dev_view_say(struct dev_view *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Formats 1234567 as "1,234,567" into `out`, which has at least 32 bytes. Returns `out`. */
+const char *dev_count(int64_t n, char *out);
+
+/* --- demo.c: kills a worker, and judges ------------------------------------------------------- */
+
+struct dev_demo {
+    struct dev_killed killed;
+    int worker; /* number of the worker that was killed */
+    bool replaced;
+};
+
+/* Does the next step of the demo if its time has come: kills a worker when half of the messages are
+ * done, reports that the worker was replaced, or lets the last burst of messages be produced. Call
+ * this function regularly. */
+void dev_demo_tick(struct dev_demo *d, struct dev_view *v);
+/* Returns true if all messages are produced and the group has committed all of them. */
+bool dev_demo_finished(const struct dev_view *v);
+/* Prints the table of figures on stdout, and names each wrong figure on stderr. Returns the number
+ * of wrong figures. Call this function after the workers have ended. */
+int dev_demo_judge(const struct dev_demo *d, const struct dev_view *v);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/dev/view.h"
+/* Shows on the terminal what `latchwork dev` does while it runs. */
+#include "cli/dev/private.h"
 
 #include "base/bytes.h"
 #include "base/clock.h"

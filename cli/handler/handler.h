@@ -2,7 +2,7 @@
 /* Declares the verbs of `latchwork handler`: `new` writes a project (new.c); `test` runs a handler
  * on messages from a file, without Kafka and Redis.
  *
- *     test.c ── reads the messages (messages.c), makes the plan of deliveries (plan.h)
+ *     test.c ── reads the messages (messages.c), makes the plan of deliveries (private.h)
  *       │          fork
  *       ├───────────────> rig.c   opens the handler as a worker does, and runs the deliveries of
  *       │                         the plan

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/handler/report.h"
+/* Prints the results of the deliveries of a plan, and counts the results that differ from the
+ * expected ones. */
+#include "cli/handler/private.h"
 
 #include <inttypes.h>
 #include <stdio.h>

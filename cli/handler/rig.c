@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/handler/rig.h"
+/* The rig runs the deliveries of a plan in the handler, in a separate process.
+ *
+ * The rig opens the handler and gives it messages as a worker does: through a pool of threads
+ * (struct lw_pool) or, if the handler type has serve(), through one thread (struct lw_server).
+ * There is no Redis: the rig itself gives each message a lease and the fence from the plan, and
+ * renews the lease. Messages of one key run in order. Messages of different keys run in
+ * parallel. */
+#include "cli/handler/private.h"
 
 #include "base/clock.h"
 #include "base/log.h"

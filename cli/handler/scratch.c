@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/handler/scratch.h"
+/* Declares a temporary store for the test of an insert handler: a new SQLite file, or a new schema
+ * in the configured PostgreSQL database. The store has the configured tables without their rows. */
+#include "cli/handler/private.h"
 
 #include <errno.h>
 #include <sqlite3.h>

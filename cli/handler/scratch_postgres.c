@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creates a schema for the test in PostgreSQL. During the test, PGOPTIONS in the environment sets
  * the search_path to that schema, so that the handler finds no other tables. */
-#include "cli/handler/scratch.h"
+#include "cli/handler/private.h"
 
 #include <libpq-fe.h>
 #include <stdio.h>

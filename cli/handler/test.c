@@ -2,10 +2,7 @@
 /* Implements the verb `latchwork handler test`. */
 #include "cli/check/check.h"
 #include "cli/handler/handler.h"
-#include "cli/handler/report.h"
-#include "cli/handler/rig.h"
-#include "cli/handler/scratch.h"
-#include "cli/handler/watch.h"
+#include "cli/handler/private.h"
 
 #include "base/clock.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/handler/watch.h"
+/* Watches the files that `latchwork handler test` uses and all other files in their folders, and
+ * waits until one of them changes. */
+#include "cli/handler/private.h"
 
 #include "base/bytes.h"
 #include "base/clock.h"

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "monitor/tracing/otlp.h"
+/* Writes spans as the body of an OTLP/HTTP request in JSON (ExportTraceServiceRequest). Ids are in
+ * hex and times are strings, as OTLP prescribes; the usual JSON of protocol buffers would have
+ * base64 for ids. Attributes have the names of OpenTelemetry's semantic conventions for messaging.
+ * Names that begin with "latchwork." are Latchwork's own. */
+#include "monitor/tracing/private.h"
 
 #include "base/bytes.h"
 #include "queue/key.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "monitor/tracing/post.h"
+/* Posts OTLP requests to tracing.endpoint, one at a time, and interprets the responses. */
+#include "monitor/tracing/private.h"
 
 #include "base/curl.h"
 

@@ -5,8 +5,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "consumer/spans.h"
-#include "monitor/tracing/otlp.h"
-#include "monitor/tracing/post.h"
+#include "monitor/tracing/private.h"
 
 #include <assert.h>
 #include <inttypes.h>

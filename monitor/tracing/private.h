@@ -1,9 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Posts OTLP requests to tracing.endpoint, one at a time, and interprets the responses. */
-#ifndef LW_MONITOR_TRACING_POST_H
-#define LW_MONITOR_TRACING_POST_H
+/* What tracing.c needs of otlp.c and post.c. */
+#ifndef LW_MONITOR_TRACING_PRIVATE_H
+#define LW_MONITOR_TRACING_PRIVATE_H
 
 #include "config/config.h"
+#include "consumer/spans.h"
+
+struct lw_otlp; /* a request that is being written */
+
+/* Begins a request for spans of this application. `host` is the name of this machine, and
+ * `instance` names this supervisor. */
+struct lw_otlp *lw_otlp_open(const struct lw_config *c, const char *host, const char *instance);
+void lw_otlp_add(struct lw_otlp *o, int worker, const struct lw_span_record *s);
+/* Ends the request and returns its text, which the caller must free. */
+char *lw_otlp_close(struct lw_otlp *o);
 
 enum lw_post_end {
     /* LW_POST_TAKEN: the endpoint has accepted the request, but may have rejected some of its
