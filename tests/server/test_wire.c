@@ -219,6 +219,25 @@ static void a_frozen_server_is_given_up(void **state) {
     lw_test_redis_stop(r);
 }
 
+/* Several pipelines are unanswered at once. Each reply must be taken, and then the wire must expect
+ * none any more. */
+static void pipelines_follow_each_other(void **state) {
+    (void)state;
+    struct lw_test_redis *r = start();
+    struct seen s;
+    open_to(&s, r, "", "", QUICK_MS);
+    UNTIL(&s, s.ups == 1);
+    SEND(&s, "ECHO", "1", "", "ECHO", "2");
+    SEND(&s, "ECHO", "3");
+    SEND(&s, "ECHO", "4", "", "ECHO", "5");
+    UNTIL(&s, s.n == 5);
+    for (size_t i = 0; i < s.n; i++) assert_int_equal(atoi(s.text[i]), i + 1);
+    turn_for(&s, 2 * QUICK_MS);
+    assert_int_equal(s.downs, 0);
+    close_wire(&s);
+    lw_test_redis_stop(r);
+}
+
 static void a_frozen_server_in_the_middle_of_a_long_pipeline(void **state) {
     (void)state;
     struct lw_test_redis *r = start();
@@ -338,6 +357,7 @@ int main(void) {
         cmocka_unit_test(long_pipelines_come_back_in_order),
         cmocka_unit_test(a_server_killed_in_the_middle),
         cmocka_unit_test(a_frozen_server_is_given_up),
+        cmocka_unit_test(pipelines_follow_each_other),
         cmocka_unit_test(a_frozen_server_in_the_middle_of_a_long_pipeline),
         cmocka_unit_test(logs_in_before_anything_else),
         cmocka_unit_test(a_wrong_password_is_never_up),

@@ -1068,7 +1068,6 @@ MORE = {
 # These mutants break no promise within the usual number of seeds, so they run only with --all. The
 # text after each name says why.
 QUIET = {
-    'exec: an answer for another message is ignored': 'the message then ends by its timeout, as the test also accepts; wants a look at the reason',
     'a try counts before the lock says so': 'rare since gate makes fewer calls: missed in 400 seeds of its mode; wants a directed situation',
     'no memory of handlers that outlive their epoch': 'rare since the modes changed: missed in 60 seeds of its mode; wants a directed situation',
     'repair of what has a gap before it': 'rare: needs a wipe before this owner has seen that another finished an older message',

@@ -207,8 +207,8 @@ MUTANTS = [
     ),
     (
         'exec: an answer for another message is ignored',
-        MANY,
-        'test_a_foreign_id_in_company_charges_nobody',
+        EXEC,
+        'test_bad_answers_retry_and_replace',
         'handlers/exec/hear.c',
         "            foreign(p, a->id);",
         "            ignore(p, a);",
@@ -336,6 +336,14 @@ MUTANTS = [
         "case RUNNING: lw_job_answer(job, LW_BACK, how); break;",
     ),
     (
+        'plugin: what a suspect started outlives its message',
+        PLUGIN,
+        'test_children_of_a_suspect',
+        'handlers/plugin_host.c',
+        "    kill(-pid, SIGKILL);\n",
+        "",
+    ),
+    (
         'plugin: a table of an older size is read to the end',
         PLUGIN,
         'test_refusals',
@@ -367,6 +375,14 @@ MUTANTS = [
         'handlers/insert/sqlite/tx.c',
         "if (r == SQLITE_DONE) r = lw_fences_catch_up(t->s);",
         "if (r == SQLITE_DONE && !t->s->fences.size) r = lw_fences_catch_up(t->s);",
+    ),
+    (
+        'sqlite: fences that others have merged go unseen',
+        SQLITE,
+        'test_a_merged_fence_is_seen',
+        'handlers/insert/sqlite/fence.c',
+        "whole = !f->seen || id == f->seen + 1;",
+        "whole = true;",
     ),
     (
         'sqlite: the fence of a row that was rolled back stays',
@@ -497,6 +513,22 @@ MUTANTS = [
         'base/redis/wire.c',
         "w->deadline_ms = w->unanswered ? lw_boot_ms() + w->set.answer_ms : INT64_MAX;",
         "w->deadline_ms = INT64_MAX;",
+    ),
+    (
+        'wire: only the last of several pipelines is waited for',
+        WIRE,
+        'pipelines_follow_each_other',
+        'base/redis/wire.c',
+        "w->unanswered += (size_t)c->n;",
+        "w->unanswered = (size_t)c->n;",
+    ),
+    (
+        'wire: an old master is served for as long as it answers',
+        SERVERS,
+        'an_old_master_that_serves',
+        'base/redis/wire.c',
+        "w->finding && lw_finding_lags(w->finding) ?",
+        "false ?",
     ),
     (
         'wire: what is left to send goes to the next connection',

@@ -591,6 +591,34 @@ static void test_fences_of_others_are_seen(void **state) {
     close_fx(&x);
 }
 
+/* A worker knows a key's fence. Then another worker writes the key, and so many others that the new
+ * fence leaves latchwork_recent. Nothing in latchwork_recent names the key any more, but the first
+ * worker must not believe what it knew. */
+static void test_a_merged_fence_is_seen(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, ",\"on_conflict\":\"update\"");
+    struct fx y = x;
+    open_at(&y, ",\"on_conflict\":\"update\"");
+    struct fx_job j;
+    char key[16];
+    int64_t offset = 0;
+    assert_int_equal(put(&x, &j, offset++, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
+    struct lw_job *job = live_job(&j, offset++, "a", "{\"id\":1,\"amount\":2}");
+    job->fence = recent(9000);
+    assert_int_equal(fx_run(&lw_handler_insert, y.h, y.s, job), LW_DONE);
+    for (int i = 0; i < 66; i++) {
+        snprintf(key, sizeof key, "b%d", i);
+        assert_int_equal(put(&y, &j, offset++, key, "{\"id\":2,\"amount\":0}"), LW_DONE);
+    }
+    job = live_job(&j, offset++, "a", "{\"id\":1,\"amount\":1}");
+    job->fence = recent(8000);
+    assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
+    assert_string_equal(ask(&x, "SELECT amount FROM orders WHERE id = 1"), "2");
+    close_handler(&y);
+    close_fx(&x);
+}
+
 /* --- processes -------------------------------------------------------------------------------- */
 
 enum { ROWS = 2000, BATCH = 50 };
@@ -771,6 +799,7 @@ static void expect_open_fails(const char *section, const char *why) {
         cmocka_unit_test(test_keys_cannot_be_made_to_collide),                                  \
         cmocka_unit_test(test_ended_leases_are_left_out),                                       \
         cmocka_unit_test(test_fences_of_others_are_seen),                                       \
+        cmocka_unit_test(test_a_merged_fence_is_seen),                                          \
         cmocka_unit_test(test_two_processes_one_database),                                      \
         cmocka_unit_test(test_kill_9_in_the_middle),                                            \
         cmocka_unit_test(test_passed_to_the_end_leaves_nothing),                                \

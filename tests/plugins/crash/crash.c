@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin `crash`, for tests of how a worker survives a misbehaving plugin. The payload says
  * what the plugin does: segv, abort, exit, exit0, hang (until cancelled), stuck (ignores the
- * cancellation), retry, later:MS (a retry that counts no attempt), dead, back, odd (an unknown
- * outcome), sleep:MS. After any other payload the outcome is done. If a payload starts with
- * "once:", the plugin misbehaves only at attempt 1. */
+ * cancellation), child (leaves a process behind, and names it), retry, later:MS (a retry that
+ * counts no attempt), dead, back, odd (an unknown outcome), sleep:MS. After any other payload the
+ * outcome is done. If a payload starts with "once:", the plugin misbehaves only at attempt 1. */
 #include <latchwork/handler.h>
 
 #include <signal.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static void nap(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
 
@@ -27,6 +28,12 @@ static int act(const char *what, const struct latchwork_message *m, char *reason
     }
     if (strncmp(what, "later:", 6) == 0) return latchwork_retry_after(m, atoll(what + 6), 0);
     while (strcmp(what, "stuck") == 0) nap(1000);
+    if (strcmp(what, "child") == 0) {
+        pid_t pid = fork();
+        while (pid == 0) nap(1000);
+        snprintf(reason, reason_size, "%d", (int)pid);
+        return LATCHWORK_RETRY;
+    }
     if (strcmp(what, "hang") == 0) {
         while (!latchwork_cancelled(m)) nap(2);
         return LATCHWORK_BACK;

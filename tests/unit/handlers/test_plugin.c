@@ -391,6 +391,20 @@ static void test_suspects(void **state) {
     close_fx(&x);
 }
 
+/* What a suspect's plugin started must not outlive its message. */
+static void test_children_of_a_suspect(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "crash", "null");
+    assert_int_equal(suspect(&x, &j, "child", 60000), LW_RETRY);
+    pid_t child = atoi(j.job.reason);
+    assert_true(child > 1);
+    for (int64_t until = lw_boot_ms() + 10000; fx_alive(child); lw_sleep_ms(5))
+        assert_true(lw_boot_ms() < until);
+    close_fx(&x);
+}
+
 static void *let_the_lease_end(void *lease) {
     lw_sleep_ms(100);
     ((struct lw_job_lease *)lease)->cancelled = true;
@@ -568,6 +582,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_outcomes),
         cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_suspects),
+        cmocka_unit_test(test_children_of_a_suspect),
         cmocka_unit_test(test_a_suspect_sees_its_lease),
         cmocka_unit_test(test_what_a_suspect_sees),
         cmocka_unit_test(test_a_suspect_without_a_plugin),
