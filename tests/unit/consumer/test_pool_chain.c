@@ -457,7 +457,7 @@ static void test_the_hand_behind_a_chain_is_stolen(void **state) {
     struct fx x;
     open_fx(&x, &type, 2, 1, NULL);
     x.h.saw = nap;
-    for (int64_t until = lw_boot_ms() + 30000; rounds < 12 && lw_boot_ms() < until;) {
+    for (int64_t until = lw_boot_ms() + 300000; rounds < 12 && lw_boot_ms() < until;) {
         struct pace pace = {0};
         x.h.ctx = &pace;
         struct many fast = make_many(2000, "go"), m = make_many(N, "go"),
