@@ -317,8 +317,7 @@ static void *open_api(const struct lw_config *c) {
     return api;
 }
 
-const struct lw_exporter_api lw_api = {open_api, lengthy, answer};
-
 int lw_api_exporter_main(const struct lw_config *c, const struct lw_board *board) {
-    return lw_exporter_main(c, board, &lw_api);
+    static const struct lw_exporter_api served = {open_api, lengthy, answer};
+    return lw_exporter_main(c, board, &served);
 }

@@ -16,8 +16,6 @@
 #include "consumer/board.h"
 #include "monitor/exporter.h"
 
-extern const struct lw_exporter_api lw_api;
-
 /* Runs lw_exporter_main(), the main function of the process that serves the metrics, in such a way
  * that the process also serves the HTTP API. */
 int lw_api_exporter_main(const struct lw_config *c, const struct lw_board *board);

@@ -28,7 +28,9 @@ static void pad(struct lw_buf *out, size_t *column, size_t to) {
     for (; *column < to; ++*column) lw_buf_add(out, " ", 1);
 }
 
-void cli_wrap(struct lw_buf *out, const char *text, size_t column, size_t indent) {
+/* Appends the words of `text` to `out` in lines of at most CLI_WIDTH columns. The first line begins
+ * at `column`, all other lines at `indent`. */
+static void wrap(struct lw_buf *out, const char *text, size_t column, size_t indent) {
     bool first = true;
     for (const char *w = text + strspn(text, " "); *w; w += strspn(w, " ")) {
         size_t n = strcspn(w, " ");
@@ -98,7 +100,7 @@ static void usage_line(struct lw_buf *out, const char *before, const char *text)
     const char *behind = strchr(text, ' ');
     lw_buf_addf(out, "%s", before);
     size_t indent = strlen(before) + (behind ? (size_t)(behind - text) : 0) + 1;
-    cli_wrap(out, text, strlen(before), indent);
+    wrap(out, text, strlen(before), indent);
 }
 
 static void usage(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out) {
@@ -132,7 +134,7 @@ static void about(struct lw_buf *out, const char *text) {
             struct lw_buf line = {0};
             lw_buf_addf(&line, "%.*s", (int)n, p);
             lw_buf_add(&line, "", 1);
-            cli_wrap(out, line.p, 0, 0);
+            wrap(out, line.p, 0, 0);
             lw_buf_free(&line);
         }
         p += n + (p[n] == '\n');
@@ -144,7 +146,7 @@ static void verbs(struct lw_buf *out, const struct cli_command *c) {
     for (size_t i = 0; i < c->n_verbs; i++) {
         size_t before = out->n;
         lw_buf_addf(out, "  %-*s ", VERB_COLUMN - 3, c->verbs[i].name);
-        cli_wrap(out, c->verbs[i].help, out->n - before, VERB_COLUMN);
+        wrap(out, c->verbs[i].help, out->n - before, VERB_COLUMN);
     }
     lw_buf_addf(out, "\nlatchwork %s VERB --help lists the options of a verb.\n", c->name);
 }
@@ -170,7 +172,7 @@ static void option(struct lw_buf *out, const struct cli_option *o, size_t column
     lw_buf_addf(&text, "%s", o->help);
     if (o->dflt) lw_buf_addf(&text, " (default: %s)", o->dflt);
     lw_buf_add(&text, "", 1);
-    cli_wrap(out, text.p, column, column);
+    wrap(out, text.p, column, column);
     lw_buf_free(&text);
 }
 
@@ -222,7 +224,7 @@ static void statuses(struct lw_buf *out, const struct cli_command *c, const stru
         lw_buf_addf(&text, "%s%s", text.n ? ": " : "", s->means);
         lw_buf_add(&text, "", 1);
         lw_buf_addf(out, "  %-*s", STATUS_COLUMN - 2, s->code);
-        cli_wrap(out, text.p, STATUS_COLUMN, STATUS_COLUMN);
+        wrap(out, text.p, STATUS_COLUMN, STATUS_COLUMN);
         lw_buf_free(&text);
     }
 }
@@ -232,7 +234,7 @@ void cli_help(const struct cli_command *c, const struct cli_verb *v, struct lw_b
     lw_buf_addf(out, "\n");
     if (v) {
         size_t at = out->n;
-        cli_wrap(out, v->help, 0, 0);
+        wrap(out, v->help, 0, 0);
         if (out->p[at] >= 'a' && out->p[at] <= 'z') out->p[at] = (char)(out->p[at] - 'a' + 'A');
         out->p[out->n - 1] = '.';
         lw_buf_addf(out, "\n");

@@ -216,9 +216,6 @@ void cli_usage(const struct cli_command *c, const struct cli_verb *v, struct lw_
  * last name. */
 void cli_verb_names(const struct cli_command *c, unsigned verbs, const char *conjunction,
                     struct lw_buf *out);
-/* Appends the words of `text` to `out` in lines of at most CLI_WIDTH columns. The first line begins
- * at `column`, all other lines at `indent`. */
-void cli_wrap(struct lw_buf *out, const char *text, size_t column, size_t indent);
 /* Appends to `out` the whole help of a command, or of one of its verbs. */
 void cli_help(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out);
 

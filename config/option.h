@@ -142,11 +142,9 @@ void lw_expand_free(struct lw_loader *l);
 /* Applies one --set option to the JSON tree of the configuration (override.c). */
 void lw_override(struct lw_loader *l, json_t *root, const struct lw_override *set);
 
-/* The functions lw_take_properties() to lw_topic_problem() are in kafka.c, which checks
- * kafka.properties. */
+/* These functions are in kafka.c, which checks kafka.properties. */
 void lw_take_properties(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_finish_kafka(struct lw_loader *l);
-bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
 
 /* Makes the checks that involve more than one key of the configuration (finish.c). */
 void lw_finish(struct lw_loader *l);

@@ -154,7 +154,7 @@ void lw_take_member_id(struct lw_loader *l, const struct lw_option *o, json_t *v
 
 /* --- topics ----------------------------------------------------------------------------------- */
 
-bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic) {
+static bool topic_problem(struct lw_loader *l, const char *path, const char *topic) {
     if (*topic == '^') {
         lw_problem(l->problems,
                    "%s: \"%.100s\" is a pattern: a topic that comes into being must not join a "
@@ -173,7 +173,7 @@ bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic) 
 
 static void add_topic(struct lw_loader *l, const char *path, json_t *v) {
     const char *topic = lw_take_text(l, path, v, TOPIC_MAX);
-    if (!topic || lw_topic_problem(l, path, topic)) return;
+    if (!topic || topic_problem(l, path, topic)) return;
     for (size_t i = 0; i < l->c->kafka.n_topics; i++) {
         if (strcmp(l->c->kafka.topics[i], topic)) continue;
         lw_problem(l->problems, "%s: %s is listed twice", path, topic);
@@ -375,7 +375,7 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) 
     } else if (strncmp(text, "topic:", 6)) {
         lw_problem(l->problems, "%s: must be \"redis\" or \"topic:NAME\", is %s", o->path,
                    lw_shown(l, v, buf));
-    } else if (!lw_topic_problem(l, o->path, text + 6)) {
+    } else if (!topic_problem(l, o->path, text + 6)) {
         l->c->dead.to = LW_DEAD_TOPIC;
         free(l->c->dead.topic);
         l->c->dead.topic = lw_strdup(text + 6);

@@ -105,7 +105,9 @@ void lw_feed_awake(struct lw_feed *f, bool readable) {
         lw_error("handler: can't clear a wake-up: eventfd: %s", strerror(errno));
 }
 
-struct lw_job *lw_feed_take(struct lw_feed *f) {
+/* Takes all waiting jobs, oldest first, linked by `next`. Returns NULL if no job waits, or after a
+ * stop with LW_FEED_DROP. */
+static struct lw_job *take_all(struct lw_feed *f) {
     pthread_mutex_lock(&f->lock);
     struct lw_job *jobs = f->stop == LW_FEED_DROP ? NULL : f->waiting.head;
     if (jobs) lw_jobs_clear(&f->waiting);
@@ -121,7 +123,7 @@ enum lw_feed_stop lw_feed_stopped(struct lw_feed *f) {
 }
 
 struct lw_job *lw_feed_first(struct lw_feed *f, struct lw_job_queue *line) {
-    for (struct lw_job *job = lw_feed_take(f), *next; job; job = next) {
+    for (struct lw_job *job = take_all(f), *next; job; job = next) {
         next = job->next;
         lw_jobs_append(line, job);
     }

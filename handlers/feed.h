@@ -82,9 +82,6 @@ bool lw_feed_sleep(struct lw_feed *f);
 /* Notes that the handler is awake. The handler must call this function after each sleep. If
  * `readable` is true, lw_feed_fd() is readable, and this function empties it. */
 void lw_feed_awake(struct lw_feed *f, bool readable);
-/* Takes all waiting jobs, oldest first, linked by `next`. Returns NULL if no job waits, or after a
- * stop with LW_FEED_DROP. */
-struct lw_job *lw_feed_take(struct lw_feed *f);
 enum lw_feed_stop lw_feed_stopped(struct lw_feed *f);
 /* Returns the job that has waited longest, without removing it from `line`; NULL if no job waits.
  * `line` is the handler's own queue. This function first moves all waiting jobs of the feed to its

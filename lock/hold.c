@@ -168,7 +168,8 @@ bool lw_hold_renew_end(struct latchwork_hold *h) {
     return overlap;
 }
 
-int64_t lw_lock_ttl(const struct latchwork_hold *h, int64_t ttl_ms, int64_t now_ms) {
+/* Returns the TTL to request: ttl_ms, or less if the hold reaches max_hold_ms earlier. */
+static int64_t ttl_of(const struct latchwork_hold *h, int64_t ttl_ms, int64_t now_ms) {
     int64_t left = h->end_ms == INT64_MAX ? ttl_ms : h->end_ms - now_ms;
     if (left < 1) left = 1;
     return ttl_ms < left ? ttl_ms : left;
@@ -176,7 +177,7 @@ int64_t lw_lock_ttl(const struct latchwork_hold *h, int64_t ttl_ms, int64_t now_
 
 int64_t lw_hold_keep_ttl(const struct latchwork_hold *h, int64_t now_ms) {
     int64_t left_ms = atomic_load(&h->deadline_ms) - now_ms, ttl_ms = h->lock->o.ttl_ms;
-    return lw_lock_ttl(h, left_ms > ttl_ms ? left_ms : ttl_ms, now_ms);
+    return ttl_of(h, left_ms > ttl_ms ? left_ms : ttl_ms, now_ms);
 }
 
 void lw_hold_lose(struct latchwork_hold *h, enum latchwork_loss why) {
@@ -380,7 +381,7 @@ static enum latchwork_result renew_once(struct latchwork_hold *h, int64_t ttl_ms
     if (latchwork_hold_lost(h) || now >= h->end_ms)
         return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED,
                             "the lease has ended, or max_hold_ms is reached");
-    ttl_ms = lw_lock_ttl(h, ttl_ms, now);
+    ttl_ms = ttl_of(h, ttl_ms, now);
     lw_hold_renew_begin(h, now, ttl_ms);
     enum latchwork_result result = h->lock->ops->keep(h, ttl_ms, error);
     *overlap = lw_hold_renew_end(h);

@@ -151,7 +151,5 @@ enum latchwork_result lw_hold_not_ours(struct latchwork_hold *hold, bool sent_ag
                                        struct latchwork_error *error);
 /* Sets lock->seen to `fence` unless lock->seen is larger already. Returns `fence`. */
 uint64_t lw_lock_saw(struct latchwork_lock *lock, uint64_t fence);
-/* Returns the TTL to request: ttl_ms, or less if the hold reaches max_hold_ms earlier. */
-int64_t lw_lock_ttl(const struct latchwork_hold *hold, int64_t ttl_ms, int64_t now_ms);
 
 #endif

@@ -49,12 +49,17 @@ bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *
 
 /* --- the rings -------------------------------------------------------------------------------- */
 
+struct found {
+    int worker;
+    struct lw_outcome_record record;
+};
+
 /* A position in one ring, which moves from the newest record to the oldest. */
 struct cursor {
     const struct lw_outcome_rings *rings;
     bool failures, has;
     uint64_t next, stop; /* the records from `stop` to `next` - 1 are not read yet */
-    struct lw_outcome_found found;
+    struct found found;
 };
 
 struct walk {
@@ -113,8 +118,9 @@ static struct cursor *newest(const struct walk *k) {
     return best;
 }
 
-void lw_outcomes_each(const struct lw_board *b, const struct lw_outcome_query *q,
-                      void (*each)(void *ctx, const struct lw_outcome_found *f), void *ctx) {
+/* Calls each() for at most `limit` outcomes that match the query, newest first. */
+static void each_outcome(const struct lw_board *b, const struct lw_outcome_query *q,
+                         void (*each)(void *ctx, const struct found *f), void *ctx) {
     struct walk k = open_walk(b, q);
     struct cursor *c;
     for (size_t i = 0; i < k.n; i++) advance(q, &k.cursor[i]);
@@ -127,7 +133,7 @@ void lw_outcomes_each(const struct lw_board *b, const struct lw_outcome_query *q
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-static json_t *outcome_json(const struct lw_board *b, const struct lw_outcome_found *f) {
+static json_t *outcome_json(const struct lw_board *b, const struct found *f) {
     const struct lw_outcome_record *r = &f->record;
     const struct lw_board_partition *p = &b->partitions[r->slot];
     json_t *j = json_pack("{s:I,s:i,s:s,s:i,s:I,s:s,s:i,s:I,s:o}", "at_ms", (json_int_t)r->at_ms,
@@ -147,7 +153,7 @@ struct list {
     json_t *rows;
 };
 
-static void append(void *ctx, const struct lw_outcome_found *f) {
+static void append(void *ctx, const struct found *f) {
     struct list *l = ctx;
     if (f->record.slot < 0 || f->record.slot >= LW_BOARD_PARTITIONS) return;
     json_array_append_new(l->rows, outcome_json(l->board, f));
@@ -155,7 +161,7 @@ static void append(void *ctx, const struct lw_outcome_found *f) {
 
 json_t *lw_outcomes_list(const struct lw_board *b, const struct lw_outcome_query *q) {
     struct list l = {b, json_array()};
-    lw_outcomes_each(b, q, append, &l);
+    each_outcome(b, q, append, &l);
     return l.rows;
 }
 
@@ -207,7 +213,7 @@ struct keys {
     size_t n;
 };
 
-static void collect(void *ctx, const struct lw_outcome_found *f) {
+static void collect(void *ctx, const struct found *f) {
     struct keys *k = ctx;
     struct key *key = &k->key[k->n];
     if (f->record.end == LW_END_SKIPPED) return; /* a skipped record has no key */
@@ -241,9 +247,9 @@ static void count_keys(struct keys *k) {
 
 json_t *lw_outcomes_hot(const struct lw_board *b, int64_t wall_ms, size_t limit) {
     struct keys k = {.key = lw_alloc(LW_HOT_LOOK * sizeof(struct key))};
-    lw_outcomes_each(
-        b, &(struct lw_outcome_query){.after_ms = wall_ms - LW_HOT_MS, .limit = LW_HOT_LOOK},
-        collect, &k);
+    each_outcome(b,
+                 &(struct lw_outcome_query){.after_ms = wall_ms - LW_HOT_MS, .limit = LW_HOT_LOOK},
+                 collect, &k);
     count_keys(&k);
     json_t *list = json_array();
     for (size_t i = 0; i < k.n && i < limit; i++) {

@@ -23,14 +23,6 @@ enum { LW_OUTCOMES_LIMIT = 100, LW_OUTCOMES_LIMIT_MAX = 500 };
 bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *out,
                       struct lw_http_answer *a);
 
-struct lw_outcome_found {
-    int worker;
-    struct lw_outcome_record record;
-};
-
-/* Calls each() for at most `limit` outcomes that match the query, newest first. */
-void lw_outcomes_each(const struct lw_board *b, const struct lw_outcome_query *q,
-                      void (*each)(void *ctx, const struct lw_outcome_found *f), void *ctx);
 /* lw_outcomes_list() returns a list of outcomes. lw_outcomes_answer() returns the body of the
  * response to GET /api/v1/outcomes, which also says since when the list is complete. Both return
  * new references. */

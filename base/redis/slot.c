@@ -24,14 +24,20 @@ int lw_slot(const char *name, size_t n) {
     return lw_crc16(name, n) % LW_SLOTS;
 }
 
-int lw_slot_place(int shard, int shards) {
+/* Returns the place of a shard: a slot such that the names of the shard should be in slots near it.
+ * With these places, `shards` shards are spread evenly over masters that share the slots evenly.
+ * Shard 0 has the same place for any number of shards, so that workers with different numbers of
+ * shards find each other's epoch in shard 0. The other shards follow at equal distances. The place
+ * of shard 0 is a little after slot 0, because the slots of a master usually begin at a multiple of
+ * 16384 / number of masters. */
+static int place_of(int shard, int shards) {
     assert(shard >= 0 && shard < shards && shards <= LW_SLOTS);
     return (FIRST_PLACE + shard * LW_SLOTS / shards) % LW_SLOTS;
 }
 
 int lw_slot_suffix(const char *name, int shard, int shards) {
     char tag[TAG_SIZE];
-    for (int k = 0, place = lw_slot_place(shard, shards);; k++) {
+    for (int k = 0, place = place_of(shard, shards);; k++) {
         int n = snprintf(tag, sizeof tag, "%s.%d.%d", name, shard, k);
         assert(n > 0 && n < TAG_SIZE);
         if (abs(lw_slot(tag, (size_t)n) - place) <= NEAR) return k;

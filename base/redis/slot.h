@@ -18,15 +18,8 @@ uint16_t lw_crc16(const char *p, size_t n);
 /* Returns the slot of a name, 0 to 16383. */
 int lw_slot(const char *name, size_t n);
 
-/* Returns the place of a shard: a slot such that the names of the shard should be in slots near it.
- * With these places, `shards` shards are spread evenly over masters that share the slots evenly.
- * Shard 0 has the same place for any number of shards, so that workers with different numbers of
- * shards find each other's epoch in shard 0. The other shards follow at equal distances. The place
- * of shard 0 is a little after slot 0, because the slots of a master usually begin at a multiple of
- * 16384 / number of masters. */
-int lw_slot_place(int shard, int shards);
-/* Returns the smallest K for which the slot of "NAME.SHARD.K" is at most 64 slots away from
- * lw_slot_place(). K is usually below 1,000. */
+/* Returns the smallest K for which the slot of "NAME.SHARD.K" is at most 64 slots away from the
+ * shard's place (slot.c), so that the shards are spread evenly. K is usually below 1,000. */
 int lw_slot_suffix(const char *name, int shard, int shards);
 
 #endif

@@ -12,7 +12,9 @@ enum { EXCERPT = 200 };
 
 /* --- Retry-After ------------------------------------------------------------------------------ */
 
-int64_t answer_retry_after_ms(const char *value, int64_t now_s) {
+/* Converts a value of Retry-After, in seconds or as a date, to a wait in ms of at most an hour.
+ * Returns 0 if the value is neither or lies in the past. */
+static int64_t retry_after_ms(const char *value, int64_t now_s) {
     value += strspn(value, " \t");
     size_t n = strspn(value, "0123456789"), rest = n + strspn(value + n, " \t");
     int64_t seconds = 0;
@@ -50,7 +52,7 @@ static void excerpt(struct lw_bytes body, char out[EXCERPT + 1]) {
 void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_verdict *out) {
     char text[EXCERPT + 1];
     *out = (struct http_verdict){.outcome = outcome_of(a->status)};
-    out->retry.wait_ms = answer_retry_after_ms(a->retry_after, now_s);
+    out->retry.wait_ms = retry_after_ms(a->retry_after, now_s);
     if (out->outcome == LW_DONE || out->outcome == LW_BACK) return;
     excerpt(a->body, text);
     snprintf(out->reason, sizeof out->reason, "the service answered %d%s%s%s", a->status,

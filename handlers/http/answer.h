@@ -48,8 +48,4 @@ int answer_document(const struct http_answer *a, json_t **out, struct lw_err *er
 void answer_by_document(const json_t *document, size_t at, size_t n, const char *identity,
                         struct http_verdict *out);
 
-/* Converts a value of Retry-After, in seconds or as a date, to a wait in ms of at most an hour.
- * Returns 0 if the value is neither or lies in the past. */
-int64_t answer_retry_after_ms(const char *value, int64_t now_s);
-
 #endif

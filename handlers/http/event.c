@@ -63,7 +63,9 @@ static bool passes(const struct event_passed *passed, struct lw_bytes name) {
     return false;
 }
 
-struct lw_bytes event_content_type(const struct lw_job *job, const char *usual) {
+/* Returns the content type of a record: the value of its header content-type, or `usual` if it has
+ * no valid header of this name. */
+static struct lw_bytes content_type(const struct lw_job *job, const char *usual) {
     for (size_t i = 0; i < job->n_headers; i++) {
         const struct lw_header *h = &job->headers[i];
         if (is(h->name, "content-type") && h->value.n && head_value_ok(h->value) &&
@@ -130,7 +132,7 @@ void event_head(struct http_head *head, const struct lw_job *job, const char *us
                 int64_t deadline_ms) {
     char text[SOURCE], at[TIME];
     if (job->payload.p)
-        head_add(head, lw_bytes_of("content-type"), event_content_type(job, usual_type));
+        head_add(head, lw_bytes_of("content-type"), content_type(job, usual_type));
     else
         head_add_line(head, "content-type:");
     head_add_text(head, "ce-specversion", "1.0");
@@ -192,7 +194,7 @@ static bool is_json(struct lw_bytes text) {
 }
 
 static void add_data(struct lw_buf *out, const struct lw_job *job, const char *usual_type) {
-    struct lw_bytes type = event_content_type(job, usual_type);
+    struct lw_bytes type = content_type(job, usual_type);
     if (!job->payload.p) return;
     bool json = event_json_type(type), valid = json && is_json(job->payload);
     /* In an event with a JSON type, "data" must be a JSON value, so a malformed payload gets

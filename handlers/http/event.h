@@ -33,9 +33,6 @@ bool event_trusted(struct lw_bytes name);
 /* Returns true for a header that neither a record nor the configuration may set, because HTTP,
  * CloudEvents, Standard Webhooks or Latchwork define it. */
 bool event_reserved(struct lw_bytes name);
-/* Returns the content type of a record: the value of its header content-type, or `usual` if it has
- * no valid header of this name. */
-struct lw_bytes event_content_type(const struct lw_job *job, const char *usual);
 
 /* Returns true if `a` begins with the text. As always in HTTP, the case of letters does not
  * matter. */

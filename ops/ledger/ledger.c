@@ -12,7 +12,7 @@
 
 enum { SHOWN_MAX = 100 };
 
-const char *const ledger_kind_text[] = {
+static const char *const kind_text[] = {
     [LEDGER_MISSING] = "is marked as waiting, but is in no waiting list",
     [LEDGER_UNMARKED] = "is in a waiting list, but is not marked as waiting",
     [LEDGER_TWICE] = "is in two waiting lists",
@@ -189,7 +189,7 @@ static void print_part(const struct ledger_part *p, bool json) {
 
 static json_t *wrong_json(const struct ledger *l, const struct ledger_wrong *w) {
     json_t *v =
-        json_pack("{s:s,s:s}", "difference", kind_word[w->kind], "text", ledger_kind_text[w->kind]);
+        json_pack("{s:s,s:s}", "difference", kind_word[w->kind], "text", kind_text[w->kind]);
     if (w->shard >= 0) json_object_set_new(v, "shard", json_integer(w->shard));
     if (w->part >= 0) json_object_set_new(v, "topic", json_string(l->parts[w->part].topic));
     if (w->part >= 0)
@@ -210,7 +210,7 @@ static void print_wrong(const struct ledger *l, const struct ledger_wrong *w) {
     else
         printf("difference");
     if (w->replay) printf("#%" PRId64, w->replay);
-    printf(": %s", ledger_kind_text[w->kind]);
+    printf(": %s", kind_text[w->kind]);
     if (w->shard >= 0)
         printf(" (shard %d%s%s)", w->shard, w->lane ? ", key " : "", w->lane ? w->lane : "");
     putchar('\n');

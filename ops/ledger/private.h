@@ -67,7 +67,6 @@ enum ledger_kind {
     LEDGER_UNSEEN,
     LEDGER_TORN, /* an element of a waiting list is not a message */
 };
-extern const char *const ledger_kind_text[];
 
 struct ledger_wrong {
     enum ledger_kind kind;
