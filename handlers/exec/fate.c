@@ -8,7 +8,7 @@
  *       had read only this message                    retry          back
  *     no message: the process has answered, and it
  *       had read none of its unanswered messages      -              back
- *     unknown                                         -              back, as suspects (suspects.h)
+ *     unknown                                         -              back, as suspects (suspects.c)
  *     nothing: a lease has ended                      back           back
  *
  * "this message" is the message that the row names, or the message whose lease has ended. "back"

@@ -6,10 +6,31 @@
 #include "handlers/exec/line.h"
 #include "handlers/exec/proc.h"
 #include "handlers/exec/stderr_log.h"
-#include "handlers/exec/suspects.h"
 #include "handlers/exec/trouble.h"
 #include "handlers/exec/warden.h"
 #include "handlers/trial.h"
+
+/* --- suspects.c: which message kills processes? ----------------------------------------------- */
+
+struct suspect;
+
+struct suspects {
+    struct suspect *table;
+    int n;
+};
+
+enum { ANY_COMPANY = 1 << 30 };
+
+/* Returns how many messages a process may have at most if this message is one of them. Returns
+ * ANY_COMPANY if the message is no suspect. */
+int suspects_limit(const struct suspects *s, const char *identity);
+/* Makes a message a suspect after its process has died. `company` is the number of messages of the
+ * process that may be at fault. */
+void suspects_add(struct suspects *s, const char *identity, int company);
+void suspects_drop(struct suspects *s, const char *identity);
+void suspects_close(struct suspects *s);
+
+/* --- the handler ------------------------------------------------------------------------------ */
 
 struct lw_feed;
 

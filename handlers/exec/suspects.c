@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "handlers/exec/suspects.h"
+/* suspects: which message kills processes?
+ *
+ * When a process dies with several messages, nobody can know which of them is at fault, so no
+ * message is charged with an attempt. Each message that the process had read becomes a suspect. A
+ * process that gets such a suspect may have only a quarter as many messages at a time as the dead
+ * process had read, but at least one. After at most three deaths, even a message among 64 runs
+ * alone. If a process dies with a single message, that message is charged with an attempt and
+ * remains a suspect that runs alone. A message that is answered, with any outcome, is no longer a
+ * suspect. */
+#include "handlers/exec/private.h"
 
 #include "handlers/handler.h"
 
