@@ -44,7 +44,9 @@ local function put(lock, envelope, original, entry)
     end
     if dry then return 'P' end
     local lane, left = lane_of(lock), lock_left(lock)
-    local is_free = left == -2 and not is_paused(lock)
+    -- A replay need not wait until the messages that wait in its lane are due.
+    local undue = left ~= -2 and is_undue(pcall_('GET', lock))
+    local is_free = (left == -2 or undue) and not is_paused(lock)
     -- The lane is added to `lanes` before its list exists, so that tend finds every list.
     local added =
         call('ZADD', lanes, 'NX', text(now + (is_free and handoff or math.max(left, 0))), lane)
@@ -56,6 +58,10 @@ local function put(lock, envelope, original, entry)
     set_state(tp, offset, LW_STATE_WAITING)
     if entry ~= '' then letters[#letters + 1] = entry end
     if pushed == 1 and added == 0 then list_vanished(lane) end
+    if undue then
+        call('DEL', lock)
+        call('ZADD', lanes, text(now), lane)
+    end
     if pushed == 1 and is_free then call('LPUSH', KEYS[4], lane) end
     return 'P'
 end

@@ -44,7 +44,7 @@ for i = 1, #KEYS - first_key do
             if heads == 'MORE' then hint(lane, now + handoff) end
             if heads == nil then answer = 'LW_CLAIMED_EMPTY' end
         elseif heads == 'UNDUE' then
-            set_backoff(lock, math.max(due - now, 1))
+            set_undue(lock, math.max(due - now, 1))
             call('ZADD', lanes, text(due), lane)
         else
             take_fences(reserve)

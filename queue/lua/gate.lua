@@ -71,8 +71,8 @@ end
 -- has it. Returns the same as whose_is().
 local function take_lane(l)
     if (any_paused and is_paused(l.key)) or (waiting and waiting[l.i]) then
-        local held = pcall_('GET', l.key)
-        return held and whose_is(l.key, held) or 'taken'
+        l.held = pcall_('GET', l.key)
+        return l.held and whose_is(l.key, l.held) or 'taken'
     end
     local held = l.held or pcall_('SET', l.key, value, 'NX', 'PX', ttl, 'GET')
     return held and whose_is(l.key, held) or 'mine'
@@ -95,6 +95,10 @@ local function park(l, parked)
     elseif ok and not listed and pushed == #envelopes then
         -- the list had vanished: the lane was in `lanes`, but its list was empty before this push
         list_vanished(lane)
+    elseif ok and is_undue(l.held) then
+        -- what has waited is not due yet, but what came now is: tend examines the lane soon
+        call('DEL', l.key)
+        call('ZADD', lanes, text(now), lane)
     end
 end
 

@@ -85,9 +85,9 @@ local function holds(value, mine)
 end
 
 local named_out, heads_each = {}, {}
--- The lists `free`, `backoffs`, `forgotten` and `tried_again` collect the writes that must follow
--- the states: locks to delete or to turn into a backoff, and tries to forget or to set.
-local backoffs, forgotten, tried_again = {}, {}, {}
+-- The lists `free`, `backoffs`, `undue`, `forgotten` and `tried_again` collect the writes that must
+-- follow the states: locks to delete or to turn into a backoff, and tries to forget or to set.
+local backoffs, undue, forgotten, tried_again = {}, {}, {}, {}
 local function forget_later(s, index)
     if s.has_tries then forgotten[#forgotten + 1] = {s.tp, s.base + index} end
 end
@@ -253,7 +253,7 @@ local function go_next(r, lane, stop)
     local heads, due = runnable_heads(lane, skip, r.want, r.before)
     grant_none(r.named)
     if heads == 'UNDUE' then
-        backoffs[#backoffs + 1] = {r.lock, math.max(due - now, 1)}
+        undue[#undue + 1] = {r.lock, math.max(due - now, 1)}
         call('ZADD', lanes, text(due), lane)
         return 'LW_SETTLED_RELEASED'
     end
@@ -340,6 +340,7 @@ for _, r in ipairs(left) do
 end
 save_states() -- messages that were put back are waiting now
 for _, b in ipairs(backoffs) do set_backoff(b[1], b[2]) end
+for _, b in ipairs(undue) do set_undue(b[1], b[2]) end
 if #free > 0 then call('DEL', unpack(free)) end
 for _, m in ipairs(tried_again) do set_tries(unpack(m)) end
 if n_grants > 0 then take_fences(reserve) end

@@ -35,6 +35,10 @@ check 'the addresses of functions are fixed before the program starts' \
     sh -c "readelf -d '$at/bin/latchwork' | grep -q BIND_NOW"
 [ "$(uname -m)" != x86_64 ] || check 'calls and jumps to other places than functions are caught' \
     sh -c "objdump -d '$at/bin/latchwork' | grep -q endbr64"
+# gcc touches each page of a large frame by an `or` with 0, clang by other instructions
+[ "$(uname -m)" != x86_64 ] || check 'no large frame jumps over the page that guards the stack' \
+    sh -c "readelf -p .comment '$at/bin/latchwork' | grep -q clang ||
+        objdump -d '$at/bin/latchwork' | grep -q 'orq *[$]0x0,(%rsp)'"
 check 'the unit starts what is installed' grep \
     -qx "ExecStart=$prefix/bin/latchwork run -c /etc/latchwork/%i.json" \
     "$at/lib/systemd/system/latchwork@.service"

@@ -194,6 +194,39 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
+/* A message that comes while none of those that wait is due need not wait for them. But the backoff
+ * that a handler asked for the lane itself holds for all its messages. */
+static void skip_lets_a_new_message_pass_those_not_due(void **state) {
+    struct lt *l = *state;
+    l->skip = true;
+    park(l, message(1));
+    due_at(l, 1, lt_now_ms(l) + 300000);
+    assert_string_equal(claim1(l, "k", "t1"), "B");
+    struct lt_msg m[2] = {message(2), message(3)};
+    assert_string_equal(lt_gate(l, &m[0], 1), "W");
+    assert_true(score(l) <= lt_now_ms(l));
+    assert_string_equal(claim1(l, "k", "t2"), "N");
+    assert_string_equal(lt_heads(l, 0), "0/2");
+    lt_text(l, "SET " LT_TAG "lock:k backoff:300000 PX 300000");
+    assert_string_equal(lt_gate(l, &m[1], 1), "W");
+    assert_string_equal(claim1(l, "k", "t3"), "B");
+    assert_string_equal(lt_lock(l, message(1)), "backoff");
+}
+
+/* A call examines a part of a long list. One of the others may be due, so the lane does not rest
+ * until the earliest of those that it has seen. */
+static void skip_looks_on_in_a_long_list(void **state) {
+    struct lt *l = *state;
+    l->skip = true;
+    for (int64_t o = 1; o <= 300; o++) park(l, message(o));
+    for (int64_t o = 1; o < 300; o++) due_at(l, o, lt_now_ms(l) + 300000);
+    assert_string_equal(claim1(l, "k", "t1"), "B");
+    assert_true(score(l) <= lt_now_ms(l) + 1000);
+    lt_free_lock(l, message(1));
+    assert_string_equal(claim1(l, "k", "t1"), "N");
+    assert_string_equal(lt_heads(l, 0), "0/300");
+}
+
 /* If Redis' clock was set back, the due time of a message may be too far ahead. claim detects this
  * by the stored length of the backoff, and ignores such a due time. */
 static void skip_knows_how_long_a_message_was_to_wait(void **state) {
@@ -352,6 +385,8 @@ int main(void) {
         LT(a_paused_lane_is_not_claimed),
         LT(skip_takes_the_first_that_is_due),
         LT(skip_with_none_due_waits_for_the_earliest),
+        LT(skip_lets_a_new_message_pass_those_not_due),
+        LT(skip_looks_on_in_a_long_list),
         LT(skip_knows_how_long_a_message_was_to_wait),
         LT(a_full_batch),
         LT(a_doubled_hint_is_harmless),

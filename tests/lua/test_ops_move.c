@@ -159,6 +159,21 @@ static void put_into_a_held_lane_leaves_it_to_the_holder(void **state) {
     assert_true(score(l) >= from && score(l) <= lt_now_ms(l));
 }
 
+/* With retry.order skip, a replay need not wait until the messages of its lane are due, as it must
+ * if the lane itself rests. */
+static void put_into_a_lane_that_is_not_due_wakes_it(void **state) {
+    struct lt *l = *state;
+    park(l, 1, 1);
+    lt_int(l, "ZADD " LT_TAG "lanes XX CH 9000000000000000 k");
+    hold(l, "backoff:50000");
+    assert_string_equal(put1(l, 3, 7), "P");
+    assert_string_equal(lt_lock(l, message(0)), "backoff");
+    hold(l, "backoff:050000");
+    assert_string_equal(put1(l, 4, 7), "P");
+    assert_string_equal(lt_lock(l, message(0)), "(nil)");
+    assert_true(score(l) <= lt_now_ms(l));
+}
+
 static void put_into_a_paused_lane_waits(void **state) {
     struct lt *l = *state;
     lt_int(l, "SADD " LT_TAG "paused k");
@@ -469,6 +484,7 @@ int main(void) {
         LT(put_into_a_free_lane_hints),
         LT(put_stands_behind_those_that_wait),
         LT(put_into_a_held_lane_leaves_it_to_the_holder),
+        LT(put_into_a_lane_that_is_not_due_wakes_it),
         LT(put_into_a_paused_lane_waits),
         LT(put_leaves_out_what_is_known),
         LT(put_of_a_letter_in_a_topic_takes_it_once),

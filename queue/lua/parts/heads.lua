@@ -139,16 +139,16 @@ end
 
 -- Returns the head to run now, or nil, 'MORE' or 'BAD' like first_unfinished(). With retry.order
 -- skip, heads that are not due yet are rotated to the left end of the list. If none of the examined
--- heads (at most 256) is due, returns 'UNDUE' and the earliest of their due times. If the call
--- reaches its limit of bytes before it has examined all these heads, the returned time is at most
--- LOOK_ON_MS from now, so that the lane is soon examined again.
-local LOOK_ON_MS = 100
+-- heads (at most HEADS_MAX) is due, returns 'UNDUE' and the earliest of their due times. But the
+-- time is at most LOOK_ON_MS from now if the call reaches its limit of bytes before it has examined
+-- all these heads, and at most LOOK_ALL_MS from now if the list has more, since others may be due.
+local HEADS_MAX, LOOK_ON_MS, LOOK_ALL_MS = 256, 100, 1000
 local function runnable_head(lane, skip)
     local head, tp, offset = first_unfinished(lane)
     if not skip or not tp then return head, tp, offset end
     local wait = P .. 'wait:' .. lane
-    local earliest = nil
-    for _ = 1, math.min(call('LLEN', wait), 256) do
+    local earliest, length = nil, call('LLEN', wait)
+    for _ = 1, math.min(length, HEADS_MAX) do
         local _, _, due = tries_of(tp, offset)
         if due <= now then return head, tp, offset end
         earliest = math.min(earliest or due, due)
@@ -158,6 +158,7 @@ local function runnable_head(lane, skip)
         if head == 'MORE' then return 'UNDUE', math.min(earliest, now + LOOK_ON_MS) end
         if not tp then return head end
     end
+    if length > HEADS_MAX then earliest = math.min(earliest, now + LOOK_ALL_MS) end
     return 'UNDUE', earliest
 end
 

@@ -27,3 +27,11 @@ end
 local function set_backoff(lock, wait_ms)
     call('SET', lock, 'backoff:' .. text(wait_ms), 'PX', text(wait_ms))
 end
+-- With retry.order skip: none of the messages that wait is due before wait_ms have passed. A zero
+-- before MS tells this from the backoff of the lane itself: a new message need not wait for it.
+local function set_undue(lock, wait_ms)
+    call('SET', lock, 'backoff:0' .. text(wait_ms), 'PX', text(wait_ms))
+end
+local function is_undue(value)
+    return type(value) == 'string' and find(value, '^backoff:0') ~= nil
+end
