@@ -103,7 +103,10 @@ def too_large(files):
 def main():
     tops = ' '.join(LAYERS).split()
     files = subprocess.run(
-        ['git', 'ls-files', '*.c', '*.h'], stdout=subprocess.PIPE, text=True, check=True
+        ['git', 'ls-files', '-co', '--exclude-standard', '*.c', '*.h'],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     ).stdout.split()
     files = [f for f in files if f.split('/')[0] in tops and '/examples/' not in f]
     known, bad, of_files, of_commands = set(files), too_large(files), {}, {}
