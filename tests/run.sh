@@ -3,8 +3,9 @@
 # Runs the test programs.
 # usage: tests/run.sh WHAT BUILD_DIR
 # WHAT: quick, check, check-live, all, mutants, pure, plain, tsan, unit, server, lua, lock, sim,
-# guard, cli, live, browser or long. Each program belongs to one of quick, check and check-live, and
-# the mutants to themselves; all runs everything.
+# redis (server without what talks to PostgreSQL only), guard, cli, live, browser or long. Each
+# program belongs to one of quick, check and check-live, and the mutants to themselves; all runs
+# everything. Of the seeds of the simulation, quick runs the first 45 and check the others.
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, the last lines of its
 # output are shown, and the other programs still run. A program that is missing, or that says SKIP,
@@ -201,11 +202,14 @@ threaded="$threaded test_insert test_job"
 rules="test_layers test_owners test_headers test_targets test_troubleshooting test_docs"
 long="test_random test_bytes test_cost"
 
+quick=45 # seeds of the simulation in quick
 seeds=${LW_SEEDS:-300}
+[ "$what" != check ] || [ "$seeds" -gt $quick ] || quick=0
 begin=$(date +%s)
 rm -f "$logs"/*.first.log
 case $what in
 unit | server | lua | lock) run_sources "$what" ;;
+redis) run_sources server ! test_insert_postgres ;;
 sim)
     run_sim "$seeds"
     run_mutants
@@ -213,7 +217,7 @@ sim)
 mutants) run_mutants "${@:3}" ;;
 quick)
     # the longest first
-    run sim-lanes "$build/tests/sim/sim_lanes" --seeds "${LW_SEEDS:-45}"
+    run sim-lanes "$build/tests/sim/sim_lanes" --seeds "${LW_SEEDS:-$quick}"
     run live-kill_workers tests/live/test_kills.py "$build" kill_workers
     run sim-store "$build/tests/sim/sim_store_diff"
     run sim-meta "$build/tests/sim/sim_meta"
@@ -225,7 +229,7 @@ quick)
     }
     ;;
 check)
-    run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$seeds"
+    run sim-lanes "$build/tests/sim/sim_lanes" --first $quick --seeds $((seeds - quick))
     run_operator "$seeds"
     # shellcheck disable=SC2086 # lists of programs
     {

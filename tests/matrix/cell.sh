@@ -16,7 +16,8 @@
 # KAFKA
 #     a version of Kafka, or none: no part needs Kafka
 # PART
-#     server, lua, lock: the tests of that name in tests/run.sh
+#     server, lua, lock: the tests of that name in tests/run.sh; with another server than the
+#     installed one, server leaves out what talks to PostgreSQL only
 #     live [SCENARIO…]: the scenarios of tests/matrix/live.py; this part comes last
 # The output has a line "versions: …", which lists the versions that were used.
 # exit: 0 all passed, 1 something failed, 2 wrong usage, or something that the
@@ -59,7 +60,11 @@ run_parts() {
             tests/matrix/live.py build "$@" || status=1
             return $status
             ;;
-        server | lua | lock) tests/run.sh "$1" build || status=1 ;;
+        server | lua | lock)
+            local kind=$1
+            [ "$kind/$server" = server/own ] || kind=${kind/server/redis}
+            tests/run.sh "$kind" build || status=1
+            ;;
         *) echo "cell.sh: unknown part $1" >&2; return 2 ;;
         esac
         shift
