@@ -67,7 +67,8 @@ struct lw_buf {
  * the end. */
 void lw_buf_try(struct lw_buf *b, const void *p, size_t n);
 void lw_buf_tryf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void lw_buf_vtryf(struct lw_buf *b, const char *fmt, va_list ap);
+void lw_buf_vtryf(struct lw_buf *b, const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0)));
 /* Returns the text with a NUL at its end, or NULL if an allocation failed. The caller frees the
  * text. The buffer is empty afterwards. */
 char *lw_buf_take(struct lw_buf *b);
