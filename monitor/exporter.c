@@ -136,20 +136,21 @@ static const struct {
 static bool answer_health(struct exporter *e, const struct lw_metrics_source *m,
                           const struct lw_http_request *q, struct lw_http_answer *a) {
     const char *path = q->path;
+    bool known = true;
+    pthread_mutex_lock(&e->lock); /* look() writes the shards meanwhile */
     if (!strcmp(path, "/metrics")) {
         a->type = LW_METRICS_TYPE;
-        pthread_mutex_lock(&e->lock);
         lw_metrics_text(m, &a->body);
-        pthread_mutex_unlock(&e->lock);
         a->status = 200;
     } else if (!strcmp(path, "/healthz")) {
         put_health(a, lw_metrics_alive(m, &a->body));
     } else if (!strcmp(path, "/readyz")) {
         put_health(a, lw_metrics_ready(m, &a->body));
     } else {
-        return false;
+        known = false;
     }
-    return true;
+    pthread_mutex_unlock(&e->lock);
+    return known;
 }
 
 static bool answer_quick(struct exporter *e, const struct lw_http_request *q,
