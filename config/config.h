@@ -116,6 +116,11 @@ struct lw_config {
         int64_t max_age_s; /* how long after its first failure a message may count no attempt */
         enum lw_retry_order order;
     } retry;
+    struct {            /* limits of the whole fleet; 0: no limit */
+        int running;    /* maximum number of messages in handlers at once */
+        int per_second; /* maximum number of messages that start in a second */
+        int burst;      /* number of messages above per_second that may start at once */
+    } limits;
     struct {
         enum lw_dead_to to;
         char *topic; /* topic for dead letters; NULL if dead letters stay in Redis */
@@ -194,6 +199,19 @@ struct lw_override {
  * Cuts `text` at the '=', and keeps pointers into it. Returns NULL, or a text that says what is
  * wrong with the option. */
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text);
+
+/* Returns true if the configuration limits how many messages start or run in the fleet. */
+static inline bool lw_config_limits(const struct lw_config *c) {
+    return c->limits.running || c->limits.per_second;
+}
+
+/* Returns true if a worker may be granted several messages of a key at once. retry.order and dedup
+ * must allow it, and each start must be free, because a limit needs a place and a token for each
+ * (consumer/worker/limit.c). */
+static inline bool lw_config_runs_ahead(const struct lw_config *c) {
+    return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business &&
+           !lw_config_limits(c);
+}
 
 /* Returns the maximum number of messages of different keys that a worker runs at once. */
 static inline int lw_config_at_once(const struct lw_config *c) {

@@ -33,12 +33,6 @@ static const struct kind *kind_of(const struct lw_config *c) {
     return &kinds[1];
 }
 
-/* Returns true if a worker can be granted the next messages of a key while an earlier message of
- * the key runs. This is so only if messages run ahead (consumer/worker/lane.c). */
-static bool knows_followers(const struct lw_config *c) {
-    return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business;
-}
-
 /* Returns true for an http handler, the only one without slots, with "mode": "batch". Unless
  * handler.batch is given, a batch of such a handler has up to lock.run_ahead messages. */
 static bool sends_batches(const struct lw_config *c) {
@@ -54,13 +48,13 @@ static void finish_requests(struct lw_loader *l, const struct kind *k) {
             lw_problem(l->problems, "handler.%s: only exec and http have it", only[i]);
     if (!c->handler.in_flight) c->handler.in_flight = k->in_flight ? k->in_flight : 1;
     if (!c->handler.batch)
-        c->handler.batch = sends_batches(c) && knows_followers(c) ? c->lock.run_ahead : 1;
+        c->handler.batch = sends_batches(c) && lw_config_runs_ahead(c) ? c->lock.run_ahead : 1;
     if (lw_config_at_once(c) > LW_AT_ONCE_MAX)
         lw_problem(l->problems,
                    "handler.in_flight: %d processes with %d messages each are more than %d "
                    "messages at once",
                    c->handler.threads, c->handler.in_flight, (int)LW_AT_ONCE_MAX);
-    if (c->handler.batch > 1 && !knows_followers(c))
+    if (c->handler.batch > 1 && !lw_config_runs_ahead(c))
         lw_problem_warn(l->problems, "handler.batch: no effect with lock.run_ahead 1, retry.order "
                                      "skip, or business ids");
     else if (c->handler.batch > c->lock.run_ahead)

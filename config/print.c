@@ -126,7 +126,8 @@ static json_t *show(const struct lw_config *c, const struct lw_option *o) {
     const void *at = (const char *)c + o->at;
     int word;
     switch (o->kind) {
-    case LW_OPT_INT: return json_integer(*(const int *)at);
+    case LW_OPT_INT: /* a number below the least one stands for a key that is not given */
+        return *(const int *)at < o->min ? NULL : json_integer(*(const int *)at);
     case LW_OPT_INT64: return json_integer(*(const int64_t *)at);
     case LW_OPT_WORD: memcpy(&word, at, sizeof word); return json_string(o->words[word]);
     case LW_OPT_EITHER: return json_string(o->words[*(const bool *)at ? 1 : 0]);

@@ -361,6 +361,7 @@ static const struct {
     [CALL_VANISHED] = {"the look for deleted lists", NULL},
     [CALL_UNPARK] = {"script unpark", &lw_script_unpark},
     [CALL_LIFT] = {"script lift", &lw_script_lift},
+    [CALL_LIMIT] = {"script limit", &lw_script_limit},
     [CALL_ALIVE] = {"the heartbeat", NULL},
 };
 

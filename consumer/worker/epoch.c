@@ -70,6 +70,7 @@ bool shard_quarantined(const struct shard *sh, int64_t now) {
  * partitions. Runs that are still in a handler go to the lost list of their lane, and block their
  * key in this worker. */
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
+    if (!sh->index) limit_forget(w);
     if (!sh->epoch.id[0]) return;
     assert(sh->phase != DOWN && sh->phase != ENTERING);
     lw_warn("shard %d: epoch %s is lost: %s; rereading all partitions from their watermarks",

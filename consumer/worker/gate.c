@@ -33,6 +33,7 @@ void gate_list(struct shard *sh, struct lane *l, int64_t now) {
     l->gate_next = NULL;
     *sh->gate.tail = l;
     sh->gate.tail = &l->gate_next;
+    sh->gate.n_listed++;
 }
 
 static struct lane *unqueue(struct shard *sh) {
@@ -42,6 +43,7 @@ static struct lane *unqueue(struct shard *sh) {
     sh->gate.head = l->gate_next;
     if (!sh->gate.head) sh->gate.tail = &sh->gate.head;
     l->listed = false;
+    sh->gate.n_listed--;
     return l;
 }
 
@@ -148,6 +150,7 @@ size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
                 l->gate_next = NULL;
                 *again_tail = l;
                 again_tail = &l->gate_next;
+                sh->gate.n_listed++;
             } else {
                 lane_maybe_free(w, l);
             }

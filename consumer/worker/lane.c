@@ -234,11 +234,8 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
 
 /* --- holds ----------------------------------------------------------------------------------- */
 
-/* Returns true if several messages of a lane may be granted at once and linked. For that,
- * lock.run_ahead must be greater than 1, and retry.order and dedup must allow it. */
-bool runs_ahead(const struct lw_worker *w) {
-    return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business;
-}
+/* Returns true if several messages of a lane may be granted at once and linked. */
+bool runs_ahead(const struct lw_worker *w) { return lw_config_runs_ahead(w->c); }
 
 size_t wanted_heads(const struct lw_worker *w) {
     return runs_ahead(w) ? (size_t)w->c->lock.run_ahead : 1;

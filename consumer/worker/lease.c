@@ -15,6 +15,7 @@ struct list {
 struct lw_leases {
     pthread_mutex_t mutex;
     int64_t ttl_ms;
+    int64_t bound_ms; /* no lease is given a later deadline */
     uint64_t next_id;
     int shards;
     struct list list[];
@@ -25,6 +26,7 @@ struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms) {
     struct lw_leases *t = lw_alloc(sizeof *t + (size_t)shards * sizeof t->list[0]);
     pthread_mutex_init(&t->mutex, NULL);
     t->ttl_ms = ttl_ms;
+    t->bound_ms = INT64_MAX;
     t->shards = shards;
     t->next_id = 1;
     for (int s = 0; s < shards; s++) t->list[s].head.prev = t->list[s].head.next = &t->list[s].head;
@@ -35,6 +37,16 @@ void lw_leases_close(struct lw_leases *t) {
     if (!t) return;
     pthread_mutex_destroy(&t->mutex);
     free(t);
+}
+
+static int64_t bounded(const struct lw_leases *t, int64_t deadline_ms) {
+    return deadline_ms < t->bound_ms ? deadline_ms : t->bound_ms;
+}
+
+void lw_leases_bound(struct lw_leases *t, int64_t until_ms) {
+    pthread_mutex_lock(&t->mutex);
+    t->bound_ms = until_ms;
+    pthread_mutex_unlock(&t->mutex);
 }
 
 /* Asserts that both neighbours of a lease in the list point to it. */
@@ -72,7 +84,7 @@ void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms)
     l->id = t->next_id++;
     l->lost = false;
     l->run[0] = '\0';
-    atomic_store(&l->held.deadline_ms, deadline_ms);
+    atomic_store(&l->held.deadline_ms, bounded(t, deadline_ms));
     atomic_store(&l->held.cancelled, false);
     insert(t, l);
     pthread_mutex_unlock(&t->mutex);
@@ -82,7 +94,7 @@ void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_
     assert(l->shard >= 0 && l->shard < t->shards);
     pthread_mutex_lock(&t->mutex);
     l->lost = false;
-    atomic_store(&l->held.deadline_ms, deadline_ms);
+    atomic_store(&l->held.deadline_ms, bounded(t, deadline_ms));
     atomic_store(&l->held.cancelled, false);
     if (l->id) {
         unlink_lease(l);
@@ -155,8 +167,9 @@ size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n
             if (!atomic_exchange(&l->held.cancelled, true)) lost++;
             continue;
         }
-        if (sent_ms + t->ttl_ms <= atomic_load(&l->held.deadline_ms)) continue;
-        atomic_store(&l->held.deadline_ms, sent_ms + t->ttl_ms);
+        int64_t deadline_ms = bounded(t, sent_ms + t->ttl_ms);
+        if (deadline_ms <= atomic_load(&l->held.deadline_ms)) continue;
+        atomic_store(&l->held.deadline_ms, deadline_ms);
         unlink_lease(l);
         insert(t, l);
     }

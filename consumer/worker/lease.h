@@ -59,6 +59,10 @@ void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms)
  * answered that this worker keeps the lock: either more messages of the hold may run, or settle has
  * granted the lane's next heads. */
 void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
+/* Sets a time after which no lease is live, whatever Redis answers, because what else the messages
+ * need to run ends then (consumer/worker/limit.c). Deadlines that were set before stay as they
+ * are. */
+void lw_leases_bound(struct lw_leases *t, int64_t until_ms);
 /* Notes which message runs under the lease (`run` of struct lw_lease); "": none that has run for
  * long. */
 void lw_leases_note(struct lw_leases *t, struct lw_lease *l, const char *run);

@@ -296,7 +296,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
     bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE ||
                     c->kind == CALL_GATE || c->kind == CALL_CLAIM || c->kind == CALL_HINTS ||
                     c->kind == CALL_TEND || c->kind == CALL_FLOOR || c->kind == CALL_UNPARK ||
-                    c->kind == CALL_LIFT;
+                    c->kind == CALL_LIFT || c->kind == CALL_LIMIT;
     if (scripted && common(w, sh, c, r)) return;
     switch (c->kind) {
     case CALL_LOAD: load_reply(w, sh, r); break;
@@ -315,6 +315,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
     case CALL_VANISHED: vanished_reply(w, sh, r); break;
     case CALL_UNPARK: unpark_reply(w, sh, r); break;
     case CALL_LIFT: lift_reply(w, sh, r); break;
+    case CALL_LIMIT: limit_reply(w, sh, r); break;
     case CALL_ALIVE: break;
     }
 }

@@ -44,6 +44,53 @@ struct rival {
     int64_t first_ms, last_ms, said_ms;
 };
 
+/* --- limit.c --------------------------------------------------------------------------------- */
+
+/* Tokens that one call of the script limit has brought. A token is good for one start, from its
+ * time on and at most TOKEN_MS later. Times are in µs, on the boot clock. */
+struct draw {
+    int n;                   /* number of tokens that are left */
+    double next_us, step_us; /* time of the next token, and distance to the one after it */
+    int64_t trip_us;         /* `next_us` may be this much too late */
+    int64_t sent_us;         /* time before the call was sent */
+};
+
+enum { DRAWS = 16 };
+
+struct limits {
+    struct draw draw[DRAWS]; /* in the order in which they were drawn */
+    int n_draws;
+    /* `places` is the number of messages that may be in handlers until `until_ms` */
+    size_t places;
+    int64_t until_ms;
+    bool others; /* true: other workers waited for places or tokens at the last answer */
+    int64_t stated_ms, ask_ms; /* time of the last statement, and time before the next one */
+    size_t wanted;             /* number of tokens that the unanswered statement asks for */
+    size_t started;            /* number of messages that started since the last statement */
+    /* What this turn may still start: `used` counts messages in handlers and those that unanswered
+     * calls may grant, `left` those that may be granted besides. */
+    size_t used, left;
+};
+
+/* Counts anew how many messages may be granted. Called at the beginning of a turn. */
+void limit_begin(struct lw_worker *w);
+/* Returns how many of `most` messages may be granted. */
+size_t limit_of(const struct lw_worker *w, size_t most);
+/* Notes that a call of this turn may grant n more messages. */
+void limit_grants(struct lw_worker *w, size_t n);
+/* Takes what a message needs that starts now. Returns false if the message must not start, because
+ * its token or place has expired since it was granted. */
+bool limit_start(struct lw_worker *w);
+/* Adds the worker's statement to the pipeline of shard 0, if one is due. */
+void limit_build(struct lw_worker *w, struct shard *sh);
+void limit_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+/* Forgets places and tokens, because the epoch of shard 0 is lost. */
+void limit_forget(struct lw_worker *w);
+/* Returns the time at which a turn with this shard can make use of the limits, or INT64_MAX. */
+int64_t limit_due_ms(struct lw_worker *w, const struct shard *sh);
+/* Describes the limit because of which messages wait. Returns false if none does. */
+bool limit_why(struct lw_worker *w, char *out, size_t size);
+
 /* --- the worker ------------------------------------------------------------------------------ */
 
 struct lw_worker {
@@ -67,6 +114,7 @@ struct lw_worker {
     struct runs runs;
     struct commits commit;
     struct rival rival;
+    struct limits limits;
 
     size_t window; /* maximum number of messages granted and not finished (worker.c) */
     enum lw_grant_limit limit;

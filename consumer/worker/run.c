@@ -147,6 +147,10 @@ void run_start(struct lw_worker *w, struct run *r) {
         lw_worker_finished(w, &r->job);
         return;
     }
+    if (!limit_start(w)) {
+        run_finish(w, r, LW_BACK);
+        return;
+    }
     r->job.suspect = w->set.board && atomic_load(&w->set.board->n_suspects) > 0 &&
                      lw_board_is_suspect(w->set.board, r->job.identity);
     submit(w, r);

@@ -55,6 +55,7 @@ enum call_kind {
     CALL_VANISHED,
     CALL_UNPARK,
     CALL_LIFT,
+    CALL_LIMIT,
     CALL_ALIVE
 };
 
@@ -134,6 +135,7 @@ struct gate {
     int n, n_msgs;
     uint64_t token; /* the token that all locks taken by one call share */
     struct lane *head, **tail;
+    size_t n_listed; /* number of lanes that wait to ask gate */
     /* `ask` is a factor from 1 to 16: if n more messages may run, a call asks for n * `ask` lanes,
      * because many of the lanes may be busy */
     size_t ask;
@@ -596,7 +598,7 @@ struct shard {
     char prefix[LW_SHARD_PREFIX]; /* prefix of the names of the shard's keys in Redis */
     size_t n_prefix;
     char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed,
-        *key_workers, *key_vanished;
+        *key_workers, *key_vanished, *key_limit;
     enum phase phase;
     struct connection server;
     struct epoch epoch;

@@ -216,6 +216,7 @@ bool lw_worker_why(struct lw_worker *w, char *out, size_t size) {
     }
     for (size_t i = 0; i < w->n_assigned; i++)
         if (part_why(w, w->assigned[i], out, size)) return true;
+    if (limit_why(w, out, size)) return true;
     if (!lw_worker_wants(w) && w->held) {
         snprintf(
             out, size,

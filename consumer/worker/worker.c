@@ -114,7 +114,7 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     assert(ask >= 1);
     enum { ASK_LANES = 64 };
-    size_t n = w->limit == LW_GRANT_ALL ? most * ask : most;
+    size_t n = w->limit == LW_GRANT_ALL && !lw_config_limits(w->c) ? most * ask : most;
     if (n > ASK_LANES) n = ASK_LANES;
     return n > most ? n : most;
 }
@@ -124,17 +124,19 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
 static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
     assert(sh->phase == READY && epoch_joined(sh));
     hints_build(w, sh, *most);
-    size_t claimed = claim_build(w, sh, *most);
+    size_t claimed = claim_build(w, sh, limit_of(w, *most));
     assert(claimed <= *most);
+    limit_grants(w, claimed);
     *most -= claimed;
 }
 
 static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64_t now) {
-    size_t lanes = lanes_to_ask(w, *most, sh->gate.ask),
+    size_t may = limit_of(w, *most), lanes = lanes_to_ask(w, may, sh->gate.ask),
            asked = gate_rests(sh, now) ? 0 : gate_build(w, sh, lanes);
     if (!lanes) return;
+    limit_grants(w, asked);
     /* the grants that this call is expected to bring are subtracted from the budget */
-    size_t expected = (asked * *most + lanes - 1) / lanes;
+    size_t expected = (asked * may + lanes - 1) / lanes;
     assert(expected <= *most);
     *most -= expected;
 }
@@ -172,6 +174,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     late_build(w, sh);
     unpark_build(w, sh);
     floor_build(w, sh);
+    if (!sh->index) limit_build(w, sh);
     hints_want(w, sh, grants && wanted && !hints_known(sh));
     pipe_send(w, sh);
     check_shard(sh);
@@ -184,6 +187,7 @@ static void turn_shards(struct lw_worker *w) {
     /* if no pipeline is to be sent, may_grant_now() must not be called, because it adapts the
      * window */
     size_t most = idle ? may_grant_now(w) : 0;
+    limit_begin(w);
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++)
         turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
@@ -208,7 +212,8 @@ static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t 
     bool hints = hints_known(sh) && heads_fit(w);
     return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING ||
            sh->pipe.n_kept > 0 || connection_unsure(sh) ||
-           (!w->stopping && !shard_quarantined(sh, now) && (hints || gate_due(sh, now)));
+           (!w->stopping && !shard_quarantined(sh, now) && limit_of(w, 1) > 0 &&
+            (hints || gate_due(sh, now)));
 }
 
 static bool may_grant(const struct lw_worker *w) {
@@ -226,11 +231,13 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     /* The worker can do nothing before Kafka has confirmed the assignment, and asks Kafka again at
      * confirm_ms. */
     if (w->commit.confirm && now < w->commit.confirm_ms) return wait;
+    limit_begin(w);
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->pipe.open || sh->phase == DOWN || connection_rests(sh, now)) continue;
         if (sh->pipe.n_kept > 0) return 0;
-        int64_t due = settle_due_ms(w, sh);
+        int64_t due = settle_due_ms(w, sh), limit_ms = limit_due_ms(w, sh);
+        if (limit_ms < due) due = limit_ms;
         if (has_work(w, sh, now) && may_grant(w)) due = now;
         if (due <= now) due = should_send(w, sh, now) ? now : sh->pipe.sent_ms + PACE_MS;
         if (due <= now) return 0;
@@ -282,6 +289,7 @@ static void shard_init(struct lw_worker *w, struct shard *sh, int index) {
     sh->key_dead = key_of(sh, "dead", "");
     sh->key_workers = key_of(sh, "workers", "");
     sh->key_vanished = key_of(sh, "vanished", "");
+    sh->key_limit = key_of(sh, "limit", "");
     sh->key_claimed = key_of(sh, "claimed:", w->set.id);
     gate_open(sh);
     settle_open(sh);
@@ -289,9 +297,9 @@ static void shard_init(struct lw_worker *w, struct shard *sh, int index) {
 
 static void shard_free(struct shard *sh) {
     assert(!sh->lanes);
-    char *names[] = {sh->key_epoch,   sh->key_lanes,   sh->key_floor,
-                     sh->key_fence,   sh->key_ready,   sh->key_dead,
-                     sh->key_workers, sh->key_claimed, sh->key_vanished};
+    char *names[] = {sh->key_epoch,    sh->key_lanes, sh->key_floor,   sh->key_fence,
+                     sh->key_ready,    sh->key_dead,  sh->key_workers, sh->key_claimed,
+                     sh->key_vanished, sh->key_limit};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) free(names[i]);
     pipe_free(sh);
     hints_free(sh);

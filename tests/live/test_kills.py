@@ -118,6 +118,53 @@ def kill_workers(t):
     t.check(run.deaths, "nobody was killed")
 
 
+def most_at_once(runs):
+    """Returns the largest number of runs that were in handlers at the same time."""
+    now = most = 0
+    ends = [(r.end_us or r.last_us, -1) for r in runs]
+    for _, by in sorted(ends + [(r.start_us, 1) for r in runs]):
+        now += by
+        most = max(most, now)
+    return most
+
+
+def most_above(runs, per_second):
+    """Returns by how much the starts were ahead of `per_second` at most: in no time of W seconds
+    there are more than per_second * W starts, and this number."""
+    ahead = most = last = 0
+    for us in sorted(r.start_us for r in runs):
+        ahead = max(0, ahead - per_second * (us - last) / 1e6) + 1
+        most, last = max(most, ahead), us
+    return most
+
+
+@scenario
+def kill_a_worker_of_a_limited_fleet(t):
+    """Four workers with a backlog share 500 starts a second and ten places, and one of them is
+    killed. The handlers count: a start may come late, one of each handler, but none too early."""
+    rate, burst, places, handlers = 500, 10, 10, 20  # four of each worker, and of the new one
+    t.start_redis()
+    t.make_topics()
+    t.generate(3000 * SOAK, keys=300)
+    run = t.start(limits={"per_second": rate, "burst": burst, "running": places})
+    run.wait_workers(4)
+    wait_until(lambda: t.ends_so_far() > 500, 60, "the first messages")
+    run.kill_worker(random.choice(run.workers()))
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    runs, again = t.judge()
+    check_blame(t, run, again)
+    ahead, most = most_above(runs, rate), most_at_once(runs)
+    t.check(ahead <= burst + rate * 0.1 + handlers, "%d starts above the limit" % ahead)
+    t.check(most <= places, "%d ran at once" % most)
+    seconds = (runs[-1].start_us - runs[0].start_us) / 1e6
+    starts = sorted(r.start_us for r in runs)
+    second = max(sum(s <= x < s + 1000000 for x in starts) for s in starts[::25])
+    tenth = max(sum(s <= x < s + 100000 for x in starts) for s in starts[::25])
+    t.figure(mean=round(len(runs) / seconds), worst_second=second, worst_100_ms=tenth, at_once=most)
+
+
 @scenario
 def kill_workers_that_bury(t):
     """Workers are killed while they make dead letters of records that have no key. The locks of a

@@ -888,6 +888,56 @@ M = {
     'a retry comes back when the backoff says': [
         ('consumer/worker/settle.c', "if (asked_ms > 0) return", "if (asked_ms < 0) return")
     ],
+    # The next mutants change the limits of the fleet.
+    'places of other workers do not count': [
+        ('queue/lua/limit.lua', "share(running - in_use - has,", "share(running - has,")
+    ],
+    'a late statement counts': [
+        ('queue/lua/limit.lua', "if mine and mine >= number then", "if not id then")
+    ],
+    'places are given in the quarantine': [
+        (
+            'queue/lua/limit.lua',
+            "    places = has\nelseif running",
+            "    places = want\nelseif running",
+        )
+    ],
+    'statements of a lost epoch count': [
+        ('queue/lua/limit.lua', "n and of == id and now", "n and now")
+    ],
+    'the first token is a burst': [
+        ('queue/lua/limit.lua', "math.max(next_us or last,", "math.max(next_us or 0,")
+    ],
+    'who waits longest is not first': [
+        ('queue/lua/limit.lua', "then before = before + 1 end", "then before = before end")
+    ],
+    'leases outlive their place': [
+        (
+            'consumer/worker/limit.c',
+            "if (w->c->limits.running) lw_leases_bound(w->leases, w->limits.until_ms);",
+            "",
+        )
+    ],
+    'a start takes no token': [('consumer/worker/limit.c', "        w->limits.draw[i].n--;\n", "")],
+    'a token is good for too long': [
+        ('consumer/worker/limit.c', "TOKEN_MS = 100,", "TOKEN_MS = 1000,")
+    ],
+    'a token is used before its time': [
+        ('consumer/worker/limit.c', "    if (d->next_us > now) return 0;\n", "    now += 200000;\n")
+    ],
+    'more lanes are asked for than may start': [
+        (
+            'consumer/worker/limit.c',
+            "lw_config_limits(w->c) ? least(most, w->limits.left) : most;",
+            "most;",
+        ),
+        ('consumer/worker/limit.c', "    assert(n <= w->limits.left);\n", ""),
+        (
+            'consumer/worker/limit.c',
+            "if (w->c->limits.running && w->runs.in_handler >= places(w)) return false;",
+            "",
+        ),
+    ],
     # The next mutants change what happens to a slot that moves between nodes of a cluster.
     'a settle that failed in the middle is sent again as it was': [
         (
@@ -937,6 +987,13 @@ MODE = {
     'the first failure is not told': 'later',
     'attempts may count nothing for ever': 'later',
     'a retry comes back when the backoff says': 'later',
+    'places of other workers do not count': 'limits',
+    'places are given in the quarantine': 'limitswipe',
+    'leases outlive their place': 'limitskill',
+    'a start takes no token': 'limits',
+    'a token is good for too long': 'limits',
+    'a token is used before its time': 'limits',
+    'more lanes are asked for than may start': 'limits',
     'partitions of replays are never forgotten': 'operator',
     'no quarantine': 'wipe',
     'fence restarts after a wipe': 'wipe',
@@ -1014,6 +1071,10 @@ MODE = {
 # hand. Random runs meet that situation too seldom, or the mutant breaks no promise and only makes
 # the program do more work.
 TEST = {
+    'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',
+    'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',
+    'the first token is a burst': 'tests/lua/test_limit:the_first_token_is_no_burst',
+    'who waits longest is not first': 'tests/lua/test_limit:who_waits_longest_is_first',
     'a stop forgets the heads that a settle hands over': 'tests/sim/sim_meta a_stop_while_the_next_head_comes',
     'all messages are suspects while one is': 'tests/sim/sim_meta suspects_run_beside_others',
     'a settle that failed in the middle is sent again as it was': 'tests/sim/sim_meta a_settle_that_failed_in_the_middle',

@@ -41,6 +41,7 @@ void oracle_start(struct world *w, struct exec *x) {
     operator_start(w, x);
     int index = record_at(&w->part[x->job->partition], x->job->offset);
     if (index < 0) world_bad(w, "a handler got %s, which was never produced", x->job->identity);
+    limits_start(w, x);
     rules_start(w, x, index);
     w->runs++;
 }
@@ -221,6 +222,7 @@ void oracle_end(struct world *w) {
         check_convergence(w);
     }
     operator_end(w);
+    limits_end(w);
     for (int s = 0; s < SHARDS; s++) {
         struct leak x = {w, w->master[s]};
         store_each_key(w->master[s]->store, check_key, &x);

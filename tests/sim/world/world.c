@@ -340,6 +340,7 @@ static bool fault(struct world *w) {
         static const int jumps[] = {1250, 3000, 15000, HOUR_MS, -2000, -HOUR_MS};
         int s = rnd_below(w, SHARDS), j = jumps[rnd_below(w, f->back ? 6 : 4)];
         w->master[s]->skew_ms += j;
+        limits_jump(w, s);
         trace(w, "clock of shard %d jumps by %d", s, j);
         return true;
     }
@@ -363,7 +364,7 @@ static bool fault(struct world *w) {
 
 void world_step(struct world *w) {
     static const int dt[] = {0, 0, 0, 0, 0, 10, 20};
-    w->now_ms += dt[rnd_below(w, 7)] * (w->f->pace ? w->f->pace : 1);
+    w->now_ms += dt[rnd_below(w, 7)] * (w->f->pace ? w->f->pace : 1) / (w->f->fine ? 10 : 1);
     if (w->faults_on && fault(w)) return;
     if (rules_step(w) || step_wire(w)) return;
     struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
@@ -443,6 +444,9 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
+    c->limits.running = w->f->running;
+    c->limits.per_second = w->f->per_second;
+    c->limits.burst = LIMIT_BURST;
     /* A revoke never reaches this timeout: revoke.c reports a slow revoke long before. */
     c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000;
     w->longer = *c;

@@ -22,6 +22,7 @@ enum {
     KEYS = 4,
     WORKERS = 3,
     TTL_MS = 1000,
+    LIMIT_BURST = 2, /* limits.burst */
     MAX_RECORDS = 400,
     PIPES = 512,
     SERVERS = 4096,
@@ -46,6 +47,7 @@ struct faults {
     /* Factor by which the world's clock advances further per step. With a larger factor, calls,
      * handlers and renewals take longer compared with the TTL. */
     int pace;
+    bool fine; /* the clock advances by a tenth of that, so that tokens reach a worker in time */
     /* Of ten chances to end a handler or to renew leases, this number is left unused on average. */
     int idle;
     /* Average difference between the offsets of neighbouring records. If it is large, the records
@@ -91,6 +93,7 @@ struct faults {
     /* Records whose offset is a multiple of this number keep their handler busy for a long time. If
      * the number is 0, there are no such records. */
     int linger;
+    int running, per_second; /* limits.running and limits.per_second; 0 means no limit */
     /* Maximum number of bytes of commit metadata that the broker accepts. 0 means no limit. */
     int meta_max;
     double commits;     /* rate at which Kafka's coordinator goes away for a while */
@@ -275,6 +278,9 @@ struct world {
     struct operator* operator;
     struct rules *rules;
     uint64_t runs, dups, cuts;
+    /* Number of starts above what limits.per_second allows, as of `starts_ms` (limits.c). */
+    double starts;
+    int64_t starts_ms, jumped_ms; /* `jumped_ms` is the time of the last jump of the home's clock */
     char settle_sha[41], repair_sha[41];
     jmp_buf out;
     char bad[512];
@@ -337,6 +343,12 @@ struct server *cluster_find(struct world *w, int shard);
 
 /* vanish.c defines the following function. */
 void lane_vanishes(struct world *w, int shard, int key, bool marks);
+
+/* limits.c defines the following functions. limits_start() checks a start, before the message is
+ * among those that run. limits_jump() notes a jump of a shard's clock. */
+void limits_start(struct world *w, const struct exec *x);
+void limits_jump(struct world *w, int shard);
+void limits_end(struct world *w);
 
 /* dump.c defines the following function. */
 void world_dump(const struct world *w);

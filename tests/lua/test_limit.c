@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests the script `limit`, which deals out the places and tokens of the fleet (`limits`). The
+ * scripts run on the clock of the server, so a test moves the times in Redis instead. */
+#include "tests/support/lanes.h"
+#include "tests/support/lanes_build.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct asks {
+    const char *worker;
+    int number, running, per_second, burst, has, want, tokens;
+};
+
+/* Makes a statement, and returns the numbers of places and tokens in the answer as "P T". */
+static const char *state_of(struct lt *l, struct asks a) {
+    static char text[64];
+    lt_begin(l, &lw_script_limit);
+    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "limit");
+    lt_add_text(&l->args, l->epoch), lt_add_text(&l->args, a.worker);
+    lt_addf(&l->args, "%d", a.number), lt_addf(&l->args, "%" PRId64, l->ttl_ms);
+    lt_addf(&l->args, "%d", a.running), lt_addf(&l->args, "%d", a.per_second);
+    lt_addf(&l->args, "%d", a.burst), lt_addf(&l->args, "%d", a.has);
+    lt_addf(&l->args, "%d", a.want), lt_addf(&l->args, "%d", a.tokens);
+    const char *answer = lt_run(l);
+    if (l->reply->type != REDIS_REPLY_ARRAY) return answer;
+    assert_int_equal(l->reply->elements, 6);
+    snprintf(text, sizeof text, "%lld %lld", l->reply->element[0]->integer,
+             l->reply->element[1]->integer);
+    return text;
+}
+
+static const char *places(struct lt *l, const char *worker, int number, int has, int want) {
+    return state_of(l, (struct asks){worker, number, 4, 0, 1, has, want, 0});
+}
+
+/* Makes a token the one that comes `ms` ms from now. */
+static void next_in(struct lt *l, int64_t ms) {
+    lt_int(l, "HSET " LT_TAG "limit next %" PRId64 "000", lt_now_ms(l) + ms);
+}
+
+static const char *tokens(struct lt *l, const char *worker, int number, int want) {
+    return state_of(l, (struct asks){worker, number, 0, 1, 5, 0, 0, want});
+}
+
+static void places_are_given_up_to_the_limit(void **state) {
+    struct lt *l = *state;
+    assert_string_equal(places(l, "a", 1, 0, 3), "3 0");
+    assert_string_equal(places(l, "b", 1, 0, 3), "1 0");
+    assert_true(l->reply->element[4]->integer > 0);
+    /* a statement replaces the one before, and is never added to it */
+    assert_string_equal(places(l, "a", 2, 3, 3), "3 0");
+    assert_int_equal(l->reply->element[4]->integer, 0);
+    assert_string_equal(places(l, "a", 3, 1, 1), "1 0");
+    assert_string_equal(places(l, "b", 2, 1, 9), "3 0");
+}
+
+static void nothing_is_left_of_a_worker_without_places(void **state) {
+    struct lt *l = *state;
+    places(l, "a", 1, 0, 3);
+    assert_string_equal(places(l, "a", 2, 0, 0), "0 0");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "limit"), 0);
+}
+
+static void statements_expire(void **state) {
+    struct lt *l = *state;
+    l->ttl_ms = 1;
+    assert_string_equal(places(l, "a", 1, 4, 4), "4 0");
+    int64_t from = lt_now_ms(l);
+    while (lt_now_ms(l) <= from + 2) {}
+    l->ttl_ms = LT_TTL_MS;
+    assert_string_equal(places(l, "b", 1, 0, 4), "4 0");
+    assert_int_equal(lt_int(l, "HLEN " LT_TAG "limit"), 1);
+}
+
+static void a_late_statement_changes_nothing(void **state) {
+    struct lt *l = *state;
+    places(l, "a", 7, 0, 4);
+    char *before = lt_dump(l, true);
+    places(l, "a", 6, 0, 1);
+    lt_assert_unchanged(l, before, true);
+    assert_string_equal(places(l, "b", 1, 0, 1), "0 0");
+}
+
+static void who_waits_longest_is_first(void **state) {
+    struct lt *l = *state;
+    /* in the same millisecond, the lower name is first */
+    places(l, "b", 1, 0, 4);
+    assert_string_equal(places(l, "a", 1, 0, 1), "0 0"); /* a waits now */
+    assert_string_equal(places(l, "b", 2, 3, 4), "3 0"); /* a place of b is free: it is for a */
+    assert_int_equal(l->reply->element[5]->integer, 1);
+    assert_string_equal(places(l, "a", 2, 0, 1), "1 0");
+}
+
+static void a_lower_limit_drains(void **state) {
+    struct lt *l = *state;
+    places(l, "a", 1, 0, 4);
+    const struct asks low = {"a", 2, 2, 0, 1, 4, 4, 0};
+    assert_string_equal(state_of(l, low), "4 0"); /* nothing that runs is taken away */
+    const struct asks lower = {"a", 3, 2, 0, 1, 1, 4, 0};
+    assert_string_equal(state_of(l, lower), "2 0");
+}
+
+static void two_limits_in_one_fleet(void **state) {
+    struct lt *l = *state;
+    places(l, "a", 1, 0, 4);
+    const struct asks low = {"b", 1, 2, 0, 1, 0, 2, 0}, high = {"c", 1, 6, 0, 1, 0, 6, 0};
+    assert_string_equal(state_of(l, low), "0 0");
+    assert_string_equal(state_of(l, high), "1 0"); /* one of two, since b waits longer */
+}
+
+static void a_quarantine_keeps_what_is_stated(void **state) {
+    struct lt *l = *state;
+    lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
+    next_in(l, -1000);
+    const struct asks more = {"a", 1, 4, 1, 5, 2, 4, 3};
+    assert_string_equal(state_of(l, more), "2 0");
+    lt_int(l, "HSET " LT_TAG "epoch not_before 0");
+    assert_string_equal(places(l, "b", 1, 0, 4), "1 0"); /* of the two that are free */
+}
+
+static void statements_of_another_epoch_are_void(void **state) {
+    struct lt *l = *state;
+    places(l, "a", 1, 4, 4);
+    lt_int(l, "HSET " LT_TAG "epoch id next");
+    snprintf(l->epoch, sizeof l->epoch, "next");
+    assert_string_equal(places(l, "b", 1, 0, 4), "4 0");
+    snprintf(l->epoch, sizeof l->epoch, "other");
+    assert_string_equal(places(l, "a", 2, 4, 4), "LOST");
+}
+
+/* With one token a second, what a test takes in time does not matter. */
+static void tokens_that_were_left_are_a_burst(void **state) {
+    struct lt *l = *state;
+    next_in(l, -1000000);
+    assert_string_equal(tokens(l, "a", 1, 9), "0 5");
+    assert_string_equal(tokens(l, "a", 2, 9), "0 0");
+}
+
+static void the_first_token_is_no_burst(void **state) {
+    struct lt *l = *state;
+    assert_string_equal(tokens(l, "a", 1, 9), "0 0");
+}
+
+static void tokens_are_shared_in_order_of_waiting(void **state) {
+    struct lt *l = *state;
+    next_in(l, 100000); /* so far ahead is only a clock that went back: it comes soon */
+    assert_string_equal(tokens(l, "a", 1, 9), "0 0");
+    assert_string_equal(tokens(l, "b", 1, 9), "0 0");
+    next_in(l, -1000000);
+    assert_string_equal(tokens(l, "a", 2, 9), "0 3");
+    assert_string_equal(tokens(l, "b", 2, 9), "0 1"); /* b before a: one of two */
+}
+
+static void a_clock_that_went_back_costs_one_wait(void **state) {
+    struct lt *l = *state;
+    next_in(l, 3600000);
+    tokens(l, "a", 1, 1);
+    int64_t next = strtoll(lt_text(l, "HGET " LT_TAG "limit next"), NULL, 10);
+    assert_true(next / 1000 - lt_now_ms(l) < 2000);
+}
+
+static void tokens_have_their_distance(void **state) {
+    struct lt *l = *state;
+    next_in(l, 0);
+    const struct asks many = {"a", 1, 0, 1000, 1, 0, 0, 500};
+    state_of(l, many);
+    int64_t n = l->reply->element[1]->integer;
+    assert_true(n >= 40 && n <= 70); /* as many as come within the time that may be drawn ahead */
+    assert_string_equal(l->reply->element[3]->str, "1000.000");
+    assert_true(l->reply->element[2]->integer <= 60000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LT(places_are_given_up_to_the_limit),
+        LT(nothing_is_left_of_a_worker_without_places),
+        LT(statements_expire),
+        LT(a_late_statement_changes_nothing),
+        LT(who_waits_longest_is_first),
+        LT(a_lower_limit_drains),
+        LT(two_limits_in_one_fleet),
+        LT(a_quarantine_keeps_what_is_stated),
+        LT(statements_of_another_epoch_are_void),
+        LT(tokens_that_were_left_are_a_burst),
+        LT(the_first_token_is_no_burst),
+        LT(tokens_are_shared_in_order_of_waiting),
+        LT(a_clock_that_went_back_costs_one_wait),
+        LT(tokens_have_their_distance),
+    };
+    return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_FULL);
+}
