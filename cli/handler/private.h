@@ -44,10 +44,12 @@ struct handler_delivery {
     /* true if the rig died while this message and others were in handlers; the message now runs
      * alone */
     bool alone;
-    /* The rig writes `result` last. If `result` is set, the test may read `took_us` and
-     * `reason`. */
+    /* The rig writes `result` last. If `result` is set, the test may read the fields
+     * after it. */
     atomic_int result; /* an enum handler_result; RESULT_NONE: the delivery is not finished */
     int64_t took_us;
+    int64_t wait_ms; /* the wait that a retry has asked for; 0: none */
+    bool uncounted;  /* true: the retry counts no attempt */
     char reason[LW_REASON_MAX];
 };
 

@@ -58,17 +58,25 @@ static const char *remark(const struct handler_delivery *d) {
     return "";
 }
 
+/* Writes when a retry comes back and whether it counts, as far as the handler has said so. */
+static void asked(const struct handler_delivery *d, char *out, size_t size) {
+    char wait[48] = "";
+    if (d->wait_ms > 0) snprintf(wait, sizeof wait, "  after %.1f s", (double)d->wait_ms / 1000);
+    snprintf(out, size, "%s%s", wait, d->uncounted ? "  counts no attempt" : "");
+}
+
 /* --- printing --------------------------------------------------------------------------------- */
 
 static void print_text(const struct handler_report *r, const struct handler_delivery *d,
                        bool right) {
-    char key[LW_KEY_TEXT] = "-", took[32] = "-";
+    char key[LW_KEY_TEXT] = "-", took[32] = "-", when[80];
     enum handler_result want = wanted(r->plan, d);
     if (!d->m->decided) lw_key_plain(d->m->key, key);
     if (d->took_us) snprintf(took, sizeof took, "%.1f ms", (double)d->took_us / 1000);
     const char *why = d->reason[0] ? d->reason : remark(d);
-    printf("%-20s %-*.60s %-8s %9s%s%s", d->identity, KEY_COLUMN, key,
-           handler_result_words[atomic_load(&d->result)], took, *why ? "  " : "", why);
+    asked(d, when, sizeof when);
+    printf("%-20s %-*.60s %-8s %9s%s%s%s", d->identity, KEY_COLUMN, key,
+           handler_result_words[atomic_load(&d->result)], took, when, *why ? "  " : "", why);
     if (!right && want) {
         printf("\n    %s:%zu: expected %s", r->messages, d->m->line, handler_result_words[want]);
         if (d->round == ROUND_FIRST && d->m->expect_reason)
@@ -92,6 +100,8 @@ static void print_json(const struct handler_report *r, const struct handler_deli
     json_t *reason = json_string(d->reason);
     json_object_set_new(o, "reason", reason ? reason : json_string("(not UTF-8)"));
     json_object_set_new(o, "took_us", json_integer(d->took_us));
+    if (d->wait_ms > 0) json_object_set_new(o, "after_ms", json_integer(d->wait_ms));
+    if (d->uncounted) json_object_set_new(o, "counts", json_false());
     if (want) json_object_set_new(o, "expected", json_string(handler_result_words[want]));
     json_object_set_new(o, "ok", json_boolean(right));
     json_dumpf(o, stdout, JSON_COMPACT);

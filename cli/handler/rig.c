@@ -183,6 +183,8 @@ static void record(struct rig *r, struct run *run) {
     struct handler_delivery *d = run->d;
     snprintf(d->reason, sizeof d->reason, "%s", run->job.reason);
     d->took_us = run->job.took_us;
+    d->wait_ms = run->job.wait_ms;
+    d->uncounted = run->job.uncounted;
     atomic_store(&d->result, result_of(run->job.outcome));
     run->under_way = false;
     r->left--;

@@ -502,6 +502,17 @@ class Chaos(Case):
         status, found = self.rounds()
         self.assertEqual((status, found["again"]), (1, [("done", False)]))
 
+    def test_when_a_retry_comes_back_is_told(self):
+        self.exec_handler(
+            "import latchwork\n@latchwork.handler\ndef handle(m):\n"
+            "    raise latchwork.Retry('busy', after=60, counts=False)\nlatchwork.run()\n"
+        )
+        self.messages({"key": "a"})
+        _, out, _ = self.try_it()
+        self.assertIn("  after 60.0 s  counts no attempt  busy", out)
+        _, (message,), _ = self.results()
+        self.assertEqual((message["after_ms"], message["counts"]), (60000, False))
+
     def test_what_was_expected_is_told(self):
         self.exec_handler("""
             import latchwork
