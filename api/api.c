@@ -240,7 +240,11 @@ static void run(struct api_call *k) {
         return;
     if (!good_query(k)) return;
     if (call(k) < 0)
-        lw_http_error(k->a, k->a->status >= 400 ? k->a->status : 503, "%s", k->o->err.text);
+        lw_http_error(k->a,
+                      k->a->status >= 400  ? k->a->status
+                      : k->o->err.conflict ? 409
+                                           : 503,
+                      "%s", k->o->err.text);
     if (k->route->post && k->a->status < 300)
         lw_info("api: %s of %s, asked for by %s: %s", k->segment[k->n_segments - 1], k->segment[0],
                 k->q->from, k->execute ? "done" : "see the answer");

@@ -101,7 +101,6 @@ int api_edit(struct api_call *k) {
     o->verb = NULL, o->who = NULL;
     lw_buf_free(&payload);
     if (stop < 0) {
-        if (strstr(o->err.text, "nothing was written")) k->a->status = 409;
         json_decref(e.answer);
         return -1;
     }

@@ -139,7 +139,6 @@ static int act_on_one(struct api_call *k, const char *word, const char *verb,
     ops_out_to(NULL);
     o->verb = NULL, o->who = NULL;
     int bad = o->err.text[0] ? -1 : 0;
-    if (bad && strstr(o->err.text, "under way")) k->a->status = 409;
     *all = results(&lines, &any);
     if (bad || !any) {
         json_decref(*all);

@@ -26,6 +26,14 @@ int lw_fail_memory(struct lw_err *err) {
     return lw_fail(err, "out of memory");
 }
 
+int lw_fail_conflict(struct lw_err *err, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    if (fill(err, fmt, ap)) err->conflict = true;
+    va_end(ap);
+    return -1;
+}
+
 int lw_refuse(struct lw_err *err, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);

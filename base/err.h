@@ -17,6 +17,8 @@ struct lw_err {
     bool permanent;
     bool memory; /* true if an allocation failed */
     bool late;   /* true if the connection works, but an answer did not come in time */
+    /* true if somebody else was faster: a job is under way, or what should be changed was changed */
+    bool conflict;
 };
 
 /* Sets the text of `err`, cut at the size of its buffer. Always returns -1, so that callers can
@@ -26,5 +28,8 @@ int lw_fail(struct lw_err *err, const char *fmt, ...) __attribute__((format(prin
 int lw_fail_memory(struct lw_err *err);
 /* Works like lw_fail(), and also marks the error as permanent. */
 int lw_refuse(struct lw_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Works like lw_fail(), and also marks the error as a conflict. */
+int lw_fail_conflict(struct lw_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

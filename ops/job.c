@@ -212,10 +212,10 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     if (!r) return -1;
     int bad = 0;
     if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
-        bad = lw_fail(&o->err,
-                      "job %s is under way, and only one job runs at a time; try again when it has "
-                      "ended, or in %d s if its command was killed",
-                      r->element[1]->str, JOB_TTL_MS / 1000);
+        bad = lw_fail_conflict(&o->err,
+                               "job %s is under way, and only one job runs at a time; try again "
+                               "when it has ended, or in %d s if its command was killed",
+                               r->element[1]->str, JOB_TTL_MS / 1000);
     else if (r->type == REDIS_REPLY_ARRAY)
         bad = lw_fail(&o->err, "there is no job %s (jobs are kept for six days)", resume);
     else

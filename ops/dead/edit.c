@@ -90,8 +90,8 @@ int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes paylo
     struct lw_buf text = {0}, was = {0};
     id[0] = 0;
     if (!dead_is_ours(o, m))
-        return lw_fail(&o->err, "%s: it is no dead letter of this application; nothing was written",
-                       m->id);
+        return lw_fail_conflict(
+            &o->err, "%s: it is no dead letter of this application; nothing was written", m->id);
     encode(o, m, payload, &text);
     if (m->in_topic) lw_envelope_encode(&m->e, &was);
     struct ops_shard *sh = &o->shards[m->shard];
@@ -106,13 +106,13 @@ int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes paylo
     redisReply *r = ops_ask(o, sh);
     int bad = r ? 0 : -1;
     if (r && r->type == REDIS_REPLY_INTEGER && r->integer == 1)
-        bad = lw_fail(&o->err,
-                      "%s: it was replayed or edited before; nothing was written; use --again to "
-                      "edit it again",
-                      m->id);
+        bad = lw_fail_conflict(&o->err,
+                               "%s: it was replayed or edited before; nothing was written; use "
+                               "--again to edit it again",
+                               m->id);
     else if (r && r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS)
-        bad =
-            lw_fail(&o->err, "%s: it was removed or changed meanwhile; nothing was written", m->id);
+        bad = lw_fail_conflict(
+            &o->err, "%s: it was removed or changed meanwhile; nothing was written", m->id);
     if (!bad) {
         snprintf(id, OPS_DEAD_ID, "%d:%s", m->shard, r->str);
         bad = ops_audit(o, "edit", 1);
