@@ -148,6 +148,7 @@ static int check(const struct check_args *a) {
     struct lw_problems loading = {0};
     struct lw_check_report r = {.wait_ms = LW_CHECK_WAIT_MS};
     struct lw_config *c = lw_config_load_checked(a->cli.config, a->cli.set, a->cli.n_set, &loading);
+    if (c && !a->connect) lw_check_program(c, &r.problems);
     if (c && a->connect) {
         lw_check_handler_opens(c, &r);
         lw_check_redis(c, &r);

@@ -6,10 +6,12 @@
 #include "handlers/handler.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +28,30 @@ struct lw_config *lw_config_load_checked(const char *path, const struct lw_overr
                                          size_t n_set, struct lw_problems *problems) {
     problems->check_handler = lw_config_check_handler;
     return lw_config_load(path, set, n_set, problems);
+}
+
+/* Returns true if the program can be run, as execvp() would look for it. */
+static bool is_program(const char *name) {
+    const char *path = getenv("PATH");
+    if (strchr(name, '/')) return !access(name, X_OK);
+    for (const char *p = path ? path : "/bin:/usr/bin"; p; p = strchr(p, ':')) {
+        char file[PATH_MAX];
+        if (*p == ':') p++;
+        int n = (int)strcspn(p, ":");
+        snprintf(file, sizeof file, "%.*s/%s", n, n ? p : ".", name);
+        if (!access(file, X_OK)) return true;
+    }
+    return false;
+}
+
+void lw_check_program(const struct lw_config *c, struct lw_problems *problems) {
+    const json_t *command = json_object_get(c->handler.json, "command");
+    const char *name = json_string_value(json_array_get(command, 0));
+    if (strcmp(c->handler.type, "exec") != 0 || is_program(name)) return;
+    lw_problem_warn(problems,
+                    "handler.command: there is no program %s %s; install it where the workers run, "
+                    "or name another",
+                    name, strchr(name, '/') ? "here" : "in PATH");
 }
 
 /* START_MS is the time within which a handler process that lacks a module or has a wrong setting

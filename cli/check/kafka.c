@@ -113,7 +113,14 @@ static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event,
     for (int i = 0; list && i < list->cnt; i++) {
         const rd_kafka_topic_partition_t *p = &list->elems[i];
         if (p->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) err = p->err;
-        if (p->err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+        if (p->err != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) continue;
+        if (c->dead.topic && !strcmp(p->topic, c->dead.topic)) /* only operators read it */
+            lw_problem_warn(
+                &r->problems,
+                "dead.to: %s: %s may not READ it (%s), so `latchwork dead` and the page "
+                "cannot show its dead letters; allow READ on it",
+                p->topic, lw_kafka_principal(c, who), rd_kafka_err2name(p->err));
+        else
             lw_problem(&r->problems, "kafka.topics: %s: %s may not READ it (%s); allow READ on it",
                        p->topic, lw_kafka_principal(c, who), rd_kafka_err2name(p->err));
     }
@@ -130,11 +137,13 @@ static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
     return err;
 }
 
-/* Tests the right READ on the group and on each topic, which a commit requires. The test commits an
- * offset for a partition that no topic has. */
-static void check_reading(const struct lw_config *c, rd_kafka_t *rk, struct lw_check_report *r) {
+/* Tests the right READ on the group, on each topic and, if `dead` is true, on the dead-letter topic,
+ * which a commit requires. The test commits an offset for a partition that no topic has. */
+static void check_reading(const struct lw_config *c, rd_kafka_t *rk, bool dead,
+                          struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list =
-        rd_kafka_topic_partition_list_new((int)c->kafka.n_topics);
+        rd_kafka_topic_partition_list_new((int)c->kafka.n_topics + 1);
+    if (dead) rd_kafka_topic_partition_list_add(list, c->dead.topic, NO_PARTITION)->offset = 0;
     for (size_t i = 0; i < c->kafka.n_topics; i++)
         rd_kafka_topic_partition_list_add(list, c->kafka.topics[i], NO_PARTITION)->offset = 0;
     rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
@@ -232,7 +241,7 @@ void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r) {
         rd_kafka_topic_partition_list_t *partitions = partitions_of(c, md);
         rd_kafka_metadata_destroy(md);
         int before = r->problems.n_errors;
-        check_reading(c, rk, r);
+        check_reading(c, rk, dead, r);
         if (partitions->cnt && r->problems.n_errors == before) lw_check_fleet(c, rk, partitions, r);
         rd_kafka_topic_partition_list_destroy(partitions);
         if (dead) check_writing(c, rk, r);

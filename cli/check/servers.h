@@ -35,6 +35,8 @@ void lw_check_cluster(const struct lw_redis_servers *servers, struct lw_check_re
  * rd_kafka_t, `partitions` an rd_kafka_topic_partition_list_t. */
 void lw_check_fleet(const struct lw_config *c, void *consumer, const void *partitions,
                     struct lw_check_report *r);
+/* Warns if the program of an exec handler is not on this machine, where the workers may run. */
+void lw_check_program(const struct lw_config *c, struct lw_problems *problems);
 /* Opens the handler in a child process, so that a handler that hangs or crashes cannot stop the
  * check. Reports such a handler as a problem. Call this function before any thread is started. */
 void lw_check_handler_opens(const struct lw_config *c, struct lw_check_report *r);

@@ -148,6 +148,8 @@ fi
 
 t "check without -c"           2 "" "-c" check
 t "check: good"                0 "." "warning: dead.to" check -c good.json
+t "check: a program that is not there" 0 "fine" "command: there is no program nosuch in PATH" \
+    check -c good.json --set 'handler.command=["nosuch"]'
 t "check: missing file"        2 "" "missing.json.*No such file" check -c missing.json
 t "check: all problems"        2 "" "lock\.ttl_sm.*ttl_ms" check -c wrong.json
 also "^retry\.max_attempts: "

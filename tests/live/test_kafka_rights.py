@@ -120,7 +120,7 @@ def logged(directory, brokers, redis, user, said):
         assert end_popen(run, 40) == 0, "status of the fleet of " + user
 
 
-def check(directory, brokers, redis, user):
+def check(directory, brokers, redis, user, what="errors"):
     path = configure(directory, brokers, redis, user)
     done = subprocess.run(
         [BUILD + "/latchwork", "check", "--connect", "-c", path, "--json"],
@@ -128,7 +128,7 @@ def check(directory, brokers, redis, user):
         text=True,
         timeout=120,
     )
-    return [e for e in json.loads(done.stdout)["errors"] if "redis" not in e and "handler" not in e]
+    return [e for e in json.loads(done.stdout)[what] if "redis" not in e and "handler" not in e]
 
 
 def main():
@@ -147,6 +147,16 @@ def main():
                 lambda: check(directory, brokers, redis, "all") == [],
                 60,
                 "a check of a user that has all rights",
+            )
+            # Only operators read the dead-letter topic, so without this right there is a warning.
+            unread = 'dead.to: %s: user "all" may not READ it .*page cannot show' % DEAD
+            warnings = lambda: check(directory, brokers, redis, "all", "warnings")  # noqa: E731
+            assert any(re.search(unread, w) for w in warnings()), warnings()
+            allow(kafka, ["all"], ("read", "topic", DEAD))
+            wait_until(
+                lambda: not any(re.search(unread, w) for w in warnings()),
+                60,
+                "a check that warns of no right",
             )
             for missing, (_, said) in RIGHTS.items():
                 for user in ("no_" + missing, "sees_" + missing):
