@@ -171,6 +171,13 @@ static void refused(struct lw_worker *w, const struct shard *sh, const char *fie
     w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
 }
 
+static void tell_quarantine(const struct shard *sh, int64_t left) {
+    if (left > 0)
+        lw_info("shard %d: epoch %s: quarantine for %" PRId64
+                " ms, until every earlier lease has ended",
+                sh->index, sh->epoch.id, left);
+}
+
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == ENTERING);
     bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 3;
@@ -192,11 +199,8 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     connection_entered(sh);
     w->joined = true;
     int64_t now = now_ms(w), left = take_times(w, sh, r);
-    if (left > 0)
-        lw_info("shard %d: epoch %s: quarantine for %" PRId64
-                " ms, until every earlier lease has ended",
-                sh->index, sh->epoch.id, left);
     sh->first = (struct first){.waits = r->element[5]->str[0] == '1'};
+    if (!sh->first.waits) tell_quarantine(sh, left); /* a first run mostly needs none */
     /* workers that no longer exist may have left lanes behind, so tend checks all lanes now */
     tend_now(sh, now);
     shard_to(sh, REPAIRING);
@@ -475,6 +479,7 @@ void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         return;
     }
     int64_t now = now_ms(w), left = r->element[0]->integer;
+    if (sh->first.waits && !r->element[1]->integer) tell_quarantine(sh, left);
     if (!left && quarantine_left_ms(sh, now))
         lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in "
                 "group \"%s\"",

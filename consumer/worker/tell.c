@@ -177,10 +177,10 @@ static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *
         snprintf(out, size, "redis shard %d: %s", sh->index, slow);
     else if (sh->phase != READY)
         snprintf(out, size, "redis shard %d: %s", sh->index, doing[sh->phase]);
-    else if (sh->first.waits && !quarantine_left_ms(sh, now))
+    else if (sh->first.waits)
         snprintf(out, size,
-                 "redis shard %d: the group has no commit yet, and nothing is handled before Kafka "
-                 "has accepted the first one",
+                 "redis shard %d: nothing is handled before Kafka has accepted a commit of the "
+                 "group",
                  sh->index);
     else if (shard_quarantined(sh, now))
         snprintf(out, size,

@@ -69,6 +69,7 @@ def first_run(t):
     run = t.start(lock={"ttl_ms": 600000})
     t.wait_finished()
     t.check("no quarantine" in run.log(), "the log does not say that there was no quarantine")
+    t.check("quarantine for" not in run.log(), "the log alarms with a quarantine that there is not")
     run.stop()
     runs, again = t.judge()
     t.same(again, [], "re-runs")
