@@ -485,7 +485,8 @@ static const struct metric metrics[] = {
      .type = "gauge",
      .labels = "shard",
      .write = write_dead,
-     .help = "Dead letters kept in Redis."},
+     .help = "Dead letters kept in Redis. With dead.to topic:NAME, those in the topic are not "
+             "counted."},
     {.name = "redis_up",
      .type = "gauge",
      .labels = "shard",

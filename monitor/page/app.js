@@ -233,10 +233,15 @@ function showTroubles(troubles) {
   else e.removeAttribute("href");
 }
 
+/** How many dead letters Redis keeps. Those in a topic are not counted, and the badge says so. */
 function showDead(n) {
-  $("dead-badge").classList.toggle("none", known(n) && n <= 0); // keeps its place: nothing moves
-  setText($("dead-badge"), !known(n) ? "?" : n > 999 ? "999+" : count(n));
-  $("dead-badge").title = known(n) ? "" : "Unknown: Redis does not answer";
+  const inRedis = !known(n) ? "?" : n > 999 ? "999+" : count(n);
+  const topic = session.dead_topic;
+  $("dead-badge").classList.toggle("none", !topic && known(n) && n <= 0); // nothing moves
+  $("dead-badge").classList.toggle("calm", Boolean(topic) && known(n) && n <= 0);
+  setText($("dead-badge"), !topic ? inRedis : known(n) && n <= 0 ? "topic" : `${inRedis} + topic`);
+  $("dead-badge").title = plain([known(n) ? "" : "Unknown: Redis does not answer.",
+    topic ? `In Redis: ${inRedis}. Those in the topic ${topic} are not counted.` : ""].join(" ").trim());
 }
 
 /** Reads one event of the stream: lines `event:` and `data:` up to an empty line. */
@@ -630,7 +635,7 @@ const CHARTS = [
     lines: [["messages", gauge("waiting")]] },
   { title: "In handlers", format: short, unit: " messages",
     lines: [["messages", gauge("in_handler")]] },
-  { title: "Dead letters of the fleet", format: short, unit: " letters",
+  { title: "Dead letters in Redis", format: short, unit: " letters",
     lines: [["kept", gauge("dead_letters")]] },
   { title: "Handler time", format: micros,
     lines: [["p50", gauge("handler_p50_us")], ["p99", gauge("handler_p99_us")]] },

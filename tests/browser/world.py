@@ -142,15 +142,17 @@ class World:
                     return pid
         return None
 
-    def another(self, **http):
+    def another(self, dead=None, **http):
         """Starts another `latchwork run`, which uses the broker and the Redis of `latchwork dev`.
-        The arguments are HTTP settings that only this process gets. Returns the address of its web
-        page."""
+        The arguments are the section `dead`, if any, and HTTP settings that only this process gets.
+        Returns the address of its web page."""
         with open(self.config) as f:
             settings = json.load(f)
         port = free_port()
         settings["workers"] = 1
         settings["http"] = dict(http, listen="127.0.0.1:%d" % port)
+        if dead:
+            settings["dead"] = dead
         path = os.path.join(self.folder, "other-%d.json" % port)
         with open(path, "w") as f:
             json.dump(settings, f)
@@ -177,6 +179,12 @@ class World:
 
         wait_until(serves, 30, "the other page")
         return base
+
+    def end_of_another(self):
+        """Stops the `latchwork run` that another() has started last."""
+        p = self.others.pop()
+        p.send_signal(signal.SIGTERM)
+        assert p.wait(60) == 0
 
 
 def listening(pid):
