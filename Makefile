@@ -114,7 +114,10 @@ TEMPLATES := $(foreach l,c c++ python node go,$l:README.md:$T/$l/README.md.in \
     $(foreach l,c c++,$l:Makefile:$T/$l/Makefile.in $l:messages.jsonl:$T/messages-c.jsonl.in) \
     $(foreach l,python node go,$l:messages.jsonl:$T/messages.jsonl.in) \
     c:handler.c:$T/c/handler.c.in c++:handler.cpp:$T/c++/handler.cpp.in \
-    python:handler.py:$T/python/handler.py.in python:latchwork.py:sdk/python/latchwork/__init__.py \
+    python:handler.py:$T/python/handler.py.in \
+    python:test_handler.py:$T/python/test_handler.py.in \
+    python:latchwork/__init__.py:sdk/python/latchwork/__init__.py \
+    python:latchwork/testing.py:sdk/python/latchwork/testing.py \
     node:handler.js:$T/node/handler.js.in node:package.json:$T/node/package.json.in \
     node:latchwork.js:sdk/node/latchwork.js node:latchwork.d.ts:sdk/node/latchwork.d.ts \
     go:handler.go:$T/go/handler.go.in go:go.mod:$T/go/go.mod.in \
@@ -266,7 +269,7 @@ fill_in = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' \
 refresh_linker = [ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ! PATH="$$PATH:/sbin:/usr/sbin" \
     command -v ldconfig >/dev/null || PATH="$$PATH:/sbin:/usr/sbin" ldconfig
 
-PYTHON_MODULE := $(addprefix sdk/python/latchwork/,__init__.py py.typed)
+PYTHON_MODULE := $(addprefix sdk/python/latchwork/,__init__.py testing.py py.typed)
 NODE_SDK := $(addprefix sdk/node/,README.md package.json latchwork.js latchwork.d.ts)
 # These examples are of the lock library; all others in examples/ are of handlers.
 LOCK_EXAMPLES := $(addprefix examples/,inventory redlock rowlock)

@@ -147,8 +147,9 @@ static void suspect(struct request *r, int n) {
 
 static void decide(struct request *r, int n) {
     struct proc *p = r->p;
-    char late[64];
+    char late[LW_REASON_MAX];
     snprintf(late, sizeof late, "timed out after %" PRId64 " ms", p->h->timeout_ms);
+    proc_add_last_words(p, late, sizeof late); /* they may say what took the time */
     bool at_fault = r == p->blamed || (!p->blamed && n == 1 && was_read(r));
     /* `beside` is true if this request has not timed out, but the process was ended because another
      * of its requests timed out, or because the lease of one of its messages was about to end. */

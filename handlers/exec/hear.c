@@ -59,12 +59,12 @@ static void take_answer(struct request *r, const struct lw_exec_answer *a, size_
     }
     if (r->grace_ms && a->outcome != LW_DONE) {
         /* After a cancellation only "done" counts, because it says that the handler's effect has
-         * happened. Replace any other outcome. */
+         * happened. Replace any other outcome. A reason may say what took the time. */
+        char text[sizeof job->reason + 64];
+        snprintf(text, sizeof text, "timed out after %" PRId64 " ms%s%s", h->timeout_ms,
+                 a->reason.n ? ": " : "", a->reason.n ? job->reason : "");
         job->outcome = r->late ? LW_RETRY : LW_BACK;
-        job->reason[0] = '\0';
-        if (r->late)
-            snprintf(job->reason, sizeof job->reason, "timed out after %" PRId64 " ms",
-                     h->timeout_ms);
+        lw_reason_copy(job->reason, r->late ? text : "");
     }
     r->begun_us += took_us;
     exec_ended(r, took_us);

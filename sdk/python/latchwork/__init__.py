@@ -16,9 +16,9 @@ message is done. `raise Retry("why")` asks for another attempt (`after=60` says 
 seconds), `raise Dead("why")` makes the message a dead letter, and any other exception is a retry,
 with a traceback in the log.
 
-Coroutines run concurrently on one event loop. A coroutine is cancelled when Latchwork takes its
-message back. Plain functions run on the threads of `run(threads=N)` (default: 1, the main thread),
-and can check `m.cancelled`.
+Coroutines run concurrently on one event loop. A coroutine that blocks the loop holds up all of them,
+so the log names it. A coroutine is cancelled when Latchwork takes its message back. Plain functions run on the threads of `run(threads=N)` (default: 1, the main thread),
+and can check `m.cancelled`. `latchwork.testing` calls a handler in a test, for instance of pytest.
 
 Import this module before any module that prints. On import, the module tells Latchwork that answers
 come on a separate file descriptor, so that printed text goes to the log and does not disturb the
@@ -42,10 +42,17 @@ import sys
 import threading
 import time
 import traceback
+from types import FrameType
 from typing import Any, Awaitable, Callable, Deque, Dict, List, Optional, Tuple, Union
 
 __version__ = "0.1.0"
 __all__ = ["Cancelled", "Dead", "Message", "Retry", "current", "handler", "run"]
+
+
+def __dir__() -> List[str]:
+    """Shows what is public, for dir() and for shells that complete names."""
+    return [*__all__, "__doc__", "__version__"]
+
 
 Text = Union[str, bytes, None]
 Handler = Callable[["Message"], Union[None, Awaitable[None]]]
@@ -62,6 +69,8 @@ READ_BYTES = 1 << 20
 FLUSH_S = 0.001
 # minimum time between two checks for a cancellation while a handler runs on the main thread
 POLL_S = 0.005
+BLOCKED_S = 1.0  # a handler that blocks the event loop for longer is named in the log
+BEAT_S = 0.1  # while messages are handled, the event loop notes the time this often
 
 
 class Retry(Exception):
@@ -101,12 +110,13 @@ class Message:
     """One message, and the lease under which it is handled. Fields of the type Text are `str` if
     the bytes are UTF-8, and `bytes` otherwise."""
 
-    __slots__ = ("_cancelled", "_poll", "_request", "id")
+    __slots__ = ("_cancelled", "_poll", "_read", "_request", "id")
 
     id: str  # "topic/partition/offset", the same at every attempt
 
     def __init__(self, request: Dict[str, Any], poll: Optional[Callable[[], None]] = None) -> None:
         self._request, self._poll, self._cancelled = request, poll, False
+        self._read = 0.0  # when it was read, by time.monotonic(), for coroutines only
         self.id = request["id"]
 
     def __repr__(self) -> str:
@@ -317,6 +327,12 @@ def _reason(text: str) -> str:
     return text[:REASON_MAX].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def _say(text: str) -> None:
+    """Writes to the log at once, with one call, because several threads may write."""
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
 def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
     """Returns the answer line for a message, and whether the message is done."""
     if error is None:
@@ -324,14 +340,11 @@ def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
     if isinstance(error, (Retry, Dead)):
         reason = _text(error)
     elif isinstance(error, (Cancelled, asyncio.CancelledError)):
-        reason = "cancelled"
+        reason = _text(error)
     else:
         reason = "%s: %s" % (type(error).__name__, _text(error))
-        sys.stderr.write(
-            "%s: %s"
-            % (m.id, "".join(traceback.format_exception(type(error), error, error.__traceback__)))
-        )
-        sys.stderr.flush()
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        _say("%s: %s" % (m.id, "".join(lines)))
     line: Dict[str, Any] = {
         "id": m.id,
         "attempt": m.attempt,
@@ -517,13 +530,120 @@ def _serve_threads(function: Handler, wire: _Wire, threads: int) -> None:
         thread.join()
 
 
+class _Block:
+    """A time during which the event loop did not run, because something else did."""
+
+    def __init__(self, what: str, frame: FrameType, m: Optional[Message], since: float) -> None:
+        self.what, self.message, self.since = what, m, since
+        self.where = "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno)
+        self.said, self.ended = 0.0, 0.0
+
+    def text(self) -> str:
+        seconds = (self.ended or time.monotonic()) - self.since
+        return "%s blocked the loop for %.1f s (%s)" % (self.what, seconds, self.where)
+
+
+class _Watch(threading.Thread):
+    """Says which handler blocks the event loop, and for how long. While messages are handled, the
+    loop notes the time every BEAT_S, and this thread looks whether it still does."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, busy: Callable[[], bool]) -> None:
+        super().__init__(name="latchwork-watch", daemon=True)
+        self.loop, self.busy = loop, busy
+        self.loop_thread = threading.get_ident()
+        self.lock = threading.Lock()
+        self.wanted = threading.Event()
+        self.beat_at = 0.0
+        self.last: Optional[_Block] = None  # the block under way, or the last one
+
+    def wake(self) -> None:
+        """Called on the loop's thread when messages have arrived."""
+        if not self.wanted.is_set():
+            self.beat_at = time.monotonic()
+            self.wanted.set()
+            self.loop.call_later(BEAT_S, self.beat)
+
+    def beat(self) -> None:
+        now = time.monotonic()
+        with self.lock:
+            ended = self.last if self.last and not self.last.ended else None
+            if ended:
+                ended.ended = now
+            self.beat_at = now
+        if ended:
+            _say(ended.text() + "\n")
+        if self.busy():
+            self.loop.call_later(BEAT_S, self.beat)
+        else:
+            self.wanted.clear()
+
+    def run(self) -> None:
+        while True:
+            self.wanted.wait()
+            time.sleep(BLOCKED_S / 4)
+            with self.lock:
+                text = self.look(time.monotonic()) if self.wanted.is_set() else ""
+            if text:
+                _say(text)
+
+    def look(self, now: float) -> str:
+        """Returns what the log should say about a block: one line after BLOCKED_S, and again each
+        time when the block lasts twice as long."""
+        since = self.beat_at + BEAT_S / 2
+        if now - since < BLOCKED_S:
+            return ""
+        if not self.last or self.last.ended:
+            found = self.who()
+            if not found:
+                return ""
+            self.last = _Block(*found, since)
+        block = self.last
+        if now - since < 2 * block.said:
+            return ""
+        block.said = now - since
+        return block.text() + (
+            " so far; put a call that waits without await into a thread: "
+            "await asyncio.to_thread(call, argument)\n"
+        )
+
+    def who(self) -> Optional[Tuple[str, FrameType, Optional[Message]]]:
+        """Finds what runs on the loop's thread: the handler of a message, or something else; and
+        the frame that waits. Returns None if the loop itself runs, which only lacks a processor."""
+        frame = sys._current_frames().get(self.loop_thread)
+        if not frame or frame.f_code.co_name == "select":
+            return None
+        inmost = place = frame
+        while frame and frame.f_code is not _handle_async.__code__:
+            place, frame = frame, frame.f_back
+        if not frame:
+            return "a callback", inmost, None
+        m = frame.f_locals["m"]
+        return "handler of %s" % m.id, place, m
+
+    def excuse(self, m: Message) -> str:
+        """Returns why a message that was taken back had no time, if that was another's fault."""
+        block = self.last
+        if not block or block.message is m or (block.ended and block.ended < m._read):
+            return ""
+        return block.text()
+
+
 class _AsyncInbox(_Inbox):
+    watch: _Watch
+
     def __init__(self, wire: _Wire) -> None:
         super().__init__(wire, polls=False)
         self.add = wire.add_unlocked
         self.tasks: Dict[
             str, "asyncio.Task[None]"
         ] = {}  # the task of each message; the dict's keys are identities
+
+    def take(self, lines: List[str]) -> List[List[Message]]:
+        new, now = super().take(lines), time.monotonic()
+        for messages in new:
+            for m in messages:
+                m._read = now
+        return new
 
     def cancel(self, identity: str) -> None:
         super().cancel(identity)
@@ -547,6 +667,8 @@ async def _handle_async(function: Handler, inbox: _AsyncInbox, messages: List[Me
                 error = _unwanted(returned)
         except (Exception, asyncio.CancelledError) as e:
             error = e
+        if m._cancelled and isinstance(error, (Cancelled, asyncio.CancelledError)):
+            error = Cancelled(inbox.watch.excuse(m))
         del inbox.tasks[m.id]
         line, done = _answer(m, error)
         inbox.add(line)
@@ -563,6 +685,8 @@ async def _serve_async(function: Handler, wire: _Wire) -> None:
         asyncio.Event(),
     )
     flushing = False
+    watch = inbox.watch = _Watch(loop, lambda: bool(running))
+    watch.start()
 
     def flush() -> None:
         nonlocal flushing
@@ -586,6 +710,7 @@ async def _serve_async(function: Handler, wire: _Wire) -> None:
             task = loop.create_task(_handle_async(function, inbox, messages))
             running.add(task)
             task.add_done_callback(finished)
+        watch.wake()
 
     loop.add_reader(wire.requests, arrived)
     await ended.wait()

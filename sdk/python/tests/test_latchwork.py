@@ -4,12 +4,16 @@ processes, and do what Latchwork would do.
 
 python3 -m unittest discover -s sdk/python/tests"""
 
+import asyncio
 import base64
+import io
 import json
 import os
+import re
 import select
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import unittest
@@ -20,6 +24,7 @@ VECTORS = os.path.join(HERE, "../../../tests/vectors/exec")
 LIMIT_S = 30
 sys.path.insert(0, SDK)
 import latchwork  # noqa: E402  (without LATCHWORK_FDS it writes nothing)
+from latchwork import testing  # noqa: E402
 
 
 def vectors(name):
@@ -186,6 +191,16 @@ class Handler:
         line, self.rest = self.rest.split(b"\n", 1)
         return json.loads(line)
 
+    def log(self, pattern):
+        """Reads stderr until it matches the pattern, and returns what was read."""
+        until, said = time.monotonic() + LIMIT_S, b""
+        while not re.search(pattern, said):
+            fd = self.process.stderr.fileno()
+            if not select.select([fd], [], [], max(0, until - time.monotonic()))[0]:
+                raise AssertionError("no %r in %r" % (pattern, said))
+            said += os.read(fd, 1 << 16)
+        return said
+
     def end(self):
         """Closes the input of the process, and waits for its end. Returns the answers that were not
         yet read, the printed text, stderr, and the exit status."""
@@ -217,6 +232,52 @@ OUTCOMES = """
         assert m.traceparent == "00-aa-bb-01", m.headers
     latchwork.run(%s)
 """
+
+
+class Testing(unittest.TestCase):
+    """What a handler's own tests use."""
+
+    def test_outcomes(self):
+        def plain_handler(m):
+            self.assertIs(latchwork.current(), m)
+            if m.json()["do"] == "later":
+                raise latchwork.Retry("not yet", after=60, counts=False)
+            if m.json()["do"] == "fail":
+                raise KeyError("id")
+            return m.json().get("value")
+
+        async def coroutine(m):
+            await asyncio.sleep(0)
+            return plain_handler(m)
+
+        stderr, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            for handler in (plain_handler, coroutine):
+                end = lambda **payload: testing.handle(handler, testing.message(payload))  # noqa
+                self.assertEqual(end(do="go"), ("done", "", None, True, None))
+                self.assertEqual(end(do="later")[:4], ("retry", "not yet", 60, False))
+                failed = end(do="fail")
+                self.assertEqual(failed[:2], ("retry", "KeyError: 'id'"))
+                self.assertIsInstance(failed.error, KeyError)
+                self.assertRegex(end(do="go", value=1).reason, "must return nothing")
+                self.assertEqual(testing.handle(handler, testing.message("x")).outcome, "dead")
+        finally:
+            sys.stderr = stderr
+
+    def test_messages(self):
+        m = testing.message(
+            b"\xff", key="c-1", id="a/b/2/7", headers=[("n", b"\xfe"), ("n", None)], deadline=1.5
+        )
+        got = (m.payload, m.key, m.topic, m.partition, m.offset, m.headers, m.deadline)
+        headers = [("n", b"\xfe"), ("n", None)]
+        self.assertEqual(got, (b"\xff", "c-1", "a/b", 2, 7, headers, 1.5))
+        self.assertEqual(testing.message([1]).json(), [1])
+        self.assertEqual(testing.message(key=b"\xff").key, b"\xff")
+        self.assertIsNone(testing.message().payload)
+
+    def test_what_is_public(self):
+        names = {n for n in dir(latchwork) if not n.startswith("_")}
+        self.assertEqual(names, set(latchwork.__all__))
 
 
 class Processes(unittest.TestCase):
@@ -346,10 +407,35 @@ class Processes(unittest.TestCase):
         h.send(request("t/0/0", key="slow"), request("t/0/1", key="fast"))
         self.assertEqual(h.answer(), {"id": "t/0/1", "attempt": 1, "outcome": "done"})
         h.send({"cancel": "t/0/0"}, {"cancel": "t/0/99"})
-        self.assertEqual(
-            h.answer(), {"id": "t/0/0", "attempt": 1, "outcome": "retry", "reason": "cancelled"}
-        )
+        self.assertEqual(h.answer(), {"id": "t/0/0", "attempt": 1, "outcome": "retry"})
         self.assertEqual(h.end()[0::3], ([], 0))
+
+    def test_a_handler_that_blocks_the_loop(self):
+        """A handler that blocks the event loop must be named in the log while it does and
+        afterwards, and in the answer for a message that was cancelled because of it."""
+        h = Handler("""
+            import asyncio, latchwork, os, time
+            latchwork.BLOCKED_S = 0.2
+            async def handle(m):
+                if m.key == "other": await asyncio.sleep(1000)
+                while m.key == "blocks" and not os.path.exists(m.payload): time.sleep(0.01)
+            latchwork.run(handle)
+        """)
+        with tempfile.TemporaryDirectory() as folder:
+            go = os.path.join(folder, "go")
+            h.send(request("t/0/0", key="other"), request("t/0/1", key="blocks", payload=go))
+            said = h.log(rb"so far; .*\n.*so far; .*\n")
+            h.send({"cancel": "t/0/0"}, request("t/0/2", key="fast"))
+            open(go, "w").close()
+            answers = {a["id"]: a for a in (h.answer(), h.answer(), h.answer())}
+        blocked = r"handler of t/0/1 blocked the loop for \d+\.\d s \(\S+:6\)"
+        self.assertRegex(said.decode(), blocked + r" so far; put a call that waits")
+        self.assertRegex(answers["t/0/0"]["reason"], "^" + blocked + "$")
+        self.assertEqual(answers["t/0/1"], {"id": "t/0/1", "attempt": 1, "outcome": "done"})
+        self.assertEqual(answers["t/0/2"]["outcome"], "done")
+        answers, _, logged, status = h.end()
+        self.assertEqual((answers, status), ([], 0))
+        self.assertRegex(logged, blocked + r"\n")
 
     def cancelled_function(self, threads):
         h = Handler(
