@@ -45,6 +45,8 @@ export class Message {
 export interface OutcomeOptions {
   /** For runBatches(): the number of messages before the failed message that are done. */
   done?: number;
+  /** The error that led to this one; the reason names it. */
+  cause?: unknown;
 }
 export interface RetryOptions extends OutcomeOptions {
   /** The next attempt comes that many milliseconds later, at most an hour, instead of after a

@@ -31,13 +31,15 @@ const AFTER_MAX_MS = 3600000; // a longer time is shortened
 
 /** Asks for another attempt, after a backoff. With `afterMs`, it comes that many milliseconds later
  * instead, at most an hour. The attempt that ends with this error counts, unless `counts` is false;
- * a message may come back like that for `retry.max_age_s`. `done` is for runBatches(): the number
+ * a message may come back like that for `retry.max_age_s`. `cause` is the error that led to it, which
+ * the reason then names. `done` is for runBatches(): the number
  * of messages before the failed message that are done. */
 class Retry extends Error {
-  constructor(reason = "", { done = 0, afterMs, counts = true, ...unknown } = {}) {
-    super(reason);
+  constructor(reason = "", { done = 0, afterMs, counts = true, cause, ...unknown } = {}) {
+    super(reason, cause === undefined ? undefined : { cause });
     for (const name in unknown)
-      throw new TypeError(`latchwork: Retry has no option ${name}; expected afterMs, counts, done`);
+      throw new TypeError(
+        `latchwork: Retry has no option ${name}; expected afterMs, cause, counts, done`);
     const isTime = typeof afterMs === "number" && afterMs >= 0 && afterMs < Infinity;
     if (afterMs !== undefined && !isTime)
       throw new TypeError(`latchwork: afterMs must be a number from 0 to 3600000, is ${afterMs}`);
@@ -50,11 +52,11 @@ class Retry extends Error {
   }
 }
 
-/** Makes the message a dead letter, because another attempt would be pointless. `done` has the same
- * meaning as in Retry. */
+/** Makes the message a dead letter, because another attempt would be pointless. `done` and `cause`
+ * have the same meaning as in Retry. */
 class Dead extends Error {
-  constructor(reason = "", { done = 0 } = {}) {
-    super(reason);
+  constructor(reason = "", { done = 0, cause } = {}) {
+    super(reason, cause === undefined ? undefined : { cause });
     this.name = "Dead";
     this.done = done;
   }
@@ -281,6 +283,23 @@ const textOf = (make) => {
 /* Cuts a reason, and replaces halves of surrogate pairs, which are not JSON everywhere. */
 const wellFormed = (text) => text.slice(0, REASON_MAX).replace(/\p{Surrogate}/gu, "\ufffd");
 
+const CAUSES_MAX = 5;
+
+/* Returns the errors that led to this one, as Error has them in `cause`, the nearest first. */
+const causesOf = (error) => {
+  const causes = [];
+  while (causes.length < CAUSES_MAX && (error = error?.cause) != null) causes.push(error);
+  return causes;
+};
+/* Returns the reason `first`, followed by those of the causes: "TypeError: fetch failed; cause:
+ * Error: connect ECONNREFUSED 127.0.0.1:8080". */
+const withCauses = (first, error) =>
+  textOf(() =>
+    [first, ...causesOf(error).map((e) => textOf(() => nameAndMessage(e)))].join("; cause: "));
+/* Some errors, such as those for several addresses, have a code in place of a message. */
+const nameAndMessage = (e) =>
+  e instanceof Error ? `${e.name}: ${e.message || e.code || "no message"}` : format(e);
+
 const answer = (m, outcome, reason, { afterMs, counts = true } = {}) => {
   const said = { id: m.id, attempt: m.attempt, outcome };
   if (reason) said.reason = wellFormed(reason);
@@ -291,14 +310,16 @@ const answer = (m, outcome, reason, { afterMs, counts = true } = {}) => {
 
 /* Returns the answer for a message whose handler threw. */
 const failed = (m, error) => {
-  if (error instanceof Dead) return answer(m, "dead", textOf(() => error.message));
-  if (error instanceof Retry) return answer(m, "retry", textOf(() => error.message), error);
-  if (m.cancelled) return answer(m, "retry", "cancelled");
-  const isError = error instanceof Error;
-  const full = textOf(() => (isError ? error.stack : format(error)));
+  const chosen = error instanceof Dead || error instanceof Retry;
+  if (chosen) {
+    const reason = withCauses(textOf(() => error.message), error);
+    return answer(m, error instanceof Dead ? "dead" : "retry", reason, error);
+  }
+  if (m.cancelled) return answer(m, "retry");
+  const stack = (e) => textOf(() => (e instanceof Error ? e.stack : format(e)));
+  const full = textOf(() => [error, ...causesOf(error)].map(stack).join("\n  cause: "));
   process.stderr.write(`${m.id}: ${full}\n`);
-  const reason = textOf(() => (isError ? `${error.name}: ${error.message}` : format(error)));
-  return answer(m, "retry", reason);
+  return answer(m, "retry", withCauses(textOf(() => nameAndMessage(error)), error));
 };
 
 // --- running -------------------------------------------------------------------------------------

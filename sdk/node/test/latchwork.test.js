@@ -279,9 +279,32 @@ test("a cancelled message", async () => {
   h.send(request("t/0/0", { key: "slow" }), request("t/0/1", { key: "fast" }));
   assert.deepEqual(await h.answer(), done("t/0/1"));
   h.send({ cancel: "t/0/0" }, { cancel: "t/0/99" });
-  assert.deepEqual(await h.answer(), failed("t/0/0", "retry", "cancelled"));
+  assert.deepEqual(await h.answer(), { id: "t/0/0", attempt: 1, outcome: "retry" });
   assert.equal(await h.end(), 0);
   assert.equal(h.logged, "", "a cancellation is no error");
+});
+
+test("the causes of an error are in reason and log", async () => {
+  const h = new Handler(`latchwork.run(async (m) => {
+    const refused = Object.assign(new AggregateError([], ""), { code: "ECONNREFUSED" });
+    const fetchFailed = new TypeError("fetch failed", { cause: refused });
+    if (m.key === "retry") throw new latchwork.Retry("no rate", { cause: fetchFailed });
+    if (m.key === "round") fetchFailed.cause = fetchFailed;
+    if (m.key === "odd") fetchFailed.cause = { get cause() { throw new Error("no"); } };
+    throw fetchFailed;
+  });`);
+  await h.ready;
+  const reasonOf = async (key) => {
+    h.send(request("t/0/0", { key }));
+    return (await h.answer()).reason;
+  };
+  const refused = "; cause: AggregateError: ECONNREFUSED";
+  assert.equal(await reasonOf("fails"), "TypeError: fetch failed" + refused);
+  assert.equal(await reasonOf("retry"), "no rate; cause: TypeError: fetch failed" + refused);
+  assert.equal((await reasonOf("round")).split("; cause: ").length, 6);
+  assert.match(await reasonOf("odd"), /^no text/);
+  assert.equal(await h.end(), 0);
+  assert.match(h.logged, /t\/0\/0: TypeError: fetch failed\n[^]*\n  cause: AggregateError/);
 });
 
 test("a batch ends with the first that is not done", async () => {
@@ -320,7 +343,7 @@ test("a handler of batches", async () => {
   send(2, "wait");
   await new Promise((resolve) => setTimeout(resolve, 50));
   h.send({ cancel: "t/0/0" });
-  assert.deepEqual(await h.answer(), failed("t/0/0", "retry", "cancelled"));
+  assert.deepEqual(await h.answer(), { id: "t/0/0", attempt: 1, outcome: "retry" });
   assert.equal(await h.end(), 0);
 });
 
