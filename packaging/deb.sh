@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds or tests the Debian packages of this tree in a clean chroot. Needs root.
-# usage: packaging/deb.sh build|twice|test|secured|systemd bookworm|trixie
+# usage: packaging/deb.sh build|twice|test|secured|systemd|here bookworm|trixie
 #
 #   build    writes the packages to build/deb/DISTRIBUTION, and fails at a warning of lintian
 #   twice    builds the packages again in another folder, time zone and language, and fails if their
@@ -10,6 +10,8 @@
 #   secured  installs the packages in a clean chroot, and follows the documents with a secured Kafka
 #            and a Valkey with TLS until messages are handled
 #   systemd  boots systemd in a clean chroot and runs services of the installed unit
+#   here     builds the packages without a chroot, in a container that may not mount: it must be of
+#            DISTRIBUTION, and what the build needs is installed in it
 #
 # Packages are built only from files that git tracks. They have the date of the newest commit.
 # $MAINTAINER is the maintainer of the packages, as "NAME <ADDRESS>". The chroots are kept in
@@ -25,7 +27,7 @@ usage() {
 }
 [ $# -eq 2 ] || usage
 what=$1 distribution=$2
-case $what in build | twice | test | secured | systemd) ;; *) usage ;; esac
+case $what in build | twice | test | secured | systemd | here) ;; *) usage ;; esac
 case $distribution in
 bookworm | trixie) ;;
 *)
@@ -58,11 +60,12 @@ in_chroot() { # FOLDER COMMAND…: runs a command in a clean chroot that shares 
 }
 
 build() { # OUT FOLDER [NAME=VALUE…]: builds the packages in FOLDER and writes them to OUT
-    local to=$1
+    local to=$1 where=(in_chroot "$1")
+    [ "$what" != here ] || where=()
     shift
     fetch_rdkafka
     rm -rf "$to"
-    in_chroot "$to" env DISTRIBUTION="$distribution" SOURCE_DATE_EPOCH="$epoch" \
+    "${where[@]}" env DISTRIBUTION="$distribution" SOURCE_DATE_EPOCH="$epoch" \
         MAINTAINER="$maintainer" RDKAFKA="$rdkafka" "${@:2}" \
         packaging/build-deb.sh "$to" "$1"
 }
@@ -96,8 +99,16 @@ first() { # builds the packages, unless they were already built from the tree as
     echo "$now" >"$out/.built-from"
 }
 
+# What is missing is said before anything is fetched or built.
+if [ "$what" != here ]; then
+    tests/matrix/debian.sh --check
+elif ! (. /etc/os-release && [ "${VERSION_CODENAME-}" = "$distribution" ]); then
+    echo "deb.sh: this system is not $distribution, so its packages need a chroot: deb.sh build" >&2
+    exit 2
+fi
+
 case $what in
-build)
+build | here)
     first
     ls -l "$out"
     ;;

@@ -31,6 +31,6 @@ tarball-test:
 ## release-check: name everything that keeps the newest commit from being released
 release-check:
 	@packaging/release.sh check
-## release: check, then build and test packages and tarball, with checksums and notes, in build/release (as root)
+## release: check, then build and test packages, tarball, wheel and npm tarball, with checksums and notes, in build/release (as root)
 release:
 	@packaging/release.sh build

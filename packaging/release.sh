@@ -8,8 +8,8 @@
 #   check    prints everything that keeps the newest commit from being released; exits with 1 if
 #            there is anything
 #   notes    prints the section of this version in CHANGELOG.md
-#   build    checks, then builds the packages and the tarball into build/release, with SHA256SUMS
-#            and NOTES.md; needs root, for the chroots
+#   build    checks, then builds the packages, the tarball and the SDKs' wheel and npm tarball into
+#            build/release, with SHA256SUMS and NOTES.md; needs root, for the chroots
 #   sums     writes SHA256SUMS of these files and, if LW_SIGN_KEY names a key of gpg, its signature
 #            SHA256SUMS.asc; `build` does the same
 #
@@ -36,6 +36,8 @@ include/latchwork/lock.h LATCHWORK_VERSION "([^"]*)"
 sdk/node/package.json "version": "([^"]*)"
 sdk/python/pyproject.toml ^version = "([^"]*)"
 sdk/python/latchwork/__init__.py ^__version__ = "([^"]*)"
+sdk/python/README.md latchwork-([0-9.]+)-py3
+sdk/node/README.md latchwork-([0-9.]+)\.tgz
 deploy/helm/latchwork/Chart.yaml ^version: (.*)
 deploy/helm/latchwork/Chart.yaml ^appVersion: "([^"]*)"
 deploy/helm/latchwork/ci/all-values.yaml tag: ([0-9.]+)
@@ -114,8 +116,9 @@ build() {
     packaging/tarball.sh twice
     packaging/tarball.sh test
     cp build/tarball/*.tar.gz build/tarball/*.spdx.json "$out/"
+    packaging/sdk.sh "$out"
     notes >"$out/NOTES.md"
-    (cd "$out" && sums -- *.deb *.tar.gz *.spdx.json)
+    (cd "$out" && sums -- *.deb *.tar.gz *.spdx.json *.whl *.tgz)
     ls -l "$out"
     echo "To publish:"
     echo "    git tag -s v$version -m 'Latchwork $version'"

@@ -5,7 +5,8 @@
 #
 # On Debian and its relatives the script uses apt-get, with sudo only if the user is not root. If
 # nothing is missing, the script does nothing and needs no password. On other systems the script
-# looks for the programs, headers and libraries themselves, names what is missing, and stops.
+# looks for the programs, headers and libraries themselves, names what is missing, and stops. The
+# group matrix builds in chroots, so it does not include the group build; all others do.
 # exit: 0 everything is installed, 1 something is missing, 2 usage error
 set -eu
 group=${1:-build}
@@ -21,7 +22,7 @@ list=$(dirname "$0")/packages.txt
 # Prints the packages of the requested groups, one package per line as "PACKAGE HOW".
 # The group check includes the group test.
 wanted() {
-    awk -v g="$group" '/^[a-z]/ && ($1 == "build" || $1 == g || (g == "check" && $1 == "test")) {
+    awk -v g="$group" '/^[a-z]/ && (($1 == "build" && g != "matrix") || $1 == g || (g == "check" && $1 == "test")) {
         print $2, $3}' "$list"
 }
 

@@ -57,6 +57,10 @@ rm "$dir/bin/node"
 deps build MISSING=valgrind
 check 'a group is not asked for what only another one needs' [ $? -eq 0 -a ! -e "$dir/asked" ]
 
+deps matrix MISSING="gcc debootstrap"
+check 'a chroot needs only what makes it' asked 'debootstrap (policy'
+check 'and nothing of the build' sh -c "! grep -q gcc '$dir/asked'"
+
 deps build MISSING=redis-server FAKE_UID=1000
 check 'with sudo' [ $? -eq 0 ]
 check 'apt-get runs by sudo' asked 'by sudo)'

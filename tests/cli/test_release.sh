@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.." || exit 1
 tree=$dir/tree
 mkdir -p "$tree"
 cp --parents packaging/release.sh include/latchwork/lock.h sdk/node/package.json \
-    sdk/python/pyproject.toml sdk/python/latchwork/__init__.py \
+    sdk/python/pyproject.toml sdk/python/latchwork/__init__.py sdk/*/README.md \
     deploy/helm/latchwork/Chart.yaml deploy/helm/latchwork/ci/all-values.yaml \
     deploy/container/Dockerfile doc/how-to/install.md \
     doc/how-to/kubernetes.md README.md doc/explanation/compared.md "$tree"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs a command on a clean copy of this source tree in a chroot with Debian or Ubuntu 24.04.
 # usage: tests/matrix/debian.sh SUITE COMMAND [ARGUMENT…]      (SUITE: bookworm, trixie, …; noble)
+#        tests/matrix/debian.sh --check     only says whether chroots are possible here
 #
 # The chroot is made by debootstrap and kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so a
 # later run does not make it again. Each run copies the tree, without files that git ignores, to
@@ -20,16 +21,21 @@
 # exit: the exit status of the command; 2 wrong usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-[ $# -ge 2 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
-suite=$1
-shift
-chroots=${LW_CHROOTS:-$PWD/build/debian}
-root=$chroots/$suite
 
 die() {
     echo "debian.sh: $*" >&2
     exit 2
 }
+
+[ "$(id -u)" -eq 0 ] || die "needs root, for chroot and mount"
+unshare --mount --pid --fork mount -t tmpfs tmpfs /mnt 2>/dev/null ||
+    die "no mount is allowed here, and a chroot needs it; start the container with --privileged, or use another machine"
+[ "${1-}" != --check ] || exit 0
+[ $# -ge 2 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
+suite=$1
+shift
+chroots=${LW_CHROOTS:-$PWD/build/debian}
+root=$chroots/$suite
 
 # The Ubuntu keys come from a package of Debian 13, because Debian 12 has no such package.
 ubuntu_keys() {
@@ -77,7 +83,6 @@ copy_tree() {
 }
 
 name=${LW_CHROOT_TREE:-latchwork}
-[ "$(id -u)" -eq 0 ] || die "needs root, for chroot and mount"
 make_root
 copy_tree
 cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true

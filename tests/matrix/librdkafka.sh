@@ -45,6 +45,7 @@ prefix=$store/$version
 log=$store/$version.log
 
 unpack() {
+    command -v npm >/dev/null || die "npm is missing, which fetches the source: apt-get install npm"
     mkdir -p "$1"
     (cd "$1" && npm pack --silent "$package" >/dev/null) >>"$log" 2>&1 ||
         die "npm could not fetch $package; see $log"
