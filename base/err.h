@@ -17,7 +17,7 @@ struct lw_err {
     bool permanent;
     bool memory; /* true if an allocation failed */
     bool late;   /* true if the connection works, but an answer did not come in time */
-    /* true if somebody else was faster: a job is under way, or what should be changed was changed */
+    /* true if somebody else was faster: a job is under way, or something was changed meanwhile */
     bool conflict;
 };
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the packages of the SDKs for Python (a wheel) and Node (a tarball of npm) into a folder, and
-# checks them: each is installed into an empty environment and handles a message.
+# Builds the packages of the SDKs for Python (a wheel) and Node (a tarball of npm) into a folder,
+# and checks them: each is installed into an empty environment and handles a message.
 # usage: packaging/sdk.sh FOLDER
 #
 # Needs python3 with venv, node and npm; pip fetches setuptools, if it is not installed.

@@ -22,8 +22,8 @@ list=$(dirname "$0")/packages.txt
 # Prints the packages of the requested groups, one package per line as "PACKAGE HOW".
 # The group check includes the group test.
 wanted() {
-    awk -v g="$group" '/^[a-z]/ && (($1 == "build" && g != "matrix") || $1 == g || (g == "check" && $1 == "test")) {
-        print $2, $3}' "$list"
+    awk -v g="$group" '/^[a-z]/ && ($1 == g || ($1 == "build" && g != "matrix") ||
+        (g == "check" && $1 == "test")) {print $2, $3}' "$list"
 }
 
 # Succeeds if the package is on this machine, no matter how it was installed.

@@ -137,8 +137,9 @@ static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
     return err;
 }
 
-/* Tests the right READ on the group, on each topic and, if `dead` is true, on the dead-letter topic,
- * which a commit requires. The test commits an offset for a partition that no topic has. */
+/* Tests the right READ on the group, on each topic and, if `dead` is true, on the topic of dead
+ * letters, which a commit requires. The test commits an offset for a partition that no topic
+ * has. */
 static void check_reading(const struct lw_config *c, rd_kafka_t *rk, bool dead,
                           struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list =

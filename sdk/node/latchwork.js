@@ -31,9 +31,9 @@ const AFTER_MAX_MS = 3600000; // a longer time is shortened
 
 /** Asks for another attempt, after a backoff. With `afterMs`, it comes that many milliseconds later
  * instead, at most an hour. The attempt that ends with this error counts, unless `counts` is false;
- * a message may come back like that for `retry.max_age_s`. `cause` is the error that led to it, which
- * the reason then names. `done` is for runBatches(): the number
- * of messages before the failed message that are done. */
+ * a message may come back like that for `retry.max_age_s`. `cause` is the error that led to it; the
+ * reason names it. `done` is for runBatches(): the number of messages before the failed message
+ * that are done. */
 class Retry extends Error {
   constructor(reason = "", { done = 0, afterMs, counts = true, cause, ...unknown } = {}) {
     super(reason, cause === undefined ? undefined : { cause });

@@ -16,9 +16,11 @@ message is done. `raise Retry("why")` asks for another attempt (`after=60` says 
 seconds), `raise Dead("why")` makes the message a dead letter, and any other exception is a retry,
 with a traceback in the log.
 
-Coroutines run concurrently on one event loop. A coroutine that blocks the loop holds up all of them,
-so the log names it. A coroutine is cancelled when Latchwork takes its message back. Plain functions run on the threads of `run(threads=N)` (default: 1, the main thread),
-and can check `m.cancelled`. `latchwork.testing` calls a handler in a test, for instance of pytest.
+Coroutines run concurrently on one event loop. One that blocks the loop holds up all of them, so the
+log names it. A coroutine is cancelled when Latchwork takes its message back. Plain functions run on
+the threads of `run(threads=N)` (default: 1, the main thread), and can check `m.cancelled`.
+
+`latchwork.testing` calls a handler in a test, for instance of pytest.
 
 Import this module before any module that prints. On import, the module tells Latchwork that answers
 come on a separate file descriptor, so that printed text goes to the log and does not disturb the
