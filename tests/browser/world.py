@@ -81,11 +81,11 @@ class World:
             self.redis.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def get(self, path, plain=False):
+    def get(self, path, plain=False, base=None):
         try:
             with urllib.request.urlopen(
                 urllib.request.Request(
-                    self.base + path, headers={"Authorization": "Bearer " + self.token}
+                    (base or self.base) + path, headers={"Authorization": "Bearer " + self.token}
                 ),
                 timeout=20,
             ) as r:

@@ -198,7 +198,7 @@ class Projects(Case):
 
     def test_python_without_run(self):
         self.new("python")
-        self.change("handler.py", "latchwork.run()", "")
+        self.change("handler.py", "latchwork.run()", "pass")
         status, out, err = self.try_it()
         self.assertEqual(status, 1, out + err)
         self.assertIn("write latchwork.run() at its end", out + err)
