@@ -69,7 +69,7 @@ class Browser:
         )
         self.session = None
         try:
-            self.connection = http.client.HTTPConnection("127.0.0.1", self._port(), timeout=60)
+            self.connection = http.client.HTTPConnection("127.0.0.1", self._port(), timeout=320)
             self._open(width, height)
         except BaseException:
             self.close()
@@ -105,6 +105,7 @@ class Browser:
             "goog:loggingPrefs": {"browser": "ALL"},
             "unhandledPromptBehavior": "ignore",
         }
+        wanted["timeouts"] = {"script": 300000}  # axe takes long on a loaded machine
         self.session = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})[
             "sessionId"
         ]
