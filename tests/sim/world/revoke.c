@@ -12,10 +12,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Maximum number of steps for which a worker may wait after the handlers of the revoked partitions
- * have ended. That many steps are enough to settle the messages of these handlers, even with lost
- * answers and a quarantine in between. */
-enum { IDLE_STEPS = 2000 };
+/* Maximum time for which a worker may wait after the handlers of the revoked partitions have ended.
+ * It is enough to settle the messages of these handlers, even with lost answers, a quarantine or a
+ * dead letter that is sent again in between. */
+enum { IDLE_MS = 10000 };
 
 static bool leaves(const struct world *w, int worker, const struct lw_job *job) {
     const struct revoke *r = &w->revoke;
@@ -52,12 +52,12 @@ void revoke_pump(void *ctx, int64_t max_ms) {
         /* The worker may wait while Kafka's coordinator is away, because after a lost epoch nothing
          * can be settled until Kafka confirms a commit. */
         if (at_work(w, me) || me->dead_until_ms > w->now_ms || w->now_ms < w->kafka_away_ms)
-            r->idle_steps = 0;
-        if (r->idle_steps++ > IDLE_STEPS)
+            r->busy_ms = w->now_ms;
+        if (w->now_ms - r->busy_ms > IDLE_MS)
             world_bad(w,
                       "worker %d waits for partitions that leave, though what had started of them "
-                      "is over since %d steps",
-                      me->index, IDLE_STEPS);
+                      "is over since %d ms",
+                      me->index, IDLE_MS);
     }
 }
 
@@ -68,7 +68,7 @@ void revoke_parts(struct world *w, struct sim_worker *me, const bool *part, bool
         if (part[p]) gens[n++] = me->gen[p];
     if (!n) return;
     trace(w, "worker %d lets %zu partitions go%s", me->index, n, lost ? " (lost)" : "");
-    w->revoke = (struct revoke){.on = true, .worker = me->index};
+    w->revoke = (struct revoke){.on = true, .worker = me->index, .busy_ms = w->now_ms};
     for (int p = 0; p < PARTS; p++) w->revoke.part[p] = part[p];
     for (int i = 0; i < w->n_exec; i++) w->exec[i].before_revoke = true;
     int64_t began_ms = w->now_ms;

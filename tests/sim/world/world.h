@@ -178,7 +178,8 @@ struct errors { /* how the servers of a shard answer in a period of errors (erro
 
 struct revoke { /* a worker that gives up partitions and waits for its running handlers */
     bool on, part[PARTS];
-    int worker, idle_steps;
+    int worker;
+    int64_t busy_ms; /* last time at which something of these partitions was at work */
 };
 
 struct sim_part {
