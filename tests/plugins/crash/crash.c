@@ -30,7 +30,8 @@ static int act(const char *what, const struct latchwork_message *m, char *reason
     while (strcmp(what, "stuck") == 0) nap(1000);
     if (strcmp(what, "child") == 0) {
         pid_t pid = fork();
-        while (pid == 0) nap(1000);
+        if (pid == 0)
+            for (;;) nap(1000);
         snprintf(reason, reason_size, "%d", (int)pid);
         return LATCHWORK_RETRY;
     }
