@@ -895,13 +895,6 @@ M = {
     'a late statement counts': [
         ('queue/lua/limit.lua', "if mine and mine >= number then", "if not id then")
     ],
-    'places are given in the quarantine': [
-        (
-            'queue/lua/limit.lua',
-            "    places = has\nelseif running",
-            "    places = want\nelseif running",
-        )
-    ],
     'statements of a lost epoch count': [
         ('queue/lua/limit.lua', "n and of == id and now", "n and now")
     ],
@@ -910,33 +903,6 @@ M = {
     ],
     'who waits longest is not first': [
         ('queue/lua/limit.lua', "then before = before + 1 end", "then before = before end")
-    ],
-    'leases outlive their place': [
-        (
-            'consumer/worker/limit.c',
-            "if (w->c->limits.running) lw_leases_bound(w->leases, w->limits.until_ms);",
-            "",
-        )
-    ],
-    'a start takes no token': [('consumer/worker/limit.c', "        w->limits.draw[i].n--;\n", "")],
-    'a token is good for too long': [
-        ('consumer/worker/limit.c', "TOKEN_MS = 100,", "TOKEN_MS = 1000,")
-    ],
-    'a token is used before its time': [
-        ('consumer/worker/limit.c', "    if (d->next_us > now) return 0;\n", "    now += 200000;\n")
-    ],
-    'more lanes are asked for than may start': [
-        (
-            'consumer/worker/limit.c',
-            "lw_config_limits(w->c) ? least(most, w->limits.left) : most;",
-            "most;",
-        ),
-        ('consumer/worker/limit.c', "    assert(n <= w->limits.left);\n", ""),
-        (
-            'consumer/worker/limit.c',
-            "if (w->c->limits.running && w->runs.in_handler >= places(w)) return false;",
-            "",
-        ),
     ],
     # The next mutants change what happens to a slot that moves between nodes of a cluster.
     'a settle that failed in the middle is sent again as it was': [
@@ -988,12 +954,6 @@ MODE = {
     'attempts may count nothing for ever': 'later',
     'a retry comes back when the backoff says': 'later',
     'places of other workers do not count': 'limits',
-    'places are given in the quarantine': 'limitswipe',
-    'leases outlive their place': 'limitskill',
-    'a start takes no token': 'limits',
-    'a token is good for too long': 'limits',
-    'a token is used before its time': 'limits',
-    'more lanes are asked for than may start': 'limits',
     'partitions of replays are never forgotten': 'operator',
     'no quarantine': 'wipe',
     'fence restarts after a wipe': 'wipe',
