@@ -53,8 +53,8 @@ static void end_call(struct call *c, enum lw_outcome outcome, const char *reason
     http_release(c);
 }
 
-/* Ends a call that has failed. If `down` is true, the service is at fault, and no attempt is
- * counted. The message then rests for longer than the breaker's pause, so that
+/* Ends a call that has failed. If `down` is true, the breaker is open, so the service is at fault,
+ * and no attempt is counted. The message then rests for longer than the breaker's pause, so that
  * other messages come first in the next trial. */
 static void end_failed(struct call *c, bool down, const char *why) {
     if (down)
@@ -68,15 +68,14 @@ static struct breaker_request request(const struct call *c) {
 }
 
 /* Takes note of a request that failed. Returns true if the service is at fault, and false if the
- * message may be. A message that was never sent, because no connection could be made, is not. */
+ * message may be. */
 static bool failed(const struct call *c, enum breaker_failure how, const char *why) {
     struct lw_handler *h = c->h;
     struct breaker_request r = request(c);
-    bool sent = how != BREAKER_REFUSED_CONNECTION;
-    if (lw_trial_failed(&h->trial, c->jobs[c->at]->identity) && sent) return false;
+    if (lw_trial_failed(&h->trial, c->jobs[c->at]->identity)) return false;
     bool trial = r.trial && breaker_state(&h->breaker, h->now_ms) == LW_HTTP_HALF_OPEN;
     return (trial && !lw_trial_over(&h->trial)) ||
-           breaker_failed(&h->breaker, &r, how, h->now_ms, why) || !sent;
+           breaker_failed(&h->breaker, &r, how, h->now_ms, why);
 }
 
 static void answered(const struct call *c) {
