@@ -72,7 +72,10 @@ class Package(unittest.TestCase):
                     for name in z.namelist()
                     if not name.startswith("latchwork-0.1.0.dist-info/")
                 ]
-            self.assertEqual(sorted(names), ["latchwork/__init__.py", "latchwork/py.typed"])
+            self.assertEqual(
+                sorted(names),
+                ["latchwork/__init__.py", "latchwork/py.typed", "latchwork/testing.py"],
+            )
             used = subprocess.run(
                 [sys.executable, "-S", "-c", "import latchwork; print(latchwork.__version__)"],
                 env={"PYTHONPATH": wheel},
