@@ -55,6 +55,9 @@ static inline void lw_hex(const uint8_t *bytes, size_t n, char *out) {
     out[2 * n] = '\0';
 }
 
+/* Returns the smaller of two sizes. */
+static inline size_t lw_smaller(size_t a, size_t b) { return a < b ? a : b; }
+
 struct lw_buf {
     char *p; /* NULL while the buffer is empty */
     size_t n, cap;

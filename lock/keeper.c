@@ -150,8 +150,6 @@ static int64_t until_next_loss(struct lw_keeper *k) {
     return left > CONNECT_AT_LEAST_MS ? left : CONNECT_AT_LEAST_MS;
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Returns how long the keeper may wait for a server: limit_ms, or less if a hold must be given up
  * earlier. If the locks of the holds are in several slots of a cluster, one node gets only a part
  * of that time, so that enough is left for the other nodes. */
@@ -159,7 +157,7 @@ static int64_t patience_ms(struct lw_keeper *k, int64_t limit_ms) {
     int64_t left = until_next_loss(k);
     if (k->client->table && !k->alone)
         left = left / SHARE > CONNECT_AT_LEAST_MS ? left / SHARE : CONNECT_AT_LEAST_MS;
-    return smaller(left, limit_ms);
+    return lw_earlier(left, limit_ms);
 }
 
 static void hang_up(struct link *link) {

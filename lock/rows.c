@@ -9,6 +9,7 @@
  * ascending order, and a waiter holds only rows smaller than the row it waits for, so there can be
  * no deadlock. All rows of a hold have the same token, by which the scripts recognize the caller's
  * rows. */
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/reply.h"
 #include "lock/keeper.h"
@@ -62,8 +63,6 @@ static int64_t ask_number(struct latchwork_lock *l, struct lw_call *c,
     return n;
 }
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-
 /* --- giving back and keeping ------------------------------------------------------------------ */
 
 /* Releases those rows that still have the token of the hold. Returns their number, or -1 with
@@ -73,7 +72,7 @@ static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latch
     int64_t dropped = 0;
     *sent_again = false;
     for (size_t from = 0; from < rows->n; from += DROP_BATCH) {
-        size_t n = smaller(rows->n - from, DROP_BATCH);
+        size_t n = lw_smaller(rows->n - from, DROP_BATCH);
         struct lw_call c;
         lw_call_script(&c, &lw_lock_script_rows_drop, 2 * (int)n);
         for (size_t i = 0; i < n; i++) {
@@ -101,7 +100,7 @@ static enum latchwork_result release(struct latchwork_hold *h, struct latchwork_
 
 static void keep_some(struct latchwork_hold *h, size_t from, int64_t ttl_ms, struct lw_call *c) {
     struct rows *rows = rows_of(h->lock);
-    size_t n = smaller(rows->n - from, KEEP_BATCH);
+    size_t n = lw_smaller(rows->n - from, KEEP_BATCH);
     lw_call_script(c, &lw_lock_script_rows_keep, (int)n);
     for (size_t i = 0; i < n; i++) add_key(c, rows->row[from + i], LW_KEY_LOCK);
     lw_call_text(c, h->token);
@@ -153,7 +152,7 @@ static bool others_wait(const struct latchwork_lock *row) {
 static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     struct latchwork_lock *l = t->lock;
     struct rows *rows = rows_of(l);
-    size_t n = 0, most = smaller(rows->n - t->taken, TAKE_BATCH);
+    size_t n = 0, most = lw_smaller(rows->n - t->taken, TAKE_BATCH);
     /* Stop before a row for which another thread of this client stands in line, because that thread
      * must get the row first. */
     while (n < most && !(t->deadline_ms && others_wait(rows->row[t->taken + n]))) n++;
@@ -249,7 +248,7 @@ static int64_t make_one(struct taking *t, struct latchwork_error *error) {
     struct rows *rows = rows_of(l);
     int64_t sent_ms = 0;
     for (size_t from = 0; from < rows->n; from += RAISE_BATCH) {
-        size_t n = smaller(rows->n - from, RAISE_BATCH);
+        size_t n = lw_smaller(rows->n - from, RAISE_BATCH);
         struct lw_call c;
         lw_call_script(&c, &lw_lock_script_rows_raise, 2 * (int)n);
         for (size_t i = 0; i < n; i++) {
@@ -289,7 +288,7 @@ static void end_sub_holds(struct taking *t) {
 
 static enum latchwork_result is_held(struct taking *t, struct latchwork_error *error) {
     struct lw_bytes key = rows_of(t->lock)->row[t->taken]->key[LW_KEY_LOCK];
-    int n = (int)smaller(key.n, 300);
+    int n = (int)lw_smaller(key.n, 300);
     if (t->left_ms != -1)
         return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "%.*s is held by others",
                             n, key.p);

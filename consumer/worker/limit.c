@@ -90,7 +90,6 @@ static size_t asked_for(const struct lw_worker *w) {
 }
 
 static size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 void limit_begin(struct lw_worker *w) {
     if (!lw_config_limits(w->c)) return;
@@ -99,14 +98,14 @@ void limit_begin(struct lw_worker *w) {
     drop_expired(w, now);
     if (w->limits.others) w->limits.places = less(w->limits.places, less(w->limits.used, used));
     size_t left = less((size_t)lw_config_at_once(w->c), used);
-    if (w->c->limits.running) left = least(left, less(places(w), used));
-    if (w->c->limits.per_second) left = least(left, less(tokens(w, false, now), asked));
+    if (w->c->limits.running) left = lw_smaller(left, less(places(w), used));
+    if (w->c->limits.per_second) left = lw_smaller(left, less(tokens(w, false, now), asked));
     w->limits.used = used;
     w->limits.left = left;
 }
 
 size_t limit_of(const struct lw_worker *w, size_t most) {
-    return lw_config_limits(w->c) ? least(most, w->limits.left) : most;
+    return lw_config_limits(w->c) ? lw_smaller(most, w->limits.left) : most;
 }
 
 void limit_grants(struct lw_worker *w, size_t n) {
@@ -136,7 +135,7 @@ static size_t demand(const struct lw_worker *w) {
         if (sh->phase == READY) wait += sh->gate.n_listed + sh->hints.n + sh->settle.n_listed;
     }
     size_t room = less((size_t)lw_config_at_once(w->c), w->limits.used) + w->limits.started;
-    return least(wait, least(room, window_most(w)));
+    return lw_smaller(wait, lw_smaller(room, window_most(w)));
 }
 
 /* Returns the time of the next statement: places and tokens that are missing are asked for at
