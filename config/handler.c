@@ -56,7 +56,7 @@ static void finish_requests(struct lw_loader *l, const struct kind *k) {
                    c->handler.threads, c->handler.in_flight, (int)LW_AT_ONCE_MAX);
     if (c->handler.batch > 1 && !lw_config_runs_ahead(c))
         lw_problem_warn(l->problems, "handler.batch: no effect with lock.run_ahead 1, retry.order "
-                                     "skip, or business ids");
+                                     "skip, business ids, or limits");
     else if (c->handler.batch > c->lock.run_ahead)
         lw_problem_warn(l->problems,
                         "handler.batch: is %d, but only lock.run_ahead (%d) messages of a key are "
