@@ -249,7 +249,11 @@ cli | live | browser) run_scripts "$what" ;;
 tsan)
     # With halt_on_error, a report of ThreadSanitizer also ends a child process with an error.
     # Otherwise a child that ends by _exit would hide the report.
-    export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}"
+    export TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/preload/tsan.txt ${TSAN_OPTIONS:-}"
+    export LD_PRELOAD="$PWD/$build/tests/preload/c11_threads.so"
+    # the whole worker under load, the API and the page's process
+    run live-kill_workers tests/live/test_kills.py "$build" kill_workers
+    run_scripts cli test_api
     # shellcheck disable=SC2086 # a list of programs
     run_sources unit $threaded
     run_sources server test_renewer

@@ -37,9 +37,8 @@ static UNUSED void make_folder(struct fx *x) {
     x->folder = fx_folder();
 }
 
-/* Opens the handler with the configuration x->c, and starts its thread. make_folder() must have
- * been called before. */
-static UNUSED void start_handler(struct fx *x, const struct lw_handler_type *type) {
+/* Opens the handler with the configuration x->c. make_folder() must have been called before. */
+static UNUSED void open_handler(struct fx *x, const struct lw_handler_type *type) {
     struct lw_err err = {0};
     x->type = type;
     x->c->retry.max_attempts = 5;
@@ -50,7 +49,16 @@ static UNUSED void start_handler(struct fx *x, const struct lw_handler_type *typ
                                                    .timeout_ms = x->c->handler.timeout_ms},
                            &err);
     assert_non_null(x->feed);
+}
+
+/* Starts the thread of an open handler. */
+static UNUSED void serve_handler(struct fx *x) {
     assert_int_equal(pthread_create(&x->thread, NULL, fx_serve, x), 0);
+}
+
+static UNUSED void start_handler(struct fx *x, const struct lw_handler_type *type) {
+    open_handler(x, type);
+    serve_handler(x);
 }
 
 static UNUSED void stop_handler(struct fx *x) {
