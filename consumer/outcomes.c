@@ -53,14 +53,25 @@ static void write_cell(struct lw_outcome_cell *c, uint64_t n, const struct lw_ou
     atomic_store_explicit(&c->version, 2 * n + 2, memory_order_release);
 }
 
-void lw_outcome_add(struct lw_outcome_rings *rings, const struct lw_outcome_record *r) {
+/* Returns the index of the ring of a key, which is cut as in a record. */
+static size_t key_ring(const char *key, size_t n) { return XXH3_64bits(key, n) % LW_KEY_RINGS; }
+
+static void keep(struct lw_key_ring *ring, const struct lw_outcome_record *r) {
+    uint64_t n = atomic_load_explicit(&ring->n, memory_order_relaxed);
+    write_cell(&ring->cell[n % LW_KEY_OUTCOMES], n, r);
+    atomic_store_explicit(&ring->n, n + 1, memory_order_release);
+}
+
+void lw_outcome_add(struct lw_outcome_rings *rings, struct lw_outcome_record *r, bool waited) {
     bool failed = lw_outcome_failed(r);
     _Atomic uint64_t *count = failed ? &rings->n_failures : &rings->n_outcomes;
     uint64_t n = atomic_load_explicit(count, memory_order_relaxed);
     assert(r->end < LW_ENDS && r->n_key <= LW_OUTCOME_KEY && r->n_reason <= LW_OUTCOME_REASON);
+    r->number = n;
     write_cell(failed ? &rings->failures[n % LW_FAILURES] : &rings->outcomes[n % LW_OUTCOMES], n,
                r);
     atomic_store_explicit(count, n + 1, memory_order_release);
+    if (failed || waited) keep(&rings->keys[key_ring(r->text, r->n_key)], r);
 }
 
 uint64_t lw_outcome_count(const struct lw_outcome_rings *rings, bool failures) {
@@ -68,10 +79,7 @@ uint64_t lw_outcome_count(const struct lw_outcome_rings *rings, bool failures) {
                                 memory_order_acquire);
 }
 
-bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n,
-                    struct lw_outcome_record *out) {
-    const struct lw_outcome_cell *c =
-        failures ? &rings->failures[n % LW_FAILURES] : &rings->outcomes[n % LW_OUTCOMES];
+static bool read_cell(const struct lw_outcome_cell *c, uint64_t n, struct lw_outcome_record *out) {
     uint64_t copy[LW_OUTCOME_WORDS];
     if (atomic_load_explicit(&c->version, memory_order_acquire) != 2 * n + 2) return false;
     for (size_t i = 0; i < LW_OUTCOME_WORDS; i++)
@@ -80,6 +88,21 @@ bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_
     if (atomic_load_explicit(&c->version, memory_order_relaxed) != 2 * n + 2) return false;
     memcpy(out, copy, sizeof *out);
     return out->end < LW_ENDS && out->n_key <= LW_OUTCOME_KEY && out->n_reason <= LW_OUTCOME_REASON;
+}
+
+bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n,
+                    struct lw_outcome_record *out) {
+    return read_cell(
+        failures ? &rings->failures[n % LW_FAILURES] : &rings->outcomes[n % LW_OUTCOMES], n, out);
+}
+
+const struct lw_key_ring *lw_outcome_key_ring(const struct lw_outcome_rings *rings,
+                                              struct lw_bytes key) {
+    return &rings->keys[key_ring(key.p ? key.p : "", lw_bytes_fit(key, LW_OUTCOME_KEY))];
+}
+
+bool lw_outcome_get_key(const struct lw_key_ring *ring, uint64_t n, struct lw_outcome_record *out) {
+    return read_cell(&ring->cell[n % LW_KEY_OUTCOMES], n, out);
 }
 
 bool lw_outcome_has_key(const struct lw_outcome_record *r, struct lw_bytes key) {

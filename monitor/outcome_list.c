@@ -6,10 +6,11 @@
 #include <stdlib.h>
 
 static const char note[] = "only workers of this supervisor, since it started: of each worker the "
-                           "last 1024 outcomes and the last 512 failures. Not here: other "
-                           "supervisors, what commands did, messages dropped while they waited, "
-                           "and outcomes recorded after an epoch was lost";
-_Static_assert(LW_OUTCOMES == 1024 && LW_FAILURES == 512,
+                           "last 1024 outcomes and the last 512 failures, and the last 4 of a key "
+                           "that fails or waits. Not here: other supervisors, what commands did, "
+                           "messages dropped while they waited, and outcomes recorded after an "
+                           "epoch was lost";
+_Static_assert(LW_OUTCOMES == 1024 && LW_FAILURES == 512 && LW_KEY_OUTCOMES == 4,
                "the note says how many outcomes are kept");
 
 /* --- the query -------------------------------------------------------------------------------- */
@@ -57,6 +58,7 @@ struct found {
 /* A position in one ring, which moves from the newest record to the oldest. */
 struct cursor {
     const struct lw_outcome_rings *rings;
+    const struct lw_key_ring *key; /* the ring is that of a key; NULL: it is one of the others */
     bool failures, has;
     uint64_t next, stop; /* the records from `stop` to `next` - 1 are not read yet */
     struct found found;
@@ -75,11 +77,20 @@ static bool matches(const struct lw_outcome_query *q, const struct lw_outcome_re
     return !q->key.p || lw_outcome_has_key(r, q->key);
 }
 
+/* Copies record n of the cursor's ring. A record of a key's ring counts only if it is no longer in
+ * the ring from which it was copied, so that no record is listed twice. */
+static bool read_record(const struct cursor *c, uint64_t n, struct lw_outcome_record *out) {
+    struct lw_outcome_record same;
+    if (!c->key) return lw_outcome_get(c->rings, c->failures, n, out);
+    return lw_outcome_get_key(c->key, n, out) &&
+           !lw_outcome_get(c->rings, lw_outcome_failed(out), out->number, &same);
+}
+
 static void advance(const struct lw_outcome_query *q, struct cursor *c) {
     c->has = false;
     while (!c->has && c->next > c->stop) {
         c->next--;
-        if (!lw_outcome_get(c->rings, c->failures, c->next, &c->found.record)) continue;
+        if (!read_record(c, c->next, &c->found.record)) continue;
         c->has = matches(q, &c->found.record);
         /* this record is too old for the query, and those before it are older still */
         if (c->found.record.at_ms <= q->after_ms) c->stop = c->next;
@@ -102,9 +113,17 @@ static void open_ring(struct walk *k, const struct lw_board *b, int worker, bool
     c->stop = c->next > size ? c->next - size : 0;
 }
 
+static void open_key_ring(struct walk *k, const struct lw_board *b, int worker) {
+    struct cursor *c = &k->cursor[k->n++];
+    *c = (struct cursor){.rings = &b->workers[worker].outcomes, .found.worker = worker};
+    c->key = lw_outcome_key_ring(c->rings, k->q->key);
+    c->next = atomic_load_explicit(&c->key->n, memory_order_acquire);
+    c->stop = c->next > LW_KEY_OUTCOMES ? c->next - LW_KEY_OUTCOMES : 0;
+}
+
 static struct walk open_walk(const struct lw_board *b, const struct lw_outcome_query *q) {
     int workers = atomic_load(&b->n_workers);
-    struct walk k = {.q = q, .cursor = lw_alloc((2 * (size_t)workers + 1) * sizeof(struct cursor))};
+    struct walk k = {.q = q, .cursor = lw_alloc((3 * (size_t)workers + 1) * sizeof(struct cursor))};
     for (int i = 0; i < workers; i++) open_ring(&k, b, i, false), open_ring(&k, b, i, true);
     return k;
 }
@@ -123,6 +142,8 @@ static void each_outcome(const struct lw_board *b, const struct lw_outcome_query
                          void (*each)(void *ctx, const struct found *f), void *ctx) {
     struct walk k = open_walk(b, q);
     struct cursor *c;
+    int workers = atomic_load(&b->n_workers);
+    for (int i = 0; q->key.p && i < workers; i++) open_key_ring(&k, b, i);
     for (size_t i = 0; i < k.n; i++) advance(q, &k.cursor[i]);
     for (size_t n = 0; n < q->limit && (c = newest(&k)); n++) {
         each(ctx, &c->found);

@@ -89,11 +89,11 @@ static int32_t slot_of(const struct lw_worker *w, struct part *p) {
 }
 
 static void add_outcome(struct lw_worker *w, struct part *p, struct lw_outcome_record *r,
-                        struct lw_bytes key, const char *reason) {
+                        struct lw_bytes key, const char *reason, bool waited) {
     r->slot = slot_of(w, p);
     if (r->slot < 0) return;
     lw_outcome_texts(r, key, reason);
-    lw_outcome_add(&w->set.board->workers[w->set.index].outcomes, r);
+    lw_outcome_add(&w->set.board->workers[w->set.index].outcomes, r, waited);
 }
 
 void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms) {
@@ -105,7 +105,8 @@ void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms) {
     o.took_us = r->job.took_us;
     o.attempt = (uint32_t)r->job.attempt;
     o.end = (uint8_t)lw_end_of(r->outcome);
-    add_outcome(w, r->msg->part, &o, r->job.key, r->outcome == LW_DONE ? "" : r->job.reason);
+    add_outcome(w, r->msg->part, &o, r->job.key, r->outcome == LW_DONE ? "" : r->job.reason,
+                r->hold->kind == LANE);
 }
 
 void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key,
@@ -113,7 +114,7 @@ void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, stru
     if (!w->set.board) return;
     struct lw_outcome_record o = {
         .at_ms = w->io->wall_ms(w->ctx), .offset = offset, .end = (uint8_t)end};
-    add_outcome(w, p, &o, key, reason);
+    add_outcome(w, p, &o, key, reason, false);
 }
 
 /* --- the board: partitions ------------------------------------------------------------------- */

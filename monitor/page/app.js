@@ -531,6 +531,12 @@ class Table {
     this.show(rows);
   }
 
+  /** What a table without rows says from now on. */
+  say(none) {
+    this.none = none;
+    if (this.at && !this.rows.length) setText(this.empty, none);
+  }
+
   show(rows) {
     this.rows = rows;
     setText(this.empty, this.none);
@@ -1327,6 +1333,9 @@ function keyView() {
       const k = await get(`keys/${path}`, signal);
       holder.replaceChildren(holderFacts(k, placeOf(k)));
       waiting.set(k.messages || []);
+      outcomes.say(k.waiting > 0
+        ? "None: of what waits nothing has run yet, or not on this host, and what ended before is no longer kept."
+        : "No outcome of this key is kept.");
       dead.set(k.dead || []);
       elsewhere.hidden = !session.dead_topic;
       seen.hidden = Boolean(k.lane || k.dead.length || o.outcomes.length || !k.dead_complete);

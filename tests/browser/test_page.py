@@ -323,6 +323,13 @@ class Page(unittest.TestCase):
         self.view("key/mr-outcome")
         self.b.until_text("main", "dead.*" + re.escape(letter["identity"]))
         self.b.until_text("main", re.escape(letter["reason"]))
+        # a key that only waits: nothing of it has run, and the page says so
+        self.w.command("queue", "pause", "mr-waits")
+        self.addCleanup(self.w.command, "queue", "resume", "mr-waits")
+        self.view("key/mr-waits")
+        self.b.until_text("main", "No outcome of this key is kept")
+        self.w.put('0|k|{"id":"mr-waits-0","customer":"mr-waits","amount":13}\n')
+        self.b.until_text("main", "None: of what waits nothing has run yet", 60)
 
     def test_locks(self):
         """The page must list the lock that the stuck handler holds, with its holder. A filter that

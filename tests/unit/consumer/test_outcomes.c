@@ -41,7 +41,7 @@ static void add_attempt(uint32_t attempt, enum lw_end end, int64_t offset, const
                                   .attempt = attempt,
                                   .end = (uint8_t)end};
     lw_outcome_texts(&r, lw_bytes_of(key), reason);
-    lw_outcome_add(rings, &r);
+    lw_outcome_add(rings, &r, false);
 }
 
 static void add(enum lw_end end, int64_t offset, const char *key, const char *reason) {
@@ -155,7 +155,7 @@ static void write_for_ever(void) {
                                       .attempt = 1, /* the ring of first attempts */
                                       .end = LW_END_DONE};
         lw_outcome_texts(&r, lw_bytes_of(key), "");
-        lw_outcome_add(rings, &r);
+        lw_outcome_add(rings, &r, false);
     }
 }
 

@@ -173,12 +173,17 @@ static void test_now(void **state) {
 
 /* --- outcomes --------------------------------------------------------------------------------- */
 
-static void add(struct world *w, int worker, enum lw_end end, int64_t at_ms, const char *key) {
+static void add_waited(struct world *w, int worker, enum lw_end end, int64_t at_ms, const char *key,
+                       bool waited) {
     struct lw_outcome_record r = {
         .at_ms = at_ms, .offset = at_ms, .fence = 1, .attempt = 1, .end = (uint8_t)end};
     r.slot = (int32_t)(lw_board_slot(w->board, "orders", worker) - w->board->partitions);
     lw_outcome_texts(&r, lw_bytes_of(key), lw_end_failed(end) ? "why" : "");
-    lw_outcome_add(&w->board->workers[worker].outcomes, &r);
+    lw_outcome_add(&w->board->workers[worker].outcomes, &r, waited);
+}
+
+static void add(struct world *w, int worker, enum lw_end end, int64_t at_ms, const char *key) {
+    add_waited(w, worker, end, at_ms, key, false);
 }
 
 static void check_times(const json_t *list, const int64_t *at_ms, size_t n) {
@@ -211,6 +216,28 @@ static void test_outcomes_of_all_workers_in_order(void **state) {
         check_times(list, cases[i].at_ms, cases[i].n);
         json_decref(list);
     }
+}
+
+/* An operator who looks at a key that stands still must see how its messages ended, though all other
+ * keys go on, and however many of them fail. */
+static void test_a_key_that_fails_or_waits_keeps_its_last_outcomes(void **state) {
+    struct world *w = *state;
+    struct lw_outcome_query key = {.limit = 9, .key = lw_bytes_of("stuck")};
+    for (int i = 0; i < 6; i++) add_waited(w, 0, LW_END_DONE, 100 + i, "stuck", true);
+    add(w, 0, LW_END_RETRY, 106, "stuck"), add(w, 1, LW_END_DONE, 107, "stuck");
+    json_t *list = lw_outcomes_list(w->board, &key);
+    check_times(list, (int64_t[]){107, 106, 105, 104, 103, 102, 101, 100}, 8);
+    json_decref(list);
+    for (int i = 0; i < LW_OUTCOMES; i++) add(w, 0, LW_END_DONE, 200 + i, "good");
+    for (int i = 0; i < LW_FAILURES; i++) add(w, 0, LW_END_RETRY, 200 + i, "bad");
+    list = lw_outcomes_list(w->board, &key);
+    check_times(list, (int64_t[]){107, 106, 105, 104, 103}, 5);
+    json_decref(list);
+    for (int i = 0; i < LW_OUTCOMES; i++) add(w, 1, LW_END_DONE, 200 + i, "good");
+    list = lw_outcomes_list(w->board, &key);
+    /* the one of the other worker had neither failed nor waited */
+    check_times(list, (int64_t[]){106, 105, 104, 103}, 4);
+    json_decref(list);
 }
 
 static void test_what_is_complete(void **state) {
@@ -260,6 +287,7 @@ int main(void) {
         TEST(test_percentiles_are_of_the_interval),
         TEST(test_now),
         TEST(test_outcomes_of_all_workers_in_order),
+        TEST(test_a_key_that_fails_or_waits_keeps_its_last_outcomes),
         TEST(test_what_is_complete),
         TEST(test_hot_keys),
     };
