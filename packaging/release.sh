@@ -14,7 +14,7 @@
 #            SHA256SUMS.asc; `build` does the same
 #
 # A commit can be released if its version (include/latchwork/lock.h) has a section with a date in
-# CHANGELOG.md. `build` prints the two commands that publish the release. CONTRIBUTING.md has all
+# CHANGELOG.md. `build` prints the commands that publish the release. CONTRIBUTING.md has all
 # steps of a release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -38,6 +38,7 @@ sdk/python/pyproject.toml ^version = "([^"]*)"
 sdk/python/latchwork/__init__.py ^__version__ = "([^"]*)"
 sdk/python/README.md latchwork-([0-9.]+)-py3
 sdk/node/README.md latchwork-([0-9.]+)\.tgz
+sdk/go/README.md [@/]v([0-9.]+)
 deploy/helm/latchwork/Chart.yaml ^version: (.*)
 deploy/helm/latchwork/Chart.yaml ^appVersion: "([^"]*)"
 deploy/helm/latchwork/ci/all-values.yaml tag: ([0-9.]+)
@@ -117,12 +118,14 @@ build() {
     packaging/tarball.sh test
     cp build/tarball/*.tar.gz build/tarball/*.spdx.json "$out/"
     packaging/sdk.sh "$out"
+    tests/cli/test_sdk_go.sh >/dev/null
     notes >"$out/NOTES.md"
     (cd "$out" && sums -- *.deb *.tar.gz *.spdx.json *.whl *.tgz)
     ls -l "$out"
     echo "To publish:"
     echo "    git tag -s v$version -m 'Latchwork $version'"
-    echo "    git push origin v$version"
+    echo "    git tag -s sdk/go/v$version -m 'The Go SDK of Latchwork $version'"
+    echo "    git push origin v$version sdk/go/v$version"
     echo "Then upload what is in $out, with NOTES.md as the text."
 }
 

@@ -2,6 +2,6 @@ module bench
 
 go 1.19
 
-require latchwork v0.0.0
+require latchwork.example/latchwork.git/sdk/go v0.0.0
 
-replace latchwork => ../../sdk/go
+replace latchwork.example/latchwork.git/sdk/go => ../../sdk/go

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"latchwork"
+	latchwork "latchwork.example/latchwork.git/sdk/go"
 )
 
 func main() {

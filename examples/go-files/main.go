@@ -15,7 +15,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"latchwork"
+	latchwork "latchwork.example/latchwork.git/sdk/go"
 )
 
 // Number of identities kept per customer. Only the last few messages of a key can be delivered

@@ -1,3 +1,3 @@
-module latchwork
+module latchwork.example/latchwork.git/sdk/go
 
 go 1.19

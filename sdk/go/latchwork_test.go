@@ -463,8 +463,8 @@ func TestAsAModule(t *testing.T) {
 	}
 	here, _ := os.Getwd()
 	files := map[string]string{
-		"go.mod":  "module user\n\ngo 1.19\n\nrequire latchwork v0.0.0\n\nreplace latchwork => " + here + "\n",
-		"main.go": "package main\n\nimport (\n\t\"context\"\n\t\"latchwork\"\n\tcopied \"user/copied\"\n)\n\nfunc main() {\n\t_ = latchwork.Run(context.Background(), nil)\n\t_ = copied.Run(context.Background(), nil)\n}\n",
+		"go.mod":  "module user\n\ngo 1.19\n\nrequire latchwork.example/latchwork.git/sdk/go v0.0.0\n\nreplace latchwork.example/latchwork.git/sdk/go => " + here + "\n",
+		"main.go": "package main\n\nimport (\n\t\"context\"\n\tlatchwork \"latchwork.example/latchwork.git/sdk/go\"\n\tcopied \"user/copied\"\n)\n\nfunc main() {\n\t_ = latchwork.Run(context.Background(), nil)\n\t_ = copied.Run(context.Background(), nil)\n}\n",
 	}
 	os.Mkdir(dir+"/copied", 0o755)
 	files["copied/latchwork.go"] = string(source)

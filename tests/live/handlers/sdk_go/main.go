@@ -16,7 +16,7 @@ import (
 	"time"
 	"unsafe"
 
-	"latchwork"
+	latchwork "latchwork.example/latchwork.git/sdk/go"
 )
 
 var (
