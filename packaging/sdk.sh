@@ -4,7 +4,8 @@
 # and checks them: each is installed into an empty environment and handles a message.
 # usage: packaging/sdk.sh FOLDER
 #
-# Needs python3 with venv, node and npm; pip fetches setuptools, if it is not installed.
+# Needs python3 with venv, node and npm. pip fetches setuptools, if it is not installed, and npm the
+# newest TypeScript, with which a handler must compile as `tsc --init` sets it up.
 # exit: 0 both packages are built and work
 set -eu
 [ $# -eq 1 ] || {
@@ -50,4 +51,16 @@ mkdir project
 cd project
 quiet npm install --offline --no-audit --no-fund "$out/latchwork-$version.tgz"
 handles node -e 'require("latchwork").run(async () => {})'
+cat >handler.ts <<'END'
+import { run, Retry, type Message } from "latchwork";
+
+await run(async (m: Message, { signal }) => {
+  if (Buffer.isBuffer(m.payload)) throw new Retry("later", { afterMs: 60000, cause: signal.reason });
+});
+END
+quiet npm install --no-audit --no-fund typescript @types/node
+quiet npm pkg set type=module
+quiet npx tsc --init
+quiet npx tsc -p .
+handles node handler.js
 echo "$wheel and latchwork-$version.tgz are built and work"

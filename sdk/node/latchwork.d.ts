@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/// <reference types="node" />
 /** Latchwork handlers in Node. The first comment of latchwork.js describes how to write a
  * handler. */
 
