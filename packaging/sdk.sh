@@ -55,7 +55,7 @@ cat >handler.ts <<'END'
 import { run, Retry, type Message } from "latchwork";
 
 await run(async (m: Message, { signal }) => {
-  if (Buffer.isBuffer(m.payload)) throw new Retry("later", { afterMs: 60000, cause: signal.reason });
+  if (Buffer.isBuffer(m.key)) throw new Retry("later", { afterMs: 60000, cause: signal.reason });
 });
 END
 quiet npm install --no-audit --no-fund typescript @types/node

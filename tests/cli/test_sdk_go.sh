@@ -42,7 +42,8 @@ import (
 )
 
 func main() {
-	_ = latchwork.Run(context.Background(), func(context.Context, *latchwork.Message) error { return nil })
+	done := func(context.Context, *latchwork.Message) error { return nil }
+	_ = latchwork.Run(context.Background(), done)
 }
 END
 go get "$module@v$version"

@@ -218,8 +218,8 @@ static void test_outcomes_of_all_workers_in_order(void **state) {
     }
 }
 
-/* An operator who looks at a key that stands still must see how its messages ended, though all other
- * keys go on, and however many of them fail. */
+/* An operator who looks at a key that stands still must see how its messages ended, though all
+ * other keys go on, and however many of them fail. */
 static void test_a_key_that_fails_or_waits_keeps_its_last_outcomes(void **state) {
     struct world *w = *state;
     struct lw_outcome_query key = {.limit = 9, .key = lw_bytes_of("stuck")};
