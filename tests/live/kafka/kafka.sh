@@ -23,7 +23,7 @@ root=$(cd "$here/../../.." && pwd)
 version=${LW_KAFKA_VERSION:-3.9.1}
 libs=${LW_KAFKA_LIBS:-$root/build/kafka/libs}
 if [ "$version" != 3.9.1 ]; then libs=$libs-$version; fi
-ready_s=60
+ready_s=300 # on a busy machine, a JVM starts for minutes
 
 die() {
     echo "kafka.sh: $*" >&2
@@ -94,15 +94,23 @@ EOF
     fi
 }
 
+# What kafka.tools.StorageTool would write. The tool itself runs only where it has more to write,
+# because it costs the start of one more JVM.
 format() {
     if [ -e "$dir/data/meta.properties" ]; then return; fi
+    cluster=MkU3OEVBNTcwNTJENDM2Qg
+    if [ -z "${KAFKA_FORMAT_EXTRA:-}" ]; then
+        mkdir -p "$dir/data"
+        printf '%s\n' version=1 "cluster.id=$cluster" node.id=1 > "$dir/data/meta.properties"
+        return
+    fi
     set --
     while IFS= read -r argument; do
         if [ -n "$argument" ]; then set -- "$@" "$argument"; fi
     done <<EOF
-${KAFKA_FORMAT_EXTRA:-}
+$KAFKA_FORMAT_EXTRA
 EOF
-    (java_run kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg -c "$dir/server.properties" \
+    (java_run kafka.tools.StorageTool format -t $cluster -c "$dir/server.properties" \
         --ignore-formatted "$@") > "$dir/format.log" 2>&1 ||
         die "can't format: $(tail -n 5 "$dir/format.log")"
 }
@@ -115,34 +123,47 @@ alive() {
     [ -n "$state" ] && [ "$state" != Z ]
 }
 
-# Kafka is ready when it answers a metadata request and the answer names a broker.
-answers() {
-    python3 - "$port" <<'EOF'
-import socket, struct, sys
-try:
-    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1) as s:
-        s.settimeout(2)
-        client = b"rig"
-        # The request is Metadata v1 without topics. The answer begins with the list of brokers.
-        body = struct.pack(">hhih", 3, 1, 7, len(client)) + client + struct.pack(">i", 0)
-        s.sendall(struct.pack(">i", len(body)) + body)
-        head = s.recv(4096)
-        brokers = struct.unpack(">i", head[8:12])[0]
-        sys.exit(0 if brokers >= 1 else 1)
-except OSError:
-    sys.exit(1)
-EOF
-}
-
+# Waits until Kafka answers a metadata request, and the answer names a broker. One process asks
+# again and again, because the start of a process costs more than a question.
 wait_ready() {
-    i=0
-    until answers 2>/dev/null; do
-        alive || die "the broker ended: $(tail -n 5 "$dir/server.log")"
-        i=$((i + 1))
-        [ $i -lt $((ready_s * 10)) ] ||
-            die "the broker is not ready after $ready_s s, see $dir/server.log"
-        sleep 0.1
-    done
+    status=0
+    python3 - "$port" "$(cat "$dir/pid")" "$ready_s" <<'EOF' || status=$?
+import os, socket, struct, sys, time
+port, pid, ready_s = (int(a) for a in sys.argv[1:])
+client = b"rig"
+# The request is Metadata v1 without topics. The answer begins with the list of brokers.
+body = struct.pack(">hhih", 3, 1, 7, len(client)) + client + struct.pack(">i", 0)
+
+def answers():
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as s:
+            s.settimeout(2)
+            s.sendall(struct.pack(">i", len(body)) + body)
+            head = s.recv(4096)
+            return len(head) >= 12 and struct.unpack(">i", head[8:12])[0] >= 1
+    except OSError:
+        return False
+
+def alive():
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+until = time.monotonic() + ready_s
+while not answers():
+    if not alive():
+        sys.exit(1)
+    if time.monotonic() > until:
+        sys.exit(2)
+    time.sleep(0.1)
+EOF
+    case $status in
+    0) ;;
+    1) die "the broker ended: $(tail -n 5 "$dir/server.log")" ;;
+    *) die "the broker is not ready after $ready_s s, see $dir/server.log" ;;
+    esac
 }
 
 launch() {
