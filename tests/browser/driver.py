@@ -10,8 +10,12 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../live"))
+from lib.process import Limit  # noqa: E402
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", "Space": "\ue00d"}
@@ -76,8 +80,8 @@ class Browser:
             raise
 
     def _port(self):
-        until = time.monotonic() + 30
-        while time.monotonic() < until and self.process.poll() is None:
+        limit = Limit(30)
+        while not limit.over() and self.process.poll() is None:
             self.log.seek(0)
             found = re.search(rb"started successfully on port (\d+)", self.log.read())
             if found:
@@ -188,7 +192,7 @@ class Browser:
     def until(self, what, ready, limit_s=30):
         """Calls ready() until it returns a true value, and returns that value. Fails after the time
         limit."""
-        until = time.monotonic() + limit_s
+        limit = Limit(limit_s)
         while True:
             try:
                 value = ready()
@@ -203,7 +207,7 @@ class Browser:
                 value = None
             if value:
                 return value
-            if time.monotonic() > until:
+            if limit.over():
                 raise AssertionError(
                     "no %s within %g s; the page shows at %s:\n%s"
                     % (what, limit_s, self.url, self.text()[:3000])

@@ -277,7 +277,9 @@ def service_down(t):
     port = free_port()
     run = t.start(
         handler=service.handler(),
-        retry={"max_attempts": 3, "backoff_ms": 20},
+        # Each time the service dies, a message may lose two attempts: its request that got no
+        # response, and a refused connection.
+        retry={"max_attempts": 5, "backoff_ms": 20},
         workers=2,
         http={"listen": "127.0.0.1:%d" % port},
     )

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 
-from .process import Failure, boot_us, wait_until
+from .process import Failure, Limit, boot_us, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPT = os.path.join(HERE, "..", "kafka", "kafka.sh")
@@ -171,7 +171,7 @@ def wait_finished(kafka, group, topics, limit_s, watch=None):
     """Waits until every record that the topics contain at the call is committed. Returns the ends
     of the topics' partitions, as ends() does."""
     ends = kafka.ends(topics)
-    until = time.monotonic() + limit_s
+    limit = Limit(limit_s)
     while True:
         committed = None
         try:
@@ -191,6 +191,6 @@ def wait_finished(kafka, group, topics, limit_s, watch=None):
             )
         if watch:
             watch()
-        if time.monotonic() > until:
+        if limit.over():
             raise Failure("not finished within %g s; %s" % (limit_s, why))
         time.sleep(0.2)

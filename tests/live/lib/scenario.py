@@ -17,11 +17,12 @@ import traceback
 
 from . import journal, latchwork, oracles
 from .kafka import CommitSampler, Kafka, wait_finished
-from .process import Failure, end_popen
+from .process import Failure, Limit, end_popen
 from .redis import Redis
 
 SOAK = 10 if os.environ.get("LW_SOAK") else 1
 PARTITIONS = 4
+ENDLESS = 10**6  # messages: a load that lasts until end_load(), however slow the scenario is
 scenarios = []
 
 
@@ -150,6 +151,14 @@ class Scenario:
         for tool in self.tools:
             if tool.wait(limit_s):
                 raise Failure("kafkatool generate failed")
+
+    def end_load(self):
+        """Ends what produces ENDLESS messages. The records that are in Kafka by then are those of
+        the scenario."""
+        self.check(self.producing(), "the load ended too early")
+        for tool in self.tools:
+            end_popen(tool, 10)
+        self.tools = []
 
     def producing(self):
         return any(tool.poll() is None for tool in self.tools)
@@ -303,8 +312,8 @@ class Scenario:
         """O4: if the workers keep running after all messages are finished, they must soon remove
         all remaining keys of lanes from Redis."""
         left = ["?"]
-        until = time.monotonic() + 15
-        while left and time.monotonic() < until:
+        limit = Limit(15)
+        while left and not limit.over():
             left = [text for i in range(len(self.servers)) for text in self.left_on(i)]
             time.sleep(0.2)
         self.expect(left)
