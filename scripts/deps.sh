@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs the packages that scripts/packages.txt lists and this machine lacks.
-#   usage: deps.sh build|test|check|browser|lint|bench|matrix|chart|image
+#   usage: deps.sh build|test|plain|check|browser|lint|bench|matrix|chart|image
 #
 # On Debian and its relatives the script uses apt-get, with sudo only if the user is not root. If
 # nothing is missing, the script does nothing and needs no password. On other systems the script
@@ -11,19 +11,21 @@
 set -eu
 group=${1:-build}
 case $group in
-build | test | check | browser | lint | bench | matrix | chart | image) ;;
+build | test | plain | check | browser | lint | bench | matrix | chart | image) ;;
 *)
-    echo "deps: unknown group \"$group\"; use build, test, check, browser, lint, bench, matrix, chart or image" >&2
+    echo "deps: unknown group \"$group\"; use build, test, plain, check, browser, lint, bench, matrix, chart or image" >&2
     exit 2
     ;;
 esac
 list=$(dirname "$0")/packages.txt
 
 # Prints the packages of the requested groups, one package per line as "PACKAGE HOW".
-# The group check includes the group test.
+# The group check includes the group plain, which includes the group test.
 wanted() {
     awk -v g="$group" '/^[a-z]/ && ($1 == g || ($1 == "build" && g != "matrix") ||
-        (g == "check" && $1 == "test")) {print $2, $3}' "$list"
+        ($1 == "plain" && g == "check") || ($1 == "test" && g ~ /^(plain|check)$/)) \
+        {print $2, $3}' \
+        "$list"
 }
 
 # Succeeds if the package is on this machine, no matter how it was installed.

@@ -73,7 +73,7 @@ run_parts() {
 }
 
 run_here() {
-    [ -z "${CELL_INSIDE:-}" ] || make --no-print-directory -s deps-test
+    [ -z "${CELL_INSIDE:-}" ] || scripts/deps.sh plain
     mkdir -p build
     make --no-print-directory -s tests >build/matrix.log 2>&1 || {
         tail -n 20 build/matrix.log >&2
