@@ -9,7 +9,7 @@ import time
 
 from lib.latchwork import exec_handler
 from lib.process import Failure, wait_until
-from lib.scenario import SOAK, main, scenario
+from lib.scenario import NO_LEASE_ENDS, SOAK, main, scenario
 
 
 @scenario
@@ -42,13 +42,13 @@ def rebalances(t):
     none may be lost."""
     t.start_redis()
     t.make_topics()
-    run = t.start(workers=3)
+    run = t.start(workers=3, lock=NO_LEASE_ENDS)
     run.wait_workers(3)
     sampler = t.sample_commits()
     t.generate(8000 * SOAK, keys=200, rate=700, wait=False)
     n = 0
     while t.producing():
-        other = t.start(label="other-%d" % n, workers=1)
+        other = t.start(label="other-%d" % n, workers=1, lock=NO_LEASE_ENDS)
         other.wait_workers(1)
         mine = other.workers()
         time.sleep(random.uniform(0.5, 1.5))
@@ -89,6 +89,7 @@ def revoke_with_backlog(t):
     over = dict(
         kafka={"properties": {"session.timeout.ms": "10000"}},
         shutdown={"grace_ms": 90000},
+        lock=NO_LEASE_ENDS,
         handler=exec_handler(processes=2),
     )
     run = t.start(workers=2, work_ms="20-30", **over)
@@ -165,12 +166,12 @@ def deploy(t):
     t.generate(6000 * SOAK, keys=100)
     seen = 0
     for _ in range(3):
-        run = t.start(work_ms="5-40")
+        run = t.start(work_ms="5-40", lock=NO_LEASE_ENDS)
         wait_until(lambda: t.ends_so_far() > seen + 300, 60, "load")
         run.stop(20)
         seen = t.ends_so_far()
     t.check(seen < 6000 * SOAK, "all was done before the last SIGTERM")
-    status, _ = t.start("--drain", work_ms="0-2").wait(120)
+    status, _ = t.start("--drain", work_ms="0-2", lock=NO_LEASE_ENDS).wait(120)
     t.same(status, 0, "status of --drain")
     runs, again = t.judge()
     t.same(again, [], "re-runs")
@@ -184,7 +185,7 @@ def reload(t):
     again."""
     t.start_redis()
     t.make_topics()
-    run = t.start()
+    run = t.start(lock=NO_LEASE_ENDS)
     run.wait_workers(4)
     before = set(run.workers())
     t.generate(6000 * SOAK, keys=100, rate=800, wait=False)
@@ -208,6 +209,7 @@ def slow_handler(t):
     run = t.start(
         kafka={"properties": {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}},
         handler=exec_handler(timeout_ms=30000),
+        lock=NO_LEASE_ENDS,
     )
     run.wait_workers(4)
     slow = b'{"do":"sleep","ms":9000}'
@@ -230,7 +232,7 @@ def foreign_metadata(t):
     t.start_redis()
     t.make_topics()
     t.generate(800, keys=50)
-    status, _ = t.start("--drain").wait(60)
+    status, _ = t.start("--drain", lock=NO_LEASE_ENDS).wait(60)
     t.same(status, 0, "status of --drain")
     wait_until(lambda: not any_members(t), 20, "end of the group's members")
     garbage = [
@@ -247,7 +249,7 @@ def foreign_metadata(t):
     for text, ((topic, partition), (offset, _)) in zip(garbage, sorted(committed.items())):
         t.kafka.tool("set-offsets", t.id, topic, partition, offset, text)
     t.generate(800, keys=50)
-    last = t.start("--drain")
+    last = t.start("--drain", lock=NO_LEASE_ENDS)
     status, _ = last.wait(60)
     t.same(status, 0, "status of --drain")
     runs, again = t.judge()

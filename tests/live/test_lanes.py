@@ -7,7 +7,7 @@ Usage: test_lanes.py [BUILD [SCENARIO…]]"""
 import re
 
 from lib.process import wait_until
-from lib.scenario import SOAK, main, scenario
+from lib.scenario import NO_LEASE_ENDS, SOAK, main, scenario
 
 SUMMARY = re.compile(
     r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked (\d+) drained (\d+) retried (\d+)  in [0-9.]+ s  \((\d+) msg/s\)$"
@@ -23,7 +23,7 @@ def no_faults_drain(t):
     t.make_topics()
     t.generate(12000 * SOAK, keys=300)
     sampler = t.sample_commits()
-    status, out = t.start("--drain").wait(120 * SOAK)
+    status, out = t.start("--drain", lock=NO_LEASE_ENDS).wait(120 * SOAK)
     t.same(status, 0, "status of --drain")
     runs, again = t.judge(samples=sampler.end())
     t.same(again, [], "re-runs")
@@ -48,7 +48,7 @@ def no_faults_idle(t):
     attempts."""
     t.start_redis()
     t.make_topics()
-    run = t.start()
+    run = t.start(lock=NO_LEASE_ENDS)
     t.generate(4000 * SOAK, keys=50, rate=1500)
     t.wait_finished()
     t.judge_idle()

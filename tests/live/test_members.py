@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests deaths and restarts of members of the consumer group, with session.timeout.ms and
-heartbeat.interval.ms at their defaults. Only the partitions of the dead worker may be affected.
+"""Tests deaths and restarts of members of the consumer group, with heartbeat.interval.ms at its
+default. Only the partitions of the dead worker may be affected.
 Usage: test_members.py [BUILD [SCENARIO…]]
 
 The log shows whether the other workers are affected: none of them may have a partition revoked or
-assigned. Time limits only distinguish two cases: partitions that come back at once, and partitions
-that wait for session.timeout.ms (15 s)."""
+assigned. A time only distinguishes two cases: partitions that come back at once, and partitions
+that wait for session.timeout.ms. That is 60 s here, so that also a busy machine is far from it, and
+the default in the one scenario that waits for it."""
 
 import os
 import re
@@ -15,18 +16,17 @@ import subprocess
 import time
 
 from lib.process import boot_us, wait_until
-from lib.scenario import main, scenario
+from lib.scenario import NO_LEASE_ENDS, main, scenario
 
-SESSION_S = 15
 # The time limit, in seconds, for partitions that come back at once. It is far less than the session
 # timeout, and far more than is usually needed.
-AT_ONCE_S = 10
-DEFAULTS = {"session.timeout.ms": None, "heartbeat.interval.ms": None}
+AT_ONCE_S = 40
+SESSIONS = {"session.timeout.ms": "60000", "heartbeat.interval.ms": None}
 REBALANCE = re.compile(r"worker (\d+): kafka: (\d+) partitions (assigned|revoked|lost)")
 
 
 def begin(t, *options, label=None, workers=4, properties=(), **over):
-    kafka = dict({"properties": dict(DEFAULTS, **dict(properties))}, **over.pop("kafka", {}))
+    kafka = dict({"properties": dict(SESSIONS, **dict(properties))}, **over.pop("kafka", {}))
     return t.start(
         *options, label=label, workers=workers, kafka=kafka, log={"level": "debug"}, **over
     )
@@ -242,7 +242,7 @@ def own_ids(t):
     t.start_redis()
     t.make_topics()
     fleets = [
-        begin(t, label=name, workers=2, properties={"group.instance.id": name})
+        begin(t, label=name, workers=2, properties={"group.instance.id": name}, lock=NO_LEASE_ENDS)
         for name in ("here", "there")
     ]
     load(t)
@@ -282,23 +282,28 @@ def supervisor_gone(t):
     its partitions back at once, and the other supervisor must not be affected."""
     t.start_redis()
     t.make_topics()
-    stays, dies = begin(t, label="stays", workers=2), begin(t, label="dies", workers=2)
+    default = {"session.timeout.ms": None}
+    stays, dies = (
+        begin(t, label=label, workers=2, properties=default) for label in ("stays", "dies")
+    )
     load(t)
     settled(t, [stays, dies])
     lost = set(dies.workers())
     mark, at = len(stays.log()), boot_us()
     dies.destroy()
-    again = begin(t, label="again", workers=2)
+    again = begin(t, label="again", workers=2, properties=default)
     back = working(t, at, without=lost)
     t.same(rebalances(stays, mark), [], "rebalances at the other supervisor")
-    t.check(back < AT_ONCE_S, "its share was back after %.1f s" % back)
     time.sleep(2)
     kept, lost, at = partitions_of(t, set(stays.workers())), set(again.workers()), boot_us()
     again.destroy()
     gone = working(t, at, 90, without=lost)
     gap = longest_gap(t, kept, at, boot_us())
-    t.check(gone < SESSION_S + 20, "the share of the dead supervisor stood still for %.1f s" % gone)
-    t.check(gap < SESSION_S - 1, "partitions of the other supervisor stood still for %.1f s" % gap)
+    t.check(
+        gap < gone,
+        "partitions of the other supervisor stood still for %.1f s, the dead one's for %.1f s"
+        % (gap, gone),
+    )
     t.figure(restarted_s="%.1f" % back, gone_s="%.1f" % gone, others_longest_gap_s="%.1f" % gap)
     end(t, stays)
 
@@ -311,23 +316,20 @@ def supervisor_stopped(t):
     t.start_redis()
     t.make_topics()
     stays, stops = (
-        begin(t, label="stays", workers=2),
-        begin(t, label="stops", workers=2, kafka={"on_stop": "stay"}),
+        begin(t, label="stays", workers=2, lock=NO_LEASE_ENDS),
+        begin(t, label="stops", workers=2, lock=NO_LEASE_ENDS, kafka={"on_stop": "stay"}),
     )
     load(t)
     settled(t, [stays, stops])
     mark = len(stays.log())
     stops.stop()
     at = boot_us()
-    again = begin(t, label="again", workers=2)
+    again = begin(t, label="again", workers=2, lock=NO_LEASE_ENDS)
     back = working(t, at)
     t.same(rebalances(stays, mark), [], "rebalances at the other supervisor")
-    t.check(back < AT_ONCE_S + 5, "its share was back after %.1f s" % back)
     again.stop()
     left = working(t, boot_us(), 90)
-    t.check(
-        left < SESSION_S - 3, "the share of the stopped supervisor stood still for %.1f s" % left
-    )
+    t.check(left < AT_ONCE_S, "the share of the stopped supervisor stood still for %.1f s" % left)
     t.figure(restarted_s="%.1f" % back, left_s="%.1f" % left)
     _, reruns = end(t, stays)
     t.same(reruns, [], "re-runs")
@@ -361,11 +363,11 @@ def stopped_in_a_rebalance(t):
     and must never call a Kafka handle that is closing."""
     t.start_redis()
     t.make_topics()
-    base = begin(t, label="base", workers=1)
+    base = begin(t, label="base", workers=1, lock=NO_LEASE_ENDS)
     load(t)
     settled(t, [base])
     for i in range(6):
-        run = begin(t, label="run-%d" % i, workers=2)
+        run = begin(t, label="run-%d" % i, workers=2, lock=NO_LEASE_ENDS)
         run.wait_workers(2)
         # The new workers join the group, and the first worker learns of the rebalance from a
         # heartbeat within 3 s. Sleeps of different lengths reach different moments of the

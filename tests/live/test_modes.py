@@ -13,7 +13,7 @@ from collections import defaultdict
 
 from lib import oracles
 from lib.process import boot_us, wait_until
-from lib.scenario import SOAK, main, scenario
+from lib.scenario import NO_LEASE_ENDS, SOAK, main, scenario
 
 COUNTS = re.compile(r"supervisor: done (\d+) dead (\d+) dropped (\d+) skipped (\d+)")
 
@@ -229,7 +229,7 @@ def dedup(t):
     t.start_redis()
     t.make_topics(1)
     topic, ids = t.topics[0], 500 * SOAK
-    run = t.start(dedup=DEDUP)
+    run = t.start(dedup=DEDUP, lock=NO_LEASE_ENDS)
     run.wait_workers(4)
     batch = duplicates(ids, 40, 0)
     t.kafka.produce(topic, batch)
@@ -312,7 +312,7 @@ def dedup_window_ends(t):
     same id must run, because it no longer counts as a duplicate."""
     t.start_redis()
     t.make_topics(1)
-    run = t.start(dedup=dict(DEDUP, window_s=1))
+    run = t.start(dedup=dict(DEDUP, window_s=1), lock=NO_LEASE_ENDS)
     run.wait_workers(4)
     body = [(n % 4, b"k-%d" % n, json.dumps({"order": "o-%d" % n}).encode()) for n in range(40)]
     for _ in range(2):
@@ -409,7 +409,7 @@ def skip(t):
     attempts."""
     t.start_redis()
     t.make_topics(1)
-    run = t.start(retry=SKIP)
+    run = t.start(retry=SKIP, lock=NO_LEASE_ENDS)
     run.wait_workers(4)
     failing_lanes(t, 80, b"k")
     t.wait_finished()

@@ -10,7 +10,7 @@ import time
 
 from lib.latchwork import crash_plugin, exec_handler
 from lib.process import alive, descendants, wait_until
-from lib.scenario import main, scenario
+from lib.scenario import NO_LEASE_ENDS, main, scenario
 
 MEGABYTE = 1 << 20
 
@@ -517,7 +517,9 @@ def own_lanes(t):
     t.make_topics()
     topic = t.topics[0]
     t.kafka.produce(topic, [(0, None, b"{}") for _ in range(40)] + [(0, b"k", b"{}")])
-    status, out = t.start("--drain", key={"missing": "own"}, work_ms="20-20").wait(60)
+    status, out = t.start(
+        "--drain", key={"missing": "own"}, work_ms="20-20", lock=NO_LEASE_ENDS
+    ).wait(60)
     t.same(status, 0, "status of --drain")
     t.check(out.startswith("done 41 dead 0 dropped 0 skipped 0 "), "summary: %r" % out)
     runs, again = t.judge()
@@ -577,6 +579,7 @@ def odd_keys_and_payloads(t):
         kafka={
             "properties": {"message.max.bytes": "10000000", "fetch.message.max.bytes": "10000000"}
         },
+        lock=NO_LEASE_ENDS,
         work_ms="0-10",
     ).wait(120)
     t.same(status, 0, "status of --drain")

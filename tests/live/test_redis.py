@@ -11,7 +11,7 @@ import time
 from lib.latchwork import exec_handler, readyz
 from lib.ports import free_port
 from lib.process import alive, boot_us, descendants, send, wait_until
-from lib.scenario import ENDLESS, SOAK, main, scenario
+from lib.scenario import ENDLESS, NO_LEASE_ENDS, SOAK, main, scenario
 from lib.tool import tool
 
 
@@ -110,7 +110,7 @@ def script_flush(t):
     """Fault 8: the scripts are deleted repeatedly, and the workers load them again. No message of a
     pipeline may be lost or run twice."""
     t.start_redis()
-    run = under_load(t, 6000 * SOAK, 900)
+    run = under_load(t, 6000 * SOAK, 900, lock=NO_LEASE_ENDS)
     n = 0
     while t.producing():
         t.redis.call("SCRIPT", "FLUSH", "SYNC")
@@ -129,7 +129,7 @@ def replies_lost(t):
     and a call that Redis had already executed must change nothing the second time. No lease may
     end meanwhile, also on a slow machine, because that too runs a message again."""
     t.start_redis()
-    run = under_load(t, 6000 * SOAK, 700, lock={"ttl_ms": 20000})
+    run = under_load(t, 6000 * SOAK, 700, lock=NO_LEASE_ENDS)
     before = sorted(run.workers())
     n = 0
     while t.producing():
@@ -214,7 +214,7 @@ def maxmemory(t):
     granted one after the other. When Redis has room again, the workers must continue without a
     restart."""
     t.start_redis("--maxmemory-policy", "noeviction")
-    run = under_load(t, 4000 * SOAK, 1500, keys=20, work_ms="5-20")
+    run = under_load(t, 4000 * SOAK, 1500, keys=20, work_ms="5-20", lock=NO_LEASE_ENDS)
     before = sorted(run.workers())
 
     def waiting():

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from lib.latchwork import HANDLERS, exec_handler
-from lib.scenario import main, variants
+from lib.scenario import NO_LEASE_ENDS, main, variants
 
 WORK_MS = "5-15"
 os.environ["LW_TEST_BOOT_OFFSET_US"] = str(
@@ -69,7 +69,9 @@ def many_at_once(t, handler_of):
                 for i in range(3000)
             ],
         )
-    status, _ = t.start("--drain", handler=handler_of(t), work_ms=WORK_MS).wait(120)
+    status, _ = t.start("--drain", handler=handler_of(t), work_ms=WORK_MS, lock=NO_LEASE_ENDS).wait(
+        120
+    )
     t.same(status, 0, "status of --drain")
     runs, again = t.judge()
     t.same(again, [], "re-runs")

@@ -13,7 +13,7 @@ import time
 
 from lib.ports import free_port
 from lib.process import wait_until
-from lib.scenario import SOAK, main, scenario
+from lib.scenario import NO_LEASE_ENDS, SOAK, main, scenario
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -87,7 +87,7 @@ def cut_in_pipelines(t):
     """Connections over TLS are repeatedly reset under load. Calls that were not answered must be
     sent again, and a call that Redis had already executed must change nothing the second time. No
     lease may end meanwhile, also on a slow machine, because that too runs a message again."""
-    run = start(t, 6000 * SOAK, 700, lock={"ttl_ms": 20000})
+    run = start(t, 6000 * SOAK, 700, lock=NO_LEASE_ENDS)
     before = sorted(run.workers())
     n = 0
     while t.producing():

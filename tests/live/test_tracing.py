@@ -12,7 +12,7 @@ from lib.latchwork import exec_handler
 from lib.otlp import Receiver
 from lib.ports import free_port
 from lib.process import children, send, wait_until
-from lib.scenario import SOAK, main, scenario
+from lib.scenario import NO_LEASE_ENDS, SOAK, main, scenario
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED, UNSAMPLED, MALFORMED = (
@@ -156,7 +156,7 @@ def under_load(t, receiver, **tracing):
     port = free_port()
     instance = t.start(
         work_ms="0-1",
-        lock={"ttl_ms": 20000},  # a lease that ends on a slow machine runs a message again
+        lock=NO_LEASE_ENDS,
         http={"listen": "127.0.0.1:%d" % port},
         tracing=dict({"endpoint": receiver.url}, **tracing),
     )

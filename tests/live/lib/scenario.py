@@ -22,6 +22,9 @@ from .redis import Redis
 
 SOAK = 10 if os.environ.get("LW_SOAK") else 1
 PARTITIONS = 4
+# For scenarios in which no message may run twice: a lease that ends because the machine is slow
+# runs its message again.
+NO_LEASE_ENDS = {"ttl_ms": 20000}
 ENDLESS = 10**6  # messages: a load that lasts until end_load(), however slow the scenario is
 scenarios = []
 
@@ -350,6 +353,9 @@ def run_one(rig, function):
         t.violations.append(str(e))
     except Exception:
         t.violations.append(traceback.format_exc())
+    except SystemExit:  # SIGTERM
+        t.close()
+        raise
     try:
         t.close()
     except Exception:
