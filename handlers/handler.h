@@ -86,7 +86,10 @@ struct lw_job {
     /* `wait_ms` is the wait in ms before the next run, for the outcomes RETRY and BACK. It is 0
      * before the run. If it stays 0, the worker chooses the wait. */
     int64_t wait_ms;
-    bool uncounted;             /* a RETRY that counts no attempt; false before the run */
+    bool uncounted; /* a RETRY that counts no attempt; false before the run */
+    /* `unsent` is true if also nothing of the message has left this process, so that it cannot be
+     * at fault, and retry.max_age_s is no bound; false before the run */
+    bool unsent;
     char reason[LW_REASON_MAX]; /* reason of RETRY and DEAD; otherwise "" */
 };
 
@@ -105,7 +108,7 @@ static inline void lw_job_begin(struct lw_job *job, struct lw_job_lease *lease) 
     job->span = NULL;
     atomic_store_explicit(&job->then, NULL, memory_order_relaxed);
     job->took_us = job->wait_ms = 0;
-    job->uncounted = false;
+    job->uncounted = job->unsent = false;
     job->reason[0] = '\0';
 }
 

@@ -252,9 +252,10 @@ static void die(struct lw_worker *w, struct run *r) {
     }
 }
 
-/* Returns true if a retry counts no attempt: its handler said so, and the message failed for the
- * first time less than retry.max_age_s ago. */
+/* Returns true if a retry counts no attempt: nothing of it was sent, or its handler said so and the
+ * message failed for the first time less than retry.max_age_s ago. */
 static bool counts_none(struct lw_worker *w, const struct run *r) {
+    if (r->job.unsent) return true;
     if (!r->job.uncounted || !r->tried.first_ms) return r->job.uncounted;
     int64_t now = connection_redis_ms(w, &w->shards[r->hold->lane->shard]);
     return now - r->tried.first_ms < 1000 * w->c->retry.max_age_s;

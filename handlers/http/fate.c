@@ -4,8 +4,9 @@
  *     end of the request                      breaker closed       breaker open
  *     response                                as answer.h says     as answer.h says, but back for
  *                                                                  a 5xx without an outcome
- *     no connection, timeout, or incomplete
- *       response                              retry                back
+ *     no connection, or a timeout before
+ *       a byte was sent                       retry, no attempt    back
+ *     timeout, or incomplete response         retry                back
  *     response longer than allowed            retry                retry
  *     lease lost                              back                 back
  *
@@ -46,8 +47,9 @@ static struct lw_job *end_message(struct call *c, const struct http_verdict *v, 
 
 /* Ends the call. The message at jobs[at] gets the outcome `outcome`. The later messages of the call
  * get no outcome, and belong again to the thread that reaps jobs. */
-static void end_call(struct call *c, enum lw_outcome outcome, const char *reason, int64_t wait_ms) {
-    struct http_verdict v = {.outcome = outcome, .retry.wait_ms = wait_ms};
+static void end_call(struct call *c, enum lw_outcome outcome, const char *reason,
+                     struct lw_retry retry) {
+    struct http_verdict v = {.outcome = outcome, .retry = retry};
     lw_reason_copy(v.reason, reason);
     end_message(c, &v, c->h->now_us - c->begun_us);
     http_release(c);
@@ -55,12 +57,17 @@ static void end_call(struct call *c, enum lw_outcome outcome, const char *reason
 
 /* Ends a call that has failed. If `down` is true, the breaker is open, so the service is at fault,
  * and no attempt is counted. The message then rests for longer than the breaker's pause, so that
- * other messages come first in the next trial. */
+ * other messages come first in the next trial. A message of which no byte was sent counts no
+ * attempt either; its wait of 1 ms becomes retry.backoff_ms. */
 static void end_failed(struct call *c, bool down, const char *why) {
+    c->jobs[c->at]->unsent = !c->sends;
     if (down)
-        end_call(c, LW_BACK, "", lw_trial_rest_ms(c->h->breaker.pause_ms));
+        end_call(c, LW_BACK, "",
+                 (struct lw_retry){.wait_ms = lw_trial_rest_ms(c->h->breaker.pause_ms)});
+    else if (!c->sends)
+        end_call(c, LW_RETRY, why, (struct lw_retry){.wait_ms = 1, .uncounted = true});
     else
-        end_call(c, LW_RETRY, why, 0);
+        end_call(c, LW_RETRY, why, (struct lw_retry){0});
 }
 
 static struct breaker_request request(const struct call *c) {
@@ -68,11 +75,11 @@ static struct breaker_request request(const struct call *c) {
 }
 
 /* Takes note of a request that failed. Returns true if the service is at fault, and false if the
- * message may be. */
+ * message may be. If no byte of it was sent, its failure says nothing about the message. */
 static bool failed(const struct call *c, enum breaker_failure how, const char *why) {
     struct lw_handler *h = c->h;
     struct breaker_request r = request(c);
-    if (lw_trial_failed(&h->trial, c->jobs[c->at]->identity)) return false;
+    if (c->sends && lw_trial_failed(&h->trial, c->jobs[c->at]->identity)) return false;
     bool trial = r.trial && breaker_state(&h->breaker, h->now_ms) == LW_HTTP_HALF_OPEN;
     return (trial && !lw_trial_over(&h->trial)) ||
            breaker_failed(&h->breaker, &r, how, h->now_ms, why);
@@ -174,7 +181,7 @@ void http_cancel(struct call *c) {
     count_connections(c);
     count_code(c->h, LW_HTTP_CANCELLED);
     http_leave(c);
-    end_call(c, LW_BACK, "", 0);
+    end_call(c, LW_BACK, "", (struct lw_retry){0});
 }
 
 void http_late(struct call *c) {

@@ -165,6 +165,22 @@ MUTANTS = [
         "    if (false)\n        end_call(c, LW_BACK,",
     ),
     (
+        'http: a refused connection counts an attempt',
+        HTTP,
+        'test_service_down',
+        'handlers/http/fate.c',
+        "    else if (!c->sends)\n",
+        "    else if (false)\n",
+    ),
+    (
+        'http: no attempt counts if a service ended after it read the request',
+        HTTP,
+        'test_down_after_reading',
+        'handlers/http/fate.c',
+        "    else if (!c->sends)\n",
+        "    else if (true)\n",
+    ),
+    (
         'http: headers that services trust are passed on',
         PARTS,
         'headers_that_pass',

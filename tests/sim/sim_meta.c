@@ -1184,6 +1184,32 @@ static bool what_comes_back_later_holds_no_other_key(void) {
     return built && others && back && in_time && s.committed == RECORDS;
 }
 
+/* Record 1 comes back without an attempt for longer than retry.max_age_s, first because nothing of
+ * it could be sent, then because its handler says so. Only the latter may count in the end. */
+static bool an_outage_counts_no_attempt(void) {
+    enum { LATER_MS = 20000, TIMES = 5 };
+    first_life();
+    bool right = s.n_job == 1 && has_key(s.job[0], 'X');
+    for (int i = 0; i <= TIMES && right; i++) {
+        struct lw_job *x = s.job[0];
+        s.n_job = 0;
+        x->outcome = LW_RETRY;
+        x->wait_ms = LATER_MS;
+        x->uncounted = true;
+        x->unsent = i < TIMES;
+        lw_job_end(x);
+        lw_worker_finished(s.lw, x);
+        for (int64_t due_ms = s.now_ms + 2 * LATER_MS; s.now_ms < due_ms && !s.n_job;) rounds(1);
+        int attempt = i < TIMES ? 1 : 2;
+        right = s.n_job == 1 && s.job[0]->attempt == attempt;
+        if (!right) printf("time %d: %d runs, not one as attempt %d\n", i, s.n_job, attempt);
+    }
+    s.x_lingers = false;
+    rounds(1000);
+    end_worker();
+    return right;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
@@ -1215,7 +1241,8 @@ static const struct {
     {"a_record_without_a_key_waits_in_redis", a_record_without_a_key_waits_in_redis},
     {"a_settle_that_failed_in_the_middle", a_settle_that_failed_in_the_middle},
     {"suspects_run_beside_others", suspects_run_beside_others},
-    {"what_comes_back_later_holds_no_other_key", what_comes_back_later_holds_no_other_key}};
+    {"what_comes_back_later_holds_no_other_key", what_comes_back_later_holds_no_other_key},
+    {"an_outage_counts_no_attempt", an_outage_counts_no_attempt}};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static bool run_case(int i) {

@@ -553,9 +553,9 @@ static enum lw_health health(struct fx *x, char *why, size_t size) {
     return lw_handler_http.health(x->h, why, size);
 }
 
-/* While no service listens, an attempt must be counted for only two messages, and all others must
- * be given back without an attempt. When a message is answered again, the circuit breaker must
- * close. */
+/* While no service listens, no attempt must be counted. Two messages fail with the reason before
+ * the circuit breaker opens, and all others are given back. When a message is answered again, the
+ * circuit breaker must close. */
 static void test_service_down(void **state) {
     (void)state;
     struct fx x;
@@ -563,16 +563,19 @@ static void test_service_down(void **state) {
     open_fx(&x, 8, "");
     assert_int_equal(run(&x, 0, "ok"), LW_DONE);
     stop_server();
-    int charged = 0;
+    int failed = 0;
     struct lw_job *jobs[MOST];
     for (int i = 0; i < MOST; i++) jobs[i] = job(&x, i, "ok");
     lw_feed_submit(x.feed, jobs, MOST);
     await(&x, MOST);
     for (int i = 0; i < MOST; i++) {
-        assert_true(outcome(&x, i) == LW_BACK || outcome(&x, i) == LW_RETRY);
-        charged += outcome(&x, i) == LW_RETRY;
+        if (outcome(&x, i) == LW_BACK) continue;
+        assert_int_equal(outcome(&x, i), LW_RETRY);
+        assert_true(x.j[i].job.uncounted && x.j[i].job.unsent);
+        assert_contains(x.j[i].job.reason, "Connection refused");
+        failed++;
     }
-    assert_int_equal(charged, BREAKER_REFUSED - 1);
+    assert_int_equal(failed, BREAKER_REFUSED - 1);
     assert_int_not_equal(health(&x, why, sizeof why), LW_WELL);
     assert_contains(why, "handler: http://127.0.0.1:");
     assert_contains(why, "Connection refused");
@@ -587,6 +590,28 @@ static void test_service_down(void **state) {
     assert_int_equal(run(&x, 1, "ok"), LW_DONE);
     assert_int_equal(health(&x, NULL, 0), LW_WELL);
     assert_int_equal(atomic_load(&x.counts.openings), 1);
+    close_fx(&x);
+}
+
+/* A service that ends after it has read a request may have been ended by the request, so an attempt
+ * is counted, also if the request cannot be sent again because no service listens. */
+static void test_down_after_reading(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 1, "");
+    assert_int_equal(run(&x, 0, "ok"), LW_DONE);
+    submit(&x, 1, "slow go");
+    wait_for(count(&x, "slow", "begins") == 1);
+    stop_server();
+    await(&x, 1);
+    assert_int_equal(outcome(&x, 1), LW_RETRY);
+    assert_false(x.j[1].job.uncounted || x.j[1].job.unsent);
+    /* a message that never left the process is not at fault, whatever happened before */
+    assert_int_equal(run(&x, 1, "ok"), LW_RETRY);
+    assert_true(x.j[1].job.uncounted && x.j[1].job.unsent);
+    start_server(&x);
+    assert_int_equal(run(&x, 1, "ok"), LW_DONE);
+    assert_false(x.j[1].job.unsent);
     close_fx(&x);
 }
 
@@ -648,6 +673,7 @@ int main(void) {
         cmocka_unit_test(test_no_late_start),
         cmocka_unit_test(test_stop_with_requests_under_way),
         cmocka_unit_test(test_service_down),
+        cmocka_unit_test(test_down_after_reading),
         cmocka_unit_test(test_one_at_a_time_on_trial),
         cmocka_unit_test(test_check_connects_only),
     };
