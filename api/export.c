@@ -65,6 +65,7 @@ int api_dead_export(struct api_call *k) {
         at[0] = 0;
     }
     if (bad < 0) return -1;
+    if (bad == DEAD_MISPLACED) return api_misplaced(k);
     if (shard < dead_places(o)) lw_buf_addf(&k->a->next, "%d:%s", shard, at);
     return finish(k);
 }

@@ -188,9 +188,9 @@ int api_dead(struct api_call *k) {
         shard++;
         at[0] = '\0';
     }
-    if (bad < 0) {
+    if (bad < 0 || bad == DEAD_MISPLACED) {
         json_decref(rs.list);
-        return -1;
+        return bad < 0 ? -1 : api_misplaced(k);
     }
     snprintf(next, sizeof next, "%d:%s", shard, at);
     put_list(&rs, "dead", shard < dead_places(o) ? next : NULL);

@@ -24,15 +24,15 @@ int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_
  * dead.to is one. */
 int dead_places(const struct ops *o);
 bool dead_place_is_topic(const struct ops *o, int place);
-enum { DEAD_PLACE = 4096 };
+enum { DEAD_PLACE = 4096, DEAD_MISPLACED = 2 };
 /* Reads a page of the dead letters of one place, oldest or newest first (ops/dead/page.c): of a
  * shard at most `count`; of the topic as many records as can be read in some seconds, until fn
  * wants no more. Calls fn for each of them that passes the filters. In a page of the topic, the
  * letters of different partitions are in no order, and fn is called for some more after it has
  * returned 1. The page begins after the place `at`, or with the first dead letter if `at` is "".
  * The function sets `at`, digits and '-', to where the next page begins. *more becomes true if
- * there may be another page. Returns 0 after the page, -1 with o->err on failure, or 1 if the
- * reading ended because fn wants no more or the time is up. */
+ * there may be another page. Returns 0 after the page, -1 with o->err on failure, 1 if the reading
+ * ended because fn wants no more or the time is up, or DEAD_MISPLACED if no page ends at `at`. */
 int dead_page(struct ops *o, int place, bool newest, char at[DEAD_PLACE], int64_t count, bool *more,
               ops_message_fn *fn, void *ctx);
 

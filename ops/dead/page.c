@@ -7,6 +7,13 @@
 
 enum { STREAM_ID = 48 };
 
+/* Returns true if the text is "", or the id of an entry of a stream: two numbers of ms and of
+ * entries, far below the limits of Redis. */
+static bool is_stream_id(const char *at) {
+    int end = 0;
+    return !*at || (sscanf(at, "%*18[0-9]-%*18[0-9]%n", &end) == 0 && end && !at[end]);
+}
+
 int dead_places(const struct ops *o) { return o->c->redis.shards + (o->c->dead.topic != NULL); }
 
 bool dead_place_is_topic(const struct ops *o, int place) { return place == o->c->redis.shards; }
@@ -16,8 +23,8 @@ int dead_page(struct ops *o, int place, bool newest, char at[DEAD_PLACE], int64_
     if (dead_place_is_topic(o, place)) return dead_page_in_topic(o, newest, at, more, fn, ctx);
     struct ops_shard *sh = &o->shards[place];
     char from[STREAM_ID + 2];
-    at[STREAM_ID - 1] = 0;
-    snprintf(from, sizeof from, "%s%.*s", at[0] ? "(" : newest ? "+" : "-", STREAM_ID, at);
+    if (!is_stream_id(at)) return DEAD_MISPLACED;
+    snprintf(from, sizeof from, "%s%s", at[0] ? "(" : newest ? "+" : "-", at);
     ops_begin(o, newest ? "XREVRANGE" : "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, newest ? "-" : "+"),
         lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);

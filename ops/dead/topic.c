@@ -179,22 +179,19 @@ int dead_each_in_topic(struct ops *o, ops_message_fn *fn, void *ctx) {
 /* --- pages ------------------------------------------------------------------------------------ */
 
 /* Limits the spans to what the pages before have left: `at` has an offset per partition, separated
- * by '-'. The topic may have got more partitions since, of which nothing was read yet. Returns -1
- * if it has fewer. */
-static int take_place(struct ops *o, struct ops_span *s, size_t n, bool newest, const char *at) {
+ * by '-'. The topic may have got more partitions since, of which nothing was read yet. Returns
+ * false if it has fewer, or if `at` is of another form. */
+static bool take_place(struct ops_span *s, size_t n, bool newest, const char *at) {
     for (size_t i = 0; *at; i++) {
         char *end;
         int64_t offset = strtoll(at, &end, 10);
-        if (i == n || end == at || (*end && *end != '-'))
-            return lw_fail(&o->err,
-                           "the cursor is not one of topic %s with %zu partitions; begin again "
-                           "without a cursor",
-                           o->c->dead.topic, n);
+        if (i == n || end == at || offset < 0 || (*end && *end != '-') || !strcmp(end, "-"))
+            return false;
         if (newest && offset < s[i].to) s[i].to = offset;
         if (!newest && offset > s[i].from) s[i].from = offset;
         at = *end ? end + 1 : end;
     }
-    return 0;
+    return true;
 }
 
 /* Reads the next `step` records of all partitions together. Sets *more to false if these were the
@@ -251,7 +248,7 @@ int dead_page_in_topic(struct ops *o, bool newest, char at[DEAD_PLACE], bool *mo
                        "topic %s has %zu partitions; expected at most %d; use the command "
                        "`latchwork dead ls`",
                        o->c->dead.topic, n, PARTITIONS_MAX);
-    if (take_place(o, s, n, newest, at)) return -1;
+    if (!take_place(s, n, newest, at)) return DEAD_MISPLACED;
     *more = true;
     while (!stop && *more) {
         struct letters l = {.fn = fn, .ctx = ctx, .whole = true};

@@ -194,7 +194,9 @@ class Api(ApiCase):
             )
             self.assertGreaterEqual(pages, len(rows))
         self.assertEqual(self.ask("/api/v1/dead?error=nothing+like+it")["dead"], [])
-        self.ask("/api/v1/dead?cursor=7:1-1", status=400)
+        for cursor in ("7:1-1", "0:1", "0:1-", "0:-1-1", "0:1-1-1", "0:" + 30 * "9" + "-1"):
+            self.ask("/api/v1/dead?cursor=" + cursor, status=400)
+            self.ask("/api/v1/dead/export?cursor=" + cursor, status=400)
 
     def test_bad_paths_and_queries(self):
         for path in (

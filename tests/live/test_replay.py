@@ -483,6 +483,10 @@ def dead_letters_in_their_topic(t):
     page = api.ask("dead?limit=5")
     while "-" not in page["next"].split(":")[1]:
         page = api.ask("dead?limit=5&cursor=" + page["next"])
+    place = page["next"].split(":")[0]
+    for cursor in ("1-2-3", "1-", "-1", "1--2"):
+        for path in ("dead?cursor=", "dead/export?cursor="):
+            api.ask("%s%s:%s" % (path, place, cursor), status=400)
     rest, _ = api.pages("limit=5&cursor=" + page["next"])
     t.kafka.tool("partitions", letters, 3)
     wait_until(lambda: len(t.kafka.ends([letters])) == 3, 30, "a third partition")
