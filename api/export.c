@@ -161,8 +161,8 @@ static int put_page(struct lanes *ls) {
  * the request names keys. */
 static bool parse(const struct api_call *k, struct lanes *ls, int *shard, char at[OPS_CURSOR]) {
     int end = 0, least = k->o->args.n_keys ? -1 : 0;
-    if (sscanf(k->cursor, "%3d.%20[0-9]%n", shard, at, &end) != 2 || *shard < least ||
-        *shard >= k->c->redis.shards)
+    if (sscanf(k->cursor, "%3d.%20[0-9]%n", shard, at, &end) != 2 || !api_scan_cursor(at) ||
+        *shard < least || *shard >= k->c->redis.shards)
         return false;
     const char *p = k->cursor + end;
     if (!*p) return true;

@@ -81,12 +81,11 @@ int api_locks(struct api_call *k) {
     char at[OPS_CURSOR] = "0", next[64];
     int shard = 0, end = 0, bad = 0;
     int64_t until_ms = lw_boot_ms() + WALK_MS;
-    if (k->cursor && (sscanf(k->cursor, "%3d.%20[0-9]%n", &shard, at, &end) != 2 ||
-                      k->cursor[end] || shard < 0 || shard >= o->c->redis.shards)) {
+    if (k->cursor &&
+        (sscanf(k->cursor, "%3d.%20[0-9]%n", &shard, at, &end) != 2 || k->cursor[end] ||
+         !api_scan_cursor(at) || shard < 0 || shard >= o->c->redis.shards)) {
         json_decref(rs.list);
-        lw_http_error(k->a, 400,
-                      "malformed cursor; expected the \"next\" of an answer of this path");
-        return 0;
+        return api_misplaced(k);
     }
     while (bad >= 0 && shard < o->c->redis.shards && !api_full(&rs) && lw_boot_ms() < until_ms) {
         bad = scan(o, &o->shards[shard], at, &rs);

@@ -198,6 +198,8 @@ ops_message_fn api_add_dead;
  * "SHARD:" before the first dead letter of the place. Without a cursor the list begins with shard
  * 0. Returns false if the cursor is malformed. */
 bool api_dead_place(const struct api_call *k, int *shard, char *at, size_t size);
+/* Returns true if the digits are a cursor that Redis can have given out: a number of 64 bits. */
+bool api_scan_cursor(const char *digits);
 /* Answers 400 because the cursor is malformed. Returns 0. */
 int api_misplaced(struct api_call *k);
 

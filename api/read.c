@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,12 @@ void api_append(struct api_rows *rs, json_t *v, size_t about) {
 static void put_list(struct api_rows *rs, const char *name, const char *next) {
     api_put(rs->k,
             json_pack("{s:o,s:o}", name, rs->list, "next", next ? json_string(next) : json_null()));
+}
+
+bool api_scan_cursor(const char *digits) {
+    errno = 0;
+    strtoull(digits, NULL, 10);
+    return !errno;
 }
 
 int api_misplaced(struct api_call *k) {
@@ -47,9 +54,9 @@ int api_lanes(struct api_call *k) {
     char at[OPS_CURSOR] = "0", next[64], kind = 'l';
     int shard = 0, end = 0, bad = 0;
     size_t before;
-    if (k->cursor &&
-        (sscanf(k->cursor, "%3d.%c.%20[0-9]%n", &shard, &kind, at, &end) != 3 || k->cursor[end] ||
-         !strchr("lp", kind) || shard < 0 || shard >= o->c->redis.shards || o->args.n_keys)) {
+    if (k->cursor && (sscanf(k->cursor, "%3d.%c.%20[0-9]%n", &shard, &kind, at, &end) != 3 ||
+                      k->cursor[end] || !strchr("lp", kind) || !api_scan_cursor(at) || shard < 0 ||
+                      shard >= o->c->redis.shards || o->args.n_keys)) {
         json_decref(rs.list);
         return api_misplaced(k);
     }

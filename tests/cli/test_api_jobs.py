@@ -427,7 +427,7 @@ class Jobs(ApiCase):
         self.assertEqual(
             [r["key"] for r in self.pages("/api/v1/locks?match=t-0[7]", "locks")[0]], ["t-07"]
         )
-        for cursor in ("x", "0", "9.0", "0.x"):
+        for cursor in ("x", "0", "9.0", "0.x", "0." + 20 * "9"):
             self.ask("/api/v1/locks?cursor=" + cursor, status=400)
 
     def test_ledger(self):
@@ -543,7 +543,7 @@ class Jobs(ApiCase):
             self.assertGreater(parts, 1)
         rows, _ = self.export("/api/v1/lanes/export?where=%2Ftotal%3E30")
         self.assertEqual([r["identity"] for r in rows], want[30:35])
-        for cursor in ("x", "0", "9.0", "0.0.zz.a", "0.0.", "-1.0"):
+        for cursor in ("x", "0", "9.0", "0.0.zz.a", "0.0.", "-1.0", "0." + 20 * "9"):
             self.ask("/api/v1/lanes/export?cursor=" + quote(cursor), status=400)
 
     # --- bad requests, and faults -----------------------------------------------------------------
@@ -568,6 +568,11 @@ class Jobs(ApiCase):
             ("lanes/pause", '{"filter":{"reason":"x"}}'),
             ("lanes/pause", '{"ids":["a"],"filter":{"key":"b"}}'),
             ("lanes/drop", '{"execute":true}'),
+            # what stands behind a byte 0 must not be cut off: the rest may be another key
+            ("lanes/pause", '{"ids":["t-a\\u0000b"]}'),
+            ("lanes/pause", '{"filter":{"key":["t-a\\u0000b"]}}'),
+            ("lanes/pause", '{"filter":{"match":"*\\u0000b"}}'),
+            ("dead/drop", '{"ids":["0:1-1\\u0000b"]}'),
         ):
             self.post("/api/v1/" + path, body, status=400)
         self.assertIn(
