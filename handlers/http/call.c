@@ -131,6 +131,7 @@ struct call *call_new(struct lw_handler *h, const struct http_settings *s, int b
     c->easy = lw_or_abort(curl_easy_init());
     set_target(c, s);
     set_callbacks(c);
+    curl_easy_setopt(c->easy, CURLOPT_MAXLIFETIME_CONN, h->life_s);
     return c;
 }
 

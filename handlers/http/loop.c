@@ -317,6 +317,7 @@ void http_serve(struct lw_handler *h, struct lw_feed *feed) {
 int http_loop_open(struct lw_handler *h, struct lw_err *err) {
     h->timer_ms = INT64_MAX;
     h->resend_us = HTTP_RESEND_MS * INT64_C(1000);
+    h->life_s = HTTP_LIFE_S;
     h->sockets = (struct http_sockets){.tls = h->set.tls.on, .suspect = suspect, .ctx = h};
     h->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (h->epoll < 0) return lw_fail(err, "http: epoll: %s", strerror(errno));

@@ -12,7 +12,7 @@
 
 struct lw_feed;
 
-enum { HTTP_FRESH_MS = 60000 };
+enum { HTTP_FRESH_MS = 60000, HTTP_LIFE_S = 60 };
 
 struct lw_handler {
     struct http_settings set;
@@ -28,6 +28,7 @@ struct lw_handler {
     struct http_sockets sockets;
     int epoll;
     int64_t resend_us; /* HTTP_RESEND_MS; a test sets it longer */
+    long life_s;       /* HTTP_LIFE_S; a test sets it shorter */
     /* `timer_ms` is the time at which libcurl wants to be called again, boot clock; INT64_MAX:
      * libcurl has no timer */
     int64_t timer_ms;

@@ -7,7 +7,9 @@
  * libcurl does not notice them over TLS, and without TLS it replaces the connection without a word.
  * So a connection on which bytes wait is never used for another request, and each such event is
  * reported (`suspect`): then the caller uses a new connection for each request for a while, because
- * a second answer that comes late cannot be told from the answer to the next request.
+ * a second answer that comes late cannot be told from the answer to the next request. Under load it
+ * may be noticed late, because each answer then stands in for the one after it. So no connection is
+ * used for a new request after HTTP_LIFE_S.
  *
  * Only the thread that runs serve() calls these functions. */
 #ifndef LW_HANDLERS_HTTP_SOCKET_H

@@ -37,6 +37,14 @@ MUTANTS = [
         "return n > 0 && n < 0;",
     ),
     (
+        'http: a connection is used for ever',
+        HTTP,
+        'test_old_connections',
+        'handlers/http/call.c',
+        "CURLOPT_MAXLIFETIME_CONN, h->life_s",
+        "CURLOPT_MAXLIFETIME_CONN, 0L",
+    ),
+    (
         'http: headers that end with the connection are an answer',
         HTTP,
         'test_closed_within_an_answer',

@@ -385,6 +385,20 @@ static void test_more_than_the_answer_over_tls(void **state) {
 }
 
 /* A connection that the service closed while the connection was idle must not be used. */
+/* A connection must not be used for new requests for ever: an answer that belongs to the request
+ * before may go unnoticed as long as the connection is busy. */
+static void test_old_connections(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 1, "");
+    x.h->life_s = 1;
+    assert_int_equal(run(&x, 1, "ok"), LW_DONE);
+    sleep(3);
+    assert_int_equal(run(&x, 2, "ok"), LW_DONE);
+    assert_int_equal(connections(&x), 2);
+    close_fx(&x);
+}
+
 static void test_closed_while_idle(void **state) {
     (void)state;
     struct fx x;
@@ -663,6 +677,7 @@ int main(void) {
         cmocka_unit_test(test_second_answers_over_tls),
         cmocka_unit_test(test_more_than_the_answer),
         cmocka_unit_test(test_more_than_the_answer_over_tls),
+        cmocka_unit_test(test_old_connections),
         cmocka_unit_test(test_closed_while_idle),
         cmocka_unit_test(test_large_bodies),
         cmocka_unit_test(test_as_many_as_in_flight),
