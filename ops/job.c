@@ -37,20 +37,29 @@ static bool is_interrupted(const struct ops_job *j) { return interrupted || is_c
 
 /* --- its record ------------------------------------------------------------------------------- */
 
+/* Returns the texts as a list, or NULL if one of them is not UTF-8. A list with fewer of them would
+ * let a resumed job take more than was asked for. */
+static json_t *list_of(const char *const *texts, size_t n) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        if (json_array_append_new(list, json_string(texts[i]))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 /* Returns the command's options as one canonical text. A job may be resumed only with the same
  * options, which is checked by comparing these texts. */
 static char *words_of(const struct ops *o) {
     const struct ops_args *a = &o->args;
-    json_t *w = json_array(), *keys = json_array(), *where = json_array();
-    for (int i = 0; i < a->n_words; i++) json_array_append_new(w, json_string(a->words[i]));
-    for (size_t i = 0; i < a->n_keys; i++) json_array_append_new(keys, json_string(a->keys[i]));
-    for (size_t i = 0; i < a->n_where; i++) json_array_append_new(where, json_string(a->where[i]));
     json_t *j = json_pack(
         "{ss ss so so so ss* ss* ss* ss* ss* ss* ss* sI sI sI sb}", "noun", o->noun, "verb",
-        o->verb, "words", w, "keys", keys, "where", where, "match", a->match, "topic", a->topic,
-        "reason", a->reason, "error", a->error, "from", a->from, "to", a->to, "to_topic",
-        a->to_topic, "partition", (json_int_t)a->partition, "attempts", (json_int_t)a->attempts,
-        "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
+        o->verb, "words", list_of((const char *const *)a->words, (size_t)a->n_words), "keys",
+        list_of(a->keys, a->n_keys), "where", list_of(a->where, a->n_where), "match", a->match,
+        "topic", a->topic, "reason", a->reason, "error", a->error, "from", a->from, "to", a->to,
+        "to_topic", a->to_topic, "partition", (json_int_t)a->partition, "attempts",
+        (json_int_t)a->attempts, "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);

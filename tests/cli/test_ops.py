@@ -766,6 +766,21 @@ def a_job_goes_on_by_its_number_alone(w):
 
 
 @test
+def a_job_of_a_binary_key_does_not_go_on_without_it(w):
+    """The options of such a job cannot be recorded, since they are no UTF-8. A job that is resumed
+    without its key would take the dead letters of all keys."""
+    for i in range(8):
+        w.bury(i, "a" if i % 2 else b"\xff")
+    rows = w.rows("dead", "replay", "--key", b"\xff", "--limit", "2", "--execute")
+    assert rows[-1]["results"] == {"put": 2}, rows[-1]
+    job = str(rows[-1]["job"])
+    for more in ((), ("--key", b"\xff")):
+        w.run("dead", "replay", "--resume", job, "--execute", *more, status=1)
+        assert "had other options" in w.err
+    assert w.call("XLEN", P + "dead") == 6 and not w.waiting("a")
+
+
+@test
 def a_job_that_was_silent_goes_on_alone(w):
     """If a job's key in Redis has expired, the job must continue if no other job has begun, and
     must stop if another job has begun."""
