@@ -29,6 +29,13 @@ static bool refuse(struct api_call *k, const char *why) {
     return false;
 }
 
+/* Returns the text of a JSON string. Returns NULL if a byte 0 stands in it: what follows would be
+ * cut off, and the rest may name something else. */
+static const char *whole_text(const json_t *v) {
+    const char *text = json_string_value(v);
+    return strlen(text) == json_string_length(v) ? text : NULL;
+}
+
 /* Reads one member of "filter" in the request's body. The body was checked before, so the member is
  * a text, a number or a list of texts. */
 static int take_member(struct api_call *k, const char *name, const json_t *value,
@@ -36,10 +43,15 @@ static int take_member(struct api_call *k, const char *name, const json_t *value
     char digits[32];
     size_t i;
     const json_t *one;
-    if (json_is_string(value))
-        return api_take(k, k->route->filter, name, json_string_value(value), err);
-    json_array_foreach(value, i, one)
-        if (api_take(k, k->route->filter, name, json_string_value(one), err)) return -1;
+    const char *text;
+    if (json_is_string(value)) {
+        if (!(text = whole_text(value))) return lw_fail(err, "%.60s contains a byte 0", name);
+        return api_take(k, k->route->filter, name, text, err);
+    }
+    json_array_foreach(value, i, one) {
+        if (!(text = whole_text(one))) return lw_fail(err, "%.60s contains a byte 0", name);
+        if (api_take(k, k->route->filter, name, text, err)) return -1;
+    }
     if (!json_is_integer(value)) return 0;
     snprintf(digits, sizeof digits, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     /* api_take() parses the number at once, so the local array `digits` does not have to outlive
@@ -67,7 +79,10 @@ static bool take_words(struct api_call *k, const json_t *list) {
     if (json_array_size(list) > OPS_LIST_MAX)
         return refuse(k, "too many ids; expected at most 256; use a filter for more");
     k->words = lw_alloc((json_array_size(list) + 1) * sizeof *k->words);
-    json_array_foreach(list, i, one) k->words[i] = (char *)(uintptr_t)json_string_value(one);
+    json_array_foreach(list, i, one) {
+        k->words[i] = (char *)(uintptr_t)whole_text(one);
+        if (!k->words[i]) return refuse(k, "an id contains a byte 0");
+    }
     k->o->args.words = k->words;
     k->o->args.n_words = (int)json_array_size(list);
     return true;
@@ -79,10 +94,11 @@ static bool take_ids(struct api_call *k, const struct api_work *w) {
     if (!w->keys) return take_words(k, ids);
     if (!take_words(k, json_object_get(k->body, "messages"))) return false;
     if (k->o->args.n_keys && ids) return refuse(k, "use either ids or the filter's key");
-    struct lw_err ignored = {0};
+    struct lw_err err = {0};
+    if (json_array_size(ids) > OPS_LIST_MAX)
+        return refuse(k, "too many ids; expected at most 256; use a filter for more");
     json_array_foreach(ids, i, one)
-        if (take_member(k, "key", one, &ignored))
-            return refuse(k, "too many ids; expected at most 256; use a filter for more");
+        if (take_member(k, "key", one, &err)) return refuse(k, err.text);
     return true;
 }
 

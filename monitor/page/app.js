@@ -69,6 +69,24 @@ function decoded(path) {
   }
 }
 
+/** A part of the address as segment() writes it: what is shown must be what is asked for, though
+ * anybody may have written the link. */
+function normal(part) {
+  try {
+    return segment(decodeURIComponent(part));
+  } catch {
+    return part.replace(/[^\w.~%-]/gu, (c) => segment(c)); // bytes that are no UTF-8
+  }
+}
+
+/** The key of a path as a request's body names it, in which there is no place for other bytes: they
+ * must not become the name of another key. */
+function bodyKey(path) {
+  if (path === null || decoded(path) === path && path.includes("%"))
+    throw new ApiError(400, "This key is not UTF-8, which a request cannot name: use the commands `latchwork queue` and `latchwork dead`.");
+  return decoded(path);
+}
+
 // ---- elements ----
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -144,6 +162,8 @@ async function failure(response) {
 }
 
 async function request(path, options) {
+  if (/(^|\/)\.{1,2}(\/|\?|$)/.test(path))
+    throw new ApiError(400, "A browser cannot ask for a key that is \".\" or \"..\": use `latchwork queue show`.");
   let response;
   try {
     response = await fetch(`api/v1/${path}`,
@@ -791,16 +811,17 @@ function confirmForm(what, dry, close) {
 }
 
 /** Asks for the dry run of a bulk action, shows it, and starts the job if that is wanted.
- * selection: {ids} or {filter}. */
-async function bulk(path, selection) {
+ * selected: a function that returns {ids} or {filter}. */
+async function bulk(path, selected) {
   if (!(await mayWrite())) return;
   const what = WHAT[path];
   try {
+    const selection = selected();
     const dry = await post(path, { ...selection, execute: false });
     const answer = await dialog(`${what.verb} ${what.noun}s?`,
       (close) => confirmForm(what, dry, close));
     if (!answer) return;
-    if (answer.again) return bulk(path, { ...selection, again: true });
+    if (answer.again) return bulk(path, () => ({ ...selection, again: true }));
     const started = await post(path,
       { ...selection, execute: true,
       ...(answer.rate_per_s ? { rate_per_s: answer.rate_per_s } : {}) });
@@ -830,10 +851,11 @@ function replayForm(close) {
 }
 
 /** Reads messages again from Kafka and runs them. The dry run is a job, too, because it may take
- * long. selection: {ids} or {filter}. */
-async function replayLanes(selection) {
+ * long. selected: a function that returns {ids} or {filter}. */
+async function replayLanes(selected) {
   if (!(await mayWrite())) return;
   try {
+    const selection = selected();
     const { older_than, attempts, ...filter } = selection.filter || {};
     if (older_than || attempts)
       throw new ApiError(400,
@@ -1301,6 +1323,7 @@ function keyView() {
   const elsewhere = h("p", { class: "soft", hidden: true });
   let path = "";
   const act = (verb) => () => pause(path, path, verb);
+  const ofKey = () => ({ filter: { key: [bodyKey(path)] } });
   const seen = h("p", { class: "notice", id: "seen", hidden: true });
   return {
     title: "Key",
@@ -1308,14 +1331,13 @@ function keyView() {
     build(main, [, p]) {
       path = p || "";
       elsewhere.append("New dead letters go to a topic: ",
-        h("a", { href: `#/dead${query({ key: decoded(path) })}` }, "look there for this key"));
+        h("a", { href: `#/dead?key=${path}` }, "look there for this key"));
       main.append(h("h1", null, "Key ", h("span", { class: "mono" }, decoded(path))),
         h("div", { class: "bar", role: "group", "aria-label": "Actions on this key" },
           button("Pause", act("pause")), button("Resume", act("resume")),
             button("Break the lock…", () => breakLock(path), { class: "grave" }),
-          button("Replay its dead letters…",
-            () => bulk("dead/replay", { filter: { key: [decoded(path)] } })),
-          button("Run messages again…", () => replayLanes({ filter: { key: [decoded(path)] } })),
+          button("Replay its dead letters…", () => bulk("dead/replay", ofKey)),
+          button("Run messages again…", () => replayLanes(ofKey)),
             h("span", { class: "space" }),
           h("a", { href: `#/find/${path}` }, "Keys that contain this text"),
           h("a", { href: `#/audit?find=${path}` }, "Audit of this key")), seen,
@@ -1327,7 +1349,7 @@ function keyView() {
       [name, "unknown"]))),
     async refresh(signal) {
       // this host keeps the outcomes itself, so they are known while Redis does not answer
-      const o = await get(`outcomes${query({ key: decoded(path), limit: 50 })}`, signal);
+      const o = await get(`outcomes?key=${path}&limit=50`, signal);
       outcomes.set(o.outcomes);
       setText(note, `${o.since_ms ? `Kept since ${dateTime(o.since_ms)}. ` : ""}${o.complete === false ? "Older ones are gone. " : ""}${o.note || ""}`);
       const k = await get(`keys/${path}`, signal);
@@ -1492,7 +1514,7 @@ function messageView() {
         ...headerRows(m).map(([name, value]) => [`Header ${name}`, h("code", null, value)]),
       ]));
       if (key.path === null) return rows(null);
-      const o = await get(`outcomes${query({ key: key.text, limit: 50 })}`, signal);
+      const o = await get(`outcomes?key=${key.path}&limit=50`, signal);
       rows(await get(`keys/${key.path}`, signal), o.outcomes);
     },
   };
@@ -1551,12 +1573,12 @@ function listView({ title, path, fields, table, actions, idOf, top, after }) {
   const say = () => setText(chosen,
     scope.checked ? `All that match${total === null ? "" : `: ${total}`}` : table.selected.size
     ? `${count(table.selected.size)} selected` : "Nothing selected");
-  const selection = () =>
+  const selected = () =>
     (scope.checked ? { filter: bodyFilter(values) } : { ids: table.chosen().map(idOf) });
   const start = (action) => () => {
     if (!scope.checked && !table.selected.size)
       return toast("Select some rows first, or all that match.", true);
-    return action === "lanes/replay" ? replayLanes(selection()) : bulk(action, selection());
+    return action === "lanes/replay" ? replayLanes(selected) : bulk(action, selected);
   };
   table.onselect = say;
   scope.addEventListener("change", say);
@@ -1611,7 +1633,7 @@ const laneState = (l) => {
 };
 
 const lanesView = () => listView({
-  title: "Lanes", path: "lanes", idOf: (l) => field(l, "key").text,
+  title: "Lanes", path: "lanes", idOf: (l) => bodyKey(field(l, "key").path),
   fields: [["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"], ["topic", "Topic"],
     ["partition", "Partition"], ["older_than", "Oldest waits longer than", "15m"],
     ["attempts", "Attempts, at least"]],
@@ -1832,7 +1854,7 @@ function deadOneView() {
   let id = "";
   let shown = null;
   const ids = () => ({ ids: [shown ? shown.id : decoded(id)] });
-  const drop = button("Drop…", () => bulk("dead/drop", ids()), { class: "grave" });
+  const drop = button("Drop…", () => bulk("dead/drop", ids), { class: "grave" });
   let identity = null;
   const saved = (answer, replayed) => {
     if (!inTopic(shown)) id = segment(answer.id); // an edit in Redis gives a new id
@@ -1854,7 +1876,7 @@ function deadOneView() {
       identity = q.get("message");
       main.append(h("h1", null, "Dead letter ", h("span", { class: "mono" }, decoded(id))),
         h("div", { class: "bar", role: "group", "aria-label": "Actions on this dead letter" },
-          button("Replay…", () => bulk("dead/replay", ids()), { class: "main" }), drop,
+          button("Replay…", () => bulk("dead/replay", ids), { class: "main" }), drop,
           h("a", { href: "#/dead" }, "All dead letters")),
         h("div", { class: "pair" }, card(h("h2", null, "Why it died"), about),
           card(h("h2", null, "Payload"),
@@ -2167,7 +2189,8 @@ async function poll(view) {
 
 function parseHash() {
   const [path, q] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
-  return { parts: (path || "overview").split("/"), values: new URLSearchParams(q || "") };
+  return { parts: (path || "overview").split("/").map(normal),
+    values: new URLSearchParams(q || "") };
 }
 
 function markNavigation(name) {

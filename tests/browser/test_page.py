@@ -505,6 +505,34 @@ class Page(unittest.TestCase):
         b.press("Cancel", "dialog")
         self.w.command("queue", "resume", "--match", "customer-2?", "--execute")
 
+    def test_another_key_than_the_one_shown(self):
+        """A key that is no UTF-8 is shown as a text, which may be the key of somebody else. No
+        action may take one for the other, nor cut a key of the address off."""
+        b = self.b
+        others = {b"base64:/3g=", b"%FFx"}
+        for key in (b"\xffx", *others):
+            self.w.command("queue", "pause", key)
+        self.open("lanes")
+        b.click("tbody tr:has(a[href='#/key/%FFx']) input")
+        b.press("Resume", "main")
+        b.until_text("#toasts .bad", "not UTF-8")
+        self.open("key/%FFx")
+        b.until_text("#holder", "Paused.*yes")
+        b.press("Replay its dead letters", "main")
+        b.until_text("#toasts .bad", "not UTF-8")
+        b.press("Resume", "main")
+        b.until_text("#holder", "Paused\\s+no")
+        paused = set(self.w.redis("SMEMBERS", P + "paused"))
+        self.assertEqual(paused & {b"\xffx", *others}, others)
+        for address, key in (("cut#off", b"cut#off"), ("cut\\..\\off", b"cut\\..\\off")):
+            self.open("key/" + address)
+            b.until_text("h1", re.escape(key.decode()))
+            b.press("Pause", "main")
+            b.until("a pause", lambda: key in self.w.redis("SMEMBERS", P + "paused"))
+        self.open("key/..")
+        b.until_text("main .problem", "A browser cannot ask")
+        self.w.command("queue", "resume", *others, "cut#off", "cut\\..\\off")
+
     def test_drop_waiting_messages(self):
         b = self.b
         self.w.command("queue", "pause", "customer-30")
