@@ -170,6 +170,8 @@ def deploy(t):
         wait_until(lambda: t.ends_so_far() > seen + 300, 60, "load")
         run.stop(20)
         seen = t.ends_so_far()
+        locks = [key for key in t.redis.keys() if key.startswith(t.prefix() + b"lock:")]
+        t.same(locks, [], "leases of workers that have ended")
     t.check(seen < 6000 * SOAK, "all was done before the last SIGTERM")
     status, _ = t.start("--drain", work_ms="0-2", lock=NO_LEASE_ENDS).wait(120)
     t.same(status, 0, "status of --drain")

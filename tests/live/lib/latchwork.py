@@ -9,7 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 
-from .process import Failure, alive, boot_us, children, descendants, send, wait_until
+from .process import Failure, Limit, alive, boot_us, children, descendants, send, wait_until
 
 HANDLERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "handlers")
 
@@ -164,13 +164,17 @@ class Instance:
 
     def wait(self, limit_s):
         """Waits until the supervisor has ended. Returns its exit status and its output."""
-        try:
-            out, _ = self.popen.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired as e:
-            raise Failure(
-                "%s does not end within %g s: %s" % (self.label, limit_s, self.log()[-1500:])
-            ) from e
-        return self.popen.returncode, out.decode()
+        limit = Limit(limit_s)
+        while True:
+            try:
+                out, _ = self.popen.communicate(timeout=1)
+                return self.popen.returncode, out.decode()
+            except subprocess.TimeoutExpired as e:
+                if limit.over():
+                    raise Failure(
+                        "%s does not end within %g s: %s"
+                        % (self.label, limit_s, self.log()[-1500:])
+                    ) from e
 
     def stop(self, limit_s=30):
         """Sends SIGTERM. The supervisor must end with status 0 and leave no process."""
