@@ -32,7 +32,7 @@ def begin(t, *options, label=None, workers=4, properties=(), **over):
     )
 
 
-def load(t, rate=400, seconds=600):
+def load(t, rate=200, seconds=1200):
     """Produces messages of many keys, so that hardly any message waits for the lease of a dead
     worker."""
     t.generate(
