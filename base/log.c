@@ -85,6 +85,10 @@ static size_t put_text(char *out, size_t room, const char *text, bool json, bool
     return n;
 }
 
+void lw_log_plain(char *out, size_t size, const char *text) {
+    out[put_text(out, size, text, false, false)] = '\0';
+}
+
 /* Returns true if a text could be taken for fields, or for a text with fields behind it: it has a
  * word with an equals sign at its beginning or after a space, or begins with a quote. */
 static bool imitates(const char *text) {

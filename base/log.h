@@ -6,6 +6,7 @@
 #define LW_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum lw_log_level { LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR, LW_LOG_OFF };
 
@@ -14,6 +15,11 @@ enum lw_log_level { LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR, LW_LOG
 void lw_log_setup(enum lw_log_level level, bool json, const char *who);
 bool lw_log_on(enum lw_log_level level);
 void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Writes a text as it stands in a text line of the log: as valid UTF-8, with escapes for control
+ * characters and those that nobody sees or that change the order in which the rest is shown. What
+ * does not fit into `size` bytes, of which at least 16 are needed, is cut off. */
+void lw_log_plain(char *out, size_t size, const char *text);
 
 /* A named value beside the text of a log line, for programs that read the log. In a text line it is
  * appended as name=value, quoted if necessary; in JSON it is a member of the object. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
 #include "config/config.h"
 
 #include <stdarg.h>
@@ -8,18 +9,13 @@
 enum { PROBLEMS_MAX = 200 };
 
 /* Adds a problem as one line. Control characters in a value are replaced, because a line break
- * would split the line. */
+ * would split the line, and hidden ones would make the value look like another one. */
 __attribute__((format(printf, 2, 0))) static void add_line(struct lw_buf *b, const char *fmt,
                                                            va_list ap) {
-    char text[1400];
+    char text[1400], plain[6 * sizeof text];
     vsnprintf(text, sizeof text, fmt, ap);
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p < 0x20 || *p == 0x7f)
-            lw_buf_addf(b, "\\x%02x", *p);
-        else
-            lw_buf_add(b, p, 1);
-    }
-    lw_buf_add(b, "\n", 1);
+    lw_log_plain(plain, sizeof plain, text);
+    lw_buf_addf(b, "%s\n", plain);
 }
 
 void lw_problem(struct lw_problems *p, const char *fmt, ...) {
