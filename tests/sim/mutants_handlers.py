@@ -360,6 +360,14 @@ MUTANTS = [
         "case RUNNING: lw_job_answer(job, LW_BACK, how); break;",
     ),
     (
+        'plugin: a suspect runs inside its worker',
+        PLUGIN,
+        'test_suspects',
+        'handlers/plugin.c',
+        "    if (jobs[0]->suspect) {\n",
+        "    if (0 && jobs[0]->suspect) {\n",
+    ),
+    (
         'plugin: what a suspect started outlives its message',
         PLUGIN,
         'test_children_of_a_suspect',
