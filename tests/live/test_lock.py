@@ -7,9 +7,9 @@ Usage: test_lock.py [BUILD [SCENARIO…]]"""
 import os
 import subprocess
 import sys
-import time
 
-from lib.scenario import SOAK, main, scenario
+from lib.process import wait_until
+from lib.scenario import NO_LEASE_ENDS, SOAK, main, scenario
 
 COMMANDS, KEYS = 40, 4
 # The command that runs under the lock. It records when it begins and ends, and its fence.
@@ -73,13 +73,11 @@ def commands_and_handlers(t):
     be lost."""
     t.start_redis()
     t.make_topics()
-    run = t.start(work_ms="2-12", lock={"ttl_ms": 4000})
+    run = t.start(work_ms="2-12", lock=NO_LEASE_ENDS)
     # The load is low, because under more load no lane would ever be free, and a command could get a
     # lock only if it paused the lane.
     t.generate(1200 * SOAK, keys=KEYS, rate=80, zipf=0, wait=False)
-    until = time.monotonic() + 60
-    while len({r.key for r in t.runs()}) < KEYS and time.monotonic() < until:
-        time.sleep(0.1)
+    wait_until(lambda: len({r.key for r in t.runs()}) == KEYS, 60, "a run of each key")
     keys = sorted({bytes.fromhex(r.key).decode() for r in t.runs()})
     config = next(os.path.join(t.dir, f) for f in os.listdir(t.dir) if f.endswith(".json"))
     notes = os.path.join(t.dir, "commands")
