@@ -6,17 +6,27 @@
  * While a partition is assigned to this worker, an inspector (a thread with its own Kafka client)
  * reads that record again every few seconds and compares it with the anchor. The anchor is stored
  * in the commit metadata, so that the next owner of the partition compares too. Anchors work with
- * every supported version of the broker and of librdkafka. */
+ * every supported version of the broker and of librdkafka.
+ *
+ * Commit metadata is the text beside a committed offset:
+ *
+ *     lw3:FLEET@OFFSET,TIMESTAMP,HASH
+ *
+ * FLEET is the name of the fleet that made the commit (queue/epoch.h), or empty if that was not
+ * known. The anchor behind it is missing if there is none. Text of any other form was written by
+ * another program, and means nothing. The text has no NUL, which librdkafka below 2.6.1 would
+ * corrupt. */
 #ifndef LW_KAFKA_ANCHOR_H
 #define LW_KAFKA_ANCHOR_H
 
 #include "config/config.h"
+#include "queue/epoch.h"
 
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LW_ANCHOR_TEXT = 64 };
+enum { LW_META_TEXT = 96 };
 
 struct lw_anchor {
     int64_t offset; /* offset of the record; -1 if there is no anchor */
@@ -25,11 +35,11 @@ struct lw_anchor {
 };
 
 struct lw_anchor lw_anchor_of(const rd_kafka_message_t *m);
-/* Writes "@OFFSET,TIMESTAMP,HASH", or "" if there is no anchor. Returns the length of the text. */
-size_t lw_anchor_encode(const struct lw_anchor *a, char out[LW_ANCHOR_TEXT]);
-/* Finds the anchor at the end of commit metadata, or sets a->offset to -1 if there is no anchor.
- * Returns the length of the metadata without the anchor. */
-size_t lw_anchor_decode(const char *metadata, size_t n, struct lw_anchor *a);
+/* Writes commit metadata. Returns the length of the text. */
+size_t lw_meta_encode(const char *fleet, const struct lw_anchor *a, char out[LW_META_TEXT]);
+/* Reads commit metadata. Sets a->offset to -1 if it names no anchor, and `fleet` to "" if it names
+ * no fleet. */
+void lw_meta_decode(const char *text, size_t n, char fleet[LW_FLEET + 1], struct lw_anchor *a);
 
 /* enum lw_look lists the possible answers of the inspector. struct lw_looked is a request about one
  * partition, together with its answer. */

@@ -146,15 +146,11 @@ static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *lis
     for (int i = 0; i < list->cnt; i++) {
         rd_kafka_topic_partition_t *tp = &list->elems[i];
         struct lw_assigned *a = &found[i];
-        anchors[i] = (struct lw_anchor){.offset = -1};
         *a = (struct lw_assigned){.topic = tp->topic,
                                   .partition = tp->partition,
                                   .committed = tp->offset < 0 ? -1 : tp->offset};
-        a->metadata_len =
-            tp->metadata_size ? lw_anchor_decode(tp->metadata, tp->metadata_size, &anchors[i]) : 0;
-        a->metadata = a->metadata_len ? tp->metadata : NULL;
-        /* remove the anchor from the end of the metadata */
-        if (a->metadata_len < tp->metadata_size) ((char *)tp->metadata)[a->metadata_len] = 0;
+        char fleet[LW_FLEET + 1];
+        lw_meta_decode(tp->metadata, tp->metadata_size, fleet, &anchors[i]);
         if (ask_watermarks(s, tp, &a->log_begin, &a->log_end, until_ms) || find_begin(s, a))
             return -1;
         tp->offset = a->begin;

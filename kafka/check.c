@@ -19,9 +19,6 @@ enum {
     /* minimum time between two candidates for the anchor, because hashing every record would cost
      * too much */
     CANDIDATE_MS = 1000,
-    /* a broker's default limit for the length of commit metadata; the anchor is left out if the
-     * metadata would be longer than this with the anchor */
-    METADATA_MAX = 4096,
 };
 
 void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m) {
@@ -33,20 +30,11 @@ void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_messag
     p->candidate_ms = s->polled_ms;
 }
 
-char *lw_source_with_anchor(const struct lw_source *s, const struct lw_part *p,
-                            const char *metadata) {
-    char anchor[LW_ANCHOR_TEXT] = "";
-    size_t n = metadata ? strlen(metadata) : 0;
-    size_t more =
-        s->no_anchors
-            ? 0
-            : lw_anchor_encode(p->anchor.offset >= 0 ? &p->anchor : &p->candidate, anchor);
-    if (n + more > METADATA_MAX) more = 0;
-    if (!n && !more) return NULL;
-    char *text = lw_alloc(n + more + 1);
-    if (n) memcpy(text, metadata, n);
-    memcpy(text + n, anchor, more);
-    return text;
+char *lw_source_metadata(const struct lw_source *s, const struct lw_part *p, const char *fleet) {
+    char text[LW_META_TEXT];
+    if (s->no_metadata) return NULL;
+    lw_meta_encode(fleet, p->anchor.offset >= 0 ? &p->anchor : &p->candidate, text);
+    return lw_strdup(text);
 }
 
 static void ask(struct lw_source *s) {

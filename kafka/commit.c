@@ -42,6 +42,16 @@ static bool is_stale(rd_kafka_resp_err_t code) {
  * of librdkafka have no name for the code. */
 enum { STALE_MEMBER_EPOCH = 113, ASK_AGAIN_MS = 100 };
 
+/* Commits work without metadata, but their next reader learns neither their fleet nor an anchor. */
+static void metadata_refused(struct lw_source *s) {
+    if (!s->no_metadata)
+        lw_warn("kafka: the broker refused a commit with up to %d bytes of metadata; going on "
+                "without metadata, so a recreated topic or a second fleet may go unnoticed. Set "
+                "the broker's offset.metadata.max.bytes to %d or more",
+                LW_META_TEXT, LW_META_TEXT);
+    s->no_metadata = true;
+}
+
 static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp,
                        rd_kafka_resp_err_t code) {
     struct lw_source *s = k->source;
@@ -50,9 +60,8 @@ static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp,
     size_t i = (size_t)(uintptr_t)tp->opaque;
     if (i >= k->n) return;
     if (k->ok && !k->abandoned) k->ok[i] = !code;
-    if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) s->no_anchors = true;
-    if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE && s->ev.too_large)
-        s->ev.too_large(s->ctx);
+    if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE)
+        metadata_refused(s);
     else if ((int)code == STALE_MEMBER_EPOCH)
         lw_debug("%s/%d: commit of %lld came with an old epoch; it is sent again", tp->topic,
                  (int)tp->partition, (long long)tp->offset);
@@ -115,7 +124,7 @@ make_list(const struct lw_source *s, const struct lw_commit *c, size_t n, struct
         tp->offset = c[i].offset;
         tp->opaque = (void *)(uintptr_t)i;
         /* librdkafka frees the metadata text */
-        tp->metadata = lw_source_with_anchor(s, p, c[i].metadata);
+        tp->metadata = lw_source_metadata(s, p, c[i].fleet);
         tp->metadata_size = tp->metadata ? strlen(tp->metadata) : 0;
     }
     return list;
@@ -166,7 +175,7 @@ static int commit_once(struct lw_source *s, const struct lw_commit *c, size_t n,
     }
     rd_kafka_resp_err_t code = k->code;
     forget(k);
-    *again = (int)code == STALE_MEMBER_EPOCH;
+    *again = (int)code == STALE_MEMBER_EPOCH || code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE;
     /* is_stale(code) is true only if no commit was refused for another reason */
     if (ok && is_stale(code)) return 0;
     return code ? lw_fail(err, "commit refused: %s", rd_kafka_err2str(code)) : 0;

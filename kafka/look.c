@@ -121,10 +121,10 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     for (int i = 0; list && i < list->cnt && !s->dead; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
         if (tp->err || tp->offset < 0 || !tp->metadata_size) continue;
-        /* decode the anchor only to remove it, because only the partition's owner uses it */
-        struct lw_anchor anchor;
-        size_t n = lw_anchor_decode(tp->metadata, tp->metadata_size, &anchor);
-        struct lw_group_offset o = {tp->topic, tp->partition, tp->offset, tp->metadata, n};
+        struct lw_anchor anchor; /* only the partition's owner uses it */
+        char fleet[LW_FLEET + 1];
+        lw_meta_decode(tp->metadata, tp->metadata_size, fleet, &anchor);
+        struct lw_group_offset o = {tp->topic, tp->partition, tp->offset, fleet};
         s->ev.looked(s->ctx, &o);
     }
 }

@@ -88,22 +88,19 @@ struct lw_source {
     /* times on the boot clock of the last poll and of the last check; checked_ms is 0 if a check is
      * due at once */
     int64_t polled_ms, checked_ms;
-    /* true if the broker refused a commit's metadata as too large; then metadata has no anchor,
-     * only finished offsets */
-    bool no_anchors;
+    /* true if the broker refused a commit's metadata as too large; then commits have none */
+    bool no_metadata;
 };
 
 /* Frees what is known of the numbers of partitions (kafka/assign.c). */
 void lw_source_forget_counts(struct lw_source *s);
-/* The functions lw_source_saw() to lw_source_with_anchor() are in kafka/check.c, which detects
+/* The functions lw_source_saw() to lw_source_metadata() are in kafka/check.c, which detects
  * recreated and truncated topics. */
 /* Remembers a delivered record, which may become a candidate for the next anchor. */
 void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m);
 void lw_source_check(struct lw_source *s);
-/* Appends the partition's anchor to commit metadata, which may be NULL. The caller frees the
- * result. */
-char *lw_source_with_anchor(const struct lw_source *s, const struct lw_part *p,
-                            const char *metadata);
+/* Returns the metadata of a commit, which the caller frees, or NULL if it has none. */
+char *lw_source_metadata(const struct lw_source *s, const struct lw_part *p, const char *fleet);
 
 /* Returns the partition with this generation, or NULL if the partition is no longer assigned. */
 struct lw_part *lw_source_part(const struct lw_source *s, uint32_t gen);

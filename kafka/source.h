@@ -34,8 +34,6 @@ struct lw_assigned {
     int64_t begin;
     /* first offset and end of the log, as the broker reported them at the assignment */
     int64_t log_begin, log_end;
-    const char *metadata; /* metadata of the commit, valid during the call; NULL if there is none */
-    size_t metadata_len;
 };
 
 /* The group's commit for a partition. The pointers are valid only during the call of `looked`
@@ -44,8 +42,7 @@ struct lw_group_offset {
     const char *topic;
     int32_t partition;
     int64_t offset;
-    const char *metadata;
-    size_t metadata_len;
+    const char *fleet; /* name of the fleet that made the commit; "" if it is not known */
 };
 
 struct lw_source_events {
@@ -71,9 +68,6 @@ struct lw_source_events {
     /* Called after a request by lw_source_look(s, true), with the number of the group's commits.
      * `known` is false if the number is not known. May be NULL. */
     void (*listed)(void *ctx, bool known, size_t commits);
-    /* Called when the broker has refused a commit's metadata as too large, before `committed` is
-     * called for that commit. May be NULL. */
-    void (*too_large)(void *ctx);
     /* Called with the reason when the process cannot continue. The process must then end. */
     void (*fatal)(void *ctx, const char *reason);
 };
@@ -119,7 +113,7 @@ enum lw_kafka_state lw_source_state(const struct lw_source *s, char *why, size_t
 struct lw_commit {
     uint32_t gen;
     int64_t offset;
-    const char *metadata; /* text to store beside the offset, NUL-terminated; "" if there is none */
+    const char *fleet; /* name of the fleet that makes it (queue/epoch.h); "" if it is not known */
 };
 /* Sends commits with metadata. The callback `committed` gets the answer to each commit. Returns -1
  * with *err if nothing was sent, for example because the commits of an earlier call are not yet

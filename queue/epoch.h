@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The id of an epoch: 32 hex digits that begin with the wall time at which the id was made. If two
  * fleets use two servers, the ids of their epochs show which fleet is younger. The first
- * LW_META_FLEET digits name the fleet in commit metadata (consumer/worker/commit.c). */
+ * LW_FLEET digits name the fleet in commit metadata (kafka/anchor.h, consumer/worker/commit.c). */
 #ifndef LW_QUEUE_EPOCH_H
 #define LW_QUEUE_EPOCH_H
 
@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { LW_EPOCH_ID = 33, LW_SCHEMA_VALUE = 200 };
+enum { LW_EPOCH_ID = 33, LW_FLEET = 16, LW_SCHEMA_VALUE = 200 };
 
 /* Makes the id of an epoch from the wall time and two random numbers. */
 void lw_epoch_id(int64_t wall_ms, uint64_t random1, uint64_t random2, char out[LW_EPOCH_ID]);

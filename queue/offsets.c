@@ -286,13 +286,9 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
     }
 }
 
-int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx,
-                          bool keep_ahead) {
+int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx) {
     check_offsets(t);
-    struct lw_range *old = t->ahead;
-    size_t n_old = keep_ahead ? t->n_ahead : 0;
-    t->ahead = NULL;
-    t->n_ahead = t->cap_ahead = 0;
+    t->n_ahead = 0;
     int64_t watermark = t->next = lw_offsets_watermark(t);
     for (size_t i = 0; i < t->n; i++) {
         struct record r = *at(t, i);
@@ -300,47 +296,10 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
             r.state == LW_OFF_DONE)
             ahead_add(t, (struct lw_range){r.offset, r.offset + 1});
     }
-    for (size_t i = 0; i < n_old; i++) ahead_add(t, old[i]);
-    free(old);
     free(t->ring);
     t->ring = NULL;
     t->cap = t->head = t->n = 0;
     t->waiting = t->unfinished = 0;
     check_offsets(t);
     return watermark;
-}
-
-/* Appends the range r, or extends the last range to the end of r. It extends the last range if r
- * begins where the last range ends, or if `joins` is true: then the offsets between the two ranges
- * have no records. Returns false if there is no room. */
-static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, bool joins) {
-    assert(r.lo < r.hi && *n <= max);
-    assert(!*n || out[*n - 1].hi <= r.lo);
-    if (*n && (joins || out[*n - 1].hi == r.lo)) {
-        out[*n - 1].hi = r.hi;
-        return true;
-    }
-    if (*n == max) return false;
-    out[(*n)++] = r;
-    return true;
-}
-
-size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max) {
-    check_offsets(t);
-    size_t n = 0;
-    /* true if the record before this one is done; then one range can cover both, because no record
-     * lies between them */
-    bool before_done = false;
-    for (size_t i = 0; i < t->n; i++) {
-        struct record r = *at(t, i);
-        if (r.state == LW_OFF_DONE &&
-            !put(out, &n, max, (struct lw_range){r.offset, r.offset + 1}, before_done))
-            return n;
-        before_done = r.state == LW_OFF_DONE;
-    }
-    for (size_t i = 0; i < t->n_ahead; i++) {
-        bool over_gap = before_done && i == 0 && t->ahead[0].lo == t->next;
-        if (!put(out, &n, max, t->ahead[i], over_gap)) return n;
-    }
-    return n;
 }

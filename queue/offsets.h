@@ -46,8 +46,8 @@ void lw_offsets_end(struct lw_offsets *t, int64_t offset);
  * WAITING to DONE. Returns false and changes nothing if `state` is not above the record's state, or
  * if the record was not delivered (the caller must mark it again after its delivery). */
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
-/* Records offsets that are known to be done before their delivery (from commit metadata, or from
- * states in Redis). Offsets below `next` are ignored. Ranges may overlap. */
+/* Records offsets that are known to be done before their delivery (from states in Redis). Offsets
+ * below `next` are ignored. Ranges may overlap. */
 void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done);
 /* Returns the state of an offset. If the offset is below the watermark, or is known to be done
  * before its delivery, returns DONE. Otherwise returns the state of the offset's record, or UNKNOWN
@@ -80,16 +80,9 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
  * watermark stays known to be done (ahead) if keep(ctx, offset, …) returns true. keep() is called
  * for IN, WAITING and DONE records in order of offset, so that it can require that all earlier
  * records of the same key are done; its answer matters only for DONE records. Ranges that were
- * known to be done ahead of their delivery are forgotten unless `keep_ahead` is true. Returns the
- * watermark. */
+ * known to be done ahead of their delivery are forgotten. Returns the watermark. */
 typedef bool lw_offsets_keep_fn(void *ctx, int64_t offset, enum lw_offset_state state,
                                 uint32_t tag);
-int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx,
-                          bool keep_ahead);
-
-/* Writes the finished ranges above the watermark to `out`, lowest first, at most `max` of them.
- * They cover the DONE records and the ranges known to be done ahead of their delivery. Two ranges
- * are merged if no record lies between them. Returns the number of ranges. */
-size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max);
+int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx);
 
 #endif

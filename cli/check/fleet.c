@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "cli/check/servers.h"
 #include "kafka/anchor.h"
-#include "queue/commit_meta.h"
 
 #include <inttypes.h>
 #include <librdkafka/rdkafka.h>
@@ -20,21 +19,20 @@ struct found {
     /* the first commit that names another fleet than the fleet of this Redis; NULL: no commit
      * does */
     const rd_kafka_topic_partition_t *first;
-    char fleet[LW_META_FLEET + 1];
+    char fleet[LW_FLEET + 1];
     int n;
 };
 
 static bool fleet_of(const rd_kafka_topic_partition_t *p, char *out) {
-    /* the anchor is decoded only to find its beginning, where the fleet's name ends */
     struct lw_anchor anchor;
     if (p->err || p->offset < 0 || !p->metadata_size) return false;
-    return lw_meta_fleet(p->offset, p->metadata,
-                         lw_anchor_decode(p->metadata, p->metadata_size, &anchor), out);
+    lw_meta_decode(p->metadata, p->metadata_size, out, &anchor);
+    return out[0];
 }
 
 static struct found look(const rd_kafka_topic_partition_list_t *list, const char *ours) {
     struct found f = {0};
-    char fleet[LW_META_FLEET + 1];
+    char fleet[LW_FLEET + 1];
     for (int i = 0; i < list->cnt; i++) {
         if (!fleet_of(&list->elems[i], fleet) || !strcmp(fleet, ours)) continue;
         if (!f.n++) {
@@ -51,7 +49,7 @@ static struct found look(const rd_kafka_topic_partition_list_t *list, const char
 static const rd_kafka_topic_partition_t *moved(const rd_kafka_topic_partition_list_t *before,
                                                const rd_kafka_topic_partition_list_t *after,
                                                const char *ours) {
-    char was[LW_META_FLEET + 1], is[LW_META_FLEET + 1];
+    char was[LW_FLEET + 1], is[LW_FLEET + 1];
     for (int i = 0; i < before->cnt && i < after->cnt; i++) {
         const rd_kafka_topic_partition_t *a = &before->elems[i], *b = &after->elems[i];
         if (fleet_of(a, was) && fleet_of(b, is) && strcmp(is, ours) && !strcmp(was, is) &&

@@ -350,8 +350,8 @@ static void learn_fleet(struct server *s) {
     redisReply *reply = ask(s, "HGET", 3, (const char *[]){"HGET", key, "id"});
     if (!reply) return;
     s->r->fleet_known = true;
-    if (reply->type == REDIS_REPLY_STRING && reply->len >= LW_META_FLEET)
-        snprintf(s->r->fleet, sizeof s->r->fleet, "%.*s", LW_META_FLEET, reply->str);
+    if (reply->type == REDIS_REPLY_STRING && reply->len >= LW_FLEET)
+        snprintf(s->r->fleet, sizeof s->r->fleet, "%.*s", LW_FLEET, reply->str);
     freeReplyObject(reply);
 }
 

@@ -6,7 +6,7 @@
 #define LW_CLI_CHECK_SERVERS_H
 
 #include "config/config.h"
-#include "queue/commit_meta.h"
+#include "queue/epoch.h"
 
 enum { LW_CHECK_WAIT_MS = 5000 };
 
@@ -19,7 +19,7 @@ struct lw_check_report {
     bool fleet_known; /* true: the epoch of shard 0 was read from Redis, so `fleet` is valid */
     /* name of the fleet that this Redis knows, in the form used in commit metadata; "" if Redis has
      * no fleet yet */
-    char fleet[LW_META_FLEET + 1];
+    char fleet[LW_FLEET + 1];
 };
 
 /* Checks Kafka. Call this function after lw_check_redis(), which finds out the fleet's name. */

@@ -207,8 +207,6 @@ static void on_listed(void *ctx, bool known, size_t commits) {
     lw_worker_listed(((struct process *)ctx)->logic, known, commits);
 }
 
-static void on_too_large(void *ctx) { lw_worker_metadata_refused(((struct process *)ctx)->logic); }
-
 static void on_committed(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale) {
     lw_worker_committed(((struct process *)ctx)->logic, gen, offset, ok, stale);
 }
@@ -230,7 +228,6 @@ const struct lw_source_events process_kafka = {
     .committed = on_committed,
     .looked = on_looked,
     .listed = on_listed,
-    .too_large = on_too_large,
     .fatal = on_fatal,
 };
 

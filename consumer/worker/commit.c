@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: commits the watermarks to Kafka, with metadata that lists which messages above them are
- * finished. Each offset that Kafka has accepted as a commit is sent to the shards, as the
- * partition's floor. The group's commits also show another fleet.
+/* commit: commits the watermarks to Kafka. Each offset that Kafka has accepted as a commit is sent
+ * to the shards, as the partition's floor. The group's commits also show another fleet.
  *
  * A rival is a fleet that has the name and consumer group of this fleet, but uses another Redis.
  * The two fleets share the partitions, and neither sees the other's locks, so two handlers of one
@@ -29,59 +28,24 @@
 enum {
     COMMIT_MS = 200,
     CONFIRM_MS = 500, /* time between two attempts to confirm the assignment */
-    COMMITS = 64,
-    /* META_MIN is the minimum size of commit metadata in bytes; with fewer bytes, no range would
-     * fit */
-    META_MIN = 32
+    COMMITS = 64
 };
 
-void commits_open(struct lw_worker *w) {
-    assert(!w->commit.meta_max);
-    w->commit.meta_max = LW_META_MAX;
-}
 void commit_must_confirm(struct lw_worker *w) { w->commit.confirm = true; }
-void commit_soon(struct lw_worker *w) { w->commit.at_ms = 0; }
 
-/* Writes the metadata of a partition's commit to `out`. Returns false if no offset above the
- * watermark is finished. */
-static bool encode(struct lw_worker *w, const struct part *p, char *out) {
-    struct lw_range ranges[META_RANGES];
-    assert(p->gen && p->offsets && w->commit.meta_max <= LW_META_MAX);
-    w->commit.meta_tried = w->commit.meta_max;
-    size_t n = lw_offsets_finished(p->offsets, ranges, META_RANGES);
-    lw_meta_encode(lw_offsets_watermark(p->offsets), ranges, n, w->commit.meta_max, w->fleet, out);
-    return n > 0;
-}
-
-/* Halves the limit of commit metadata, down to 0, when the broker has refused a commit. Commits
- * work without metadata, but more messages run again if Redis loses its data. Refusals for several
- * partitions of one commit count once. */
-void lw_worker_metadata_refused(struct lw_worker *w) {
-    if (w->commit.meta_max != w->commit.meta_tried || !w->commit.meta_max) return;
-    if (w->commit.meta_max == LW_META_MAX)
-        lw_warn("kafka: the broker refused a commit with up to %d bytes of metadata; retrying with "
-                "less, so more messages run again if "
-                "Redis loses its data. Set the broker's offset.metadata.max.bytes to %d or more",
-                LW_META_MAX, LW_META_MAX);
-    w->commit.meta_max = w->commit.meta_max / 2 < META_MIN ? 0 : w->commit.meta_max / 2;
-    w->commit.at_ms = w->commit.confirm_ms = 0;
-}
-
-static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_META_MAX + 1],
-                      size_t max, size_t *from, bool all) {
+static size_t collect(struct lw_worker *w, struct lw_commit *c, size_t max, size_t *from,
+                      bool all) {
     assert(max > 0 && *from <= w->n_assigned);
     size_t n = 0;
     for (; *from < w->n_assigned && n < max; (*from)++) {
         struct part *p = w->assigned[*from];
         int64_t mark = lw_offsets_watermark(p->offsets);
-        if (!all && mark == p->committed && !p->meta.claims) continue;
+        if (!all && mark == p->committed) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
-        /* Leave the partition out until its states have been read from all shards. Before that, the
-         * metadata of its commit might list messages as finished that are not finished. */
+        /* Leave the partition out until its states have been read from all shards, because only
+         * then is it known that its watermark fits the floors. */
         if (!all && p->watch.n_fresh < w->n_shards) continue;
-        encode(w, p, meta[n]);
-        c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
-        n++;
+        c[n++] = (struct lw_commit){p->gen, mark, w->fleet};
     }
     return n;
 }
@@ -90,10 +54,9 @@ void commit_step(struct lw_worker *w) {
     int64_t now = now_ms(w);
     if (now < w->commit.at_ms || w->io->commit_busy(w->ctx)) return;
     w->commit.at_ms = now + COMMIT_MS;
-    static _Thread_local char meta[COMMITS][LW_META_MAX + 1];
     struct lw_commit c[COMMITS];
     size_t from = w->commit.from < w->n_assigned ? w->commit.from : 0;
-    size_t n = collect(w, c, meta, COMMITS, &from, false);
+    size_t n = collect(w, c, COMMITS, &from, false);
     w->commit.from = from;
     struct lw_err err = {0};
     if (n && w->io->commit(w->ctx, c, n, &err) != 0)
@@ -121,19 +84,17 @@ bool commit_confirm(struct lw_worker *w) {
     assert(w->commit.confirm);
     int64_t now = now_ms(w);
     if (now < w->commit.confirm_ms) return false;
-    static _Thread_local char meta[COMMITS][LW_META_MAX + 1];
     struct lw_commit c[COMMITS];
     bool ok[COMMITS];
     for (size_t from = 0; from < w->n_assigned;) {
-        size_t n = collect(w, c, meta, COMMITS, &from, true);
+        size_t n = collect(w, c, COMMITS, &from, true);
         struct lw_err err = {0};
         memset(ok, 0, sizeof ok);
         int rc = w->io->commit_sync(w->ctx, c, n, ok, &err);
         if (rc != 0) {
-            int wait_ms = w->commit.meta_max < w->commit.meta_tried ? 0 : CONFIRM_MS;
             lw_warn_some(1, "can't confirm the assignment with Kafka: %s; retrying in %d ms",
-                         err.text, wait_ms);
-            w->commit.confirm_ms = wait_ms ? now_ms(w) + wait_ms : 0;
+                         err.text, CONFIRM_MS);
+            w->commit.confirm_ms = now_ms(w) + CONFIRM_MS;
             return false;
         }
         for (size_t i = 0; i < n; i++) {
@@ -151,38 +112,21 @@ bool commit_confirm(struct lw_worker *w) {
 
 /* --- when partitions are given up ------------------------------------------------------------ */
 
-static int try_commit(struct lw_worker *w, struct part **parts, size_t n, struct lw_err *err) {
+void commit_now(struct lw_worker *w, struct part **parts, size_t n) {
     struct lw_commit *c = lw_alloc((n + 1) * sizeof *c);
-    char *meta = lw_alloc((n + 1) * (LW_META_MAX + 1));
+    struct lw_err err = {0};
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
-        if (!parts[i] || !parts[i]->gen) continue;
-        struct part *p = parts[i];
+        const struct part *p = parts[i];
+        if (!p || !p->gen) continue;
         int64_t mark = lw_offsets_watermark(p->offsets);
-        char *text = meta + k * (LW_META_MAX + 1);
-        if (!encode(w, p, text) && mark == p->committed) continue;
-        c[k++] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = text};
+        if (mark != p->committed) c[k++] = (struct lw_commit){p->gen, mark, w->fleet};
     }
-    int rc = k ? w->io->commit_sync(w->ctx, c, k, NULL, err) : 0;
-    free(c);
-    free(meta);
-    return rc;
-}
-
-void commit_now(struct lw_worker *w, struct part **parts, size_t n) {
-    struct lw_err err = {0};
-    size_t room;
-    int rc;
-    do {
-        /* If Kafka has refused the size of the metadata, the limit is now half as large, so the
-         * commit is tried again with less. */
-        room = w->commit.meta_max;
-        rc = try_commit(w, parts, n, &err);
-    } while (rc && w->commit.meta_max < room);
-    if (rc)
+    if (k && w->io->commit_sync(w->ctx, c, k, NULL, &err) != 0)
         lw_warn("commit before giving up %zu partitions: %s; their next owners read from the "
                 "previous commit",
                 n, err.text);
+    free(c);
 }
 
 void lw_worker_commit_all(struct lw_worker *w) { commit_now(w, w->assigned, w->n_assigned); }
@@ -249,9 +193,9 @@ static bool was_ours(const struct lw_worker *w, const char *fleet) {
 void rival_known(struct lw_worker *w, const char *names) {
     for (size_t n; *names; names += n + (names[n] == ' ')) {
         n = strcspn(names, " ");
-        char fleet[LW_META_FLEET + 1];
+        char fleet[LW_FLEET + 1];
         snprintf(fleet, sizeof fleet, "%.*s", (int)n, names);
-        if (n < LW_META_FLEET || was_ours(w, fleet)) continue;
+        if (n < LW_FLEET || was_ours(w, fleet)) continue;
         memcpy(w->fleets[w->n_fleets++ % FLEETS], fleet, sizeof fleet);
         if (!strcmp(w->rival.fleet, fleet)) w->rival = (struct rival){.n = 0};
     }
@@ -259,12 +203,12 @@ void rival_known(struct lw_worker *w, const char *names) {
 
 void rival_epoch(struct lw_worker *w, const char *epoch) {
     assert(epoch && strlen(w->fleet) < sizeof w->fleet);
-    if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
+    if (strncmp(w->fleet, epoch, LW_FLEET) == 0) return;
     rival_known(w, w->fleet);
-    snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
-    /* A fleet's name is the first LW_META_FLEET digits of the id of shard 0's epoch. An id with
+    snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_FLEET, epoch);
+    /* A fleet's name is the first LW_FLEET digits of the id of shard 0's epoch. An id with
      * fewer digits was not made by a worker, and cannot identify the fleet. */
-    if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0;
+    if (strlen(w->fleet) != LW_FLEET) w->fleet[0] = 0;
     w->rival = (struct rival){.n = 0};
 }
 
@@ -329,11 +273,9 @@ static void moved_on(struct lw_worker *w, const struct part *p, const char *flee
 void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o) {
     if (!w->fleet[0]) return;
     struct part *p = part_get(w, o->topic, strlen(o->topic), o->partition, 0);
-    char fleet[LW_META_FLEET + 1];
     bool moved = p->looked.known && o->offset > p->looked.offset;
     p->looked = (struct looked){true, o->offset};
-    if (moved && lw_meta_fleet(o->offset, o->metadata, o->metadata_len, fleet) &&
-        strcmp(fleet, w->fleet) && !was_ours(w, fleet))
-        moved_on(w, p, fleet);
+    if (moved && o->fleet[0] && strcmp(o->fleet, w->fleet) && !was_ours(w, o->fleet))
+        moved_on(w, p, o->fleet);
     judge(w);
 }

@@ -4,8 +4,8 @@
  * takes everything of the epoch back when it is lost. connection.c notices that it is lost.
  *
  * Repair sends the floors, and the messages still known as done after the rewind, right after
- * enter. Two kinds of messages are sent later, while the quarantine lasts: those whose handlers
- * ended after the old epoch was lost, and those that only commit metadata lists as finished.
+ * enter. Messages whose handlers ended after the old epoch was lost are sent later, while the
+ * quarantine lasts.
  *
  * The first run of a name needs no quarantine.
  *
@@ -90,7 +90,6 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     commit_must_confirm(w);
     sh->epoch.quarantine_until_ms = 0;
     sh->first = (struct first){0};
-    sh->repair.n_meta = 0;
     repair_restart(sh);
     /* Redis refuses calls that are still on their way on the old connection, because they name the
      * old epoch. */
@@ -215,8 +214,6 @@ void repair_restart(struct shard *sh) {
     sh->repair.floors_sent = false;
 }
 
-void repair_free(struct shard *sh) { free(sh->repair.meta); }
-
 /* Returns the maximum number of ranges per call of repair. */
 static int repair_room(const struct lw_worker *w) {
     assert(w->set.repair_batch >= 0 && w->set.repair_batch <= REPAIR_BATCH);
@@ -333,31 +330,10 @@ void late_count(struct shard *sh, int by) {
     sh->repair.n_late += (size_t)by;
 }
 
-void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
-    sh->repair.meta = lw_more(sh->repair.meta, sh->repair.n_meta, &sh->repair.cap_meta,
-                              sizeof sh->repair.meta[0]);
-    assert(p->gen && sh->repair.n_meta < REPAIR_OFFSETS);
-    sh->repair.meta[sh->repair.n_meta++] = (struct repair_item){
-        .part = p, .gen = p->gen, .lo = offset, .hi = offset + 1, .meta = true};
-}
-
-static void meta_drop(struct shard *sh, size_t n) {
-    assert(n <= sh->repair.n_meta);
-    sh->repair.n_meta -= n;
-    if (sh->repair.n_meta)
-        memmove(sh->repair.meta, sh->repair.meta + n,
-                sh->repair.n_meta * sizeof sh->repair.meta[0]);
-}
-
-/* Writes back the messages that became known as finished after the first repair. Records that
- * commit metadata lists are sent oldest first, and stay in their list until Redis has answered OK.
- * If a later record of a key were written back and an earlier one were not, the earlier record
- * would run again after the later one. */
+/* Writes back the messages whose handlers ended after the first repair. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
     if (sh->repair.n) return;
-    for (size_t i = 0; i < sh->repair.n_meta && sh->repair.n < repair_room(w); i++)
-        sh->repair.item[sh->repair.n++] = sh->repair.meta[i];
     if (sh->repair.n_late) collect_late(w, sh);
     if (!sh->repair.n) return;
     call_begin(sh, 0);
@@ -371,34 +347,21 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         pipe_malformed(w, sh, lw_malformed(why, r, "repair.lua", "OK or LATE"));
         return;
     }
-    size_t metas = 0;
     for (int i = 0; i < sh->repair.n; i++) {
         struct repair_item *it = &sh->repair.item[i];
         if (it->late) {
             if (ok && it->part->gen == it->gen) part_mark(it->part, it->lo, LW_OFF_DONE);
             it->late->in_repair = false;
             late_remove(w, it->late);
-        } else if (it->meta) {
-            metas++;
-            if (ok && it->part->gen == it->gen) part_mark(it->part, it->lo, LW_OFF_DONE);
         } else {
             forget |= !ok;
         }
     }
     sh->repair.n = 0;
-    if (ok) meta_drop(sh, metas);
-    /* If the answer is not OK, it is too late for a repair. Forget the remaining messages that were
-     * to be written back because commit metadata lists them as finished. */
-    else
-        sh->repair.n_meta = 0;
     /* The quarantine is over, so all messages that Redis does not know to be finished run again. */
     if (forget) {
         for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);
-        /* The metadata of the last commit may list some of these messages as finished. So nothing
-         * is repaired or sent to gate before Kafka has accepted new commits, which do not list
-         * them. */
-        commit_must_confirm(w);
     }
 }
 

@@ -116,7 +116,7 @@ static bool is_full(struct lw_worker *w, struct part *p) {
 
 void part_pause(struct lw_worker *w, struct part *p) {
     assert(p->gen);
-    bool hold = w->stopping || p->watch.n_fresh < w->n_shards || p->meta.claims ||
+    bool hold = w->stopping || p->watch.n_fresh < w->n_shards ||
                 (int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;
     hold |= is_full(w, p);
     if (hold == p->held) return;
@@ -137,12 +137,6 @@ bool all_joined(const struct lw_worker *w) {
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     struct part *p = part_of_gen(w, gen);
     if (p) lw_offsets_end(p->offsets, offset);
-}
-
-static void forget_meta(struct part *p) {
-    free(p->meta.ranges);
-    free(p->meta.open);
-    p->meta = (struct part_meta){.claims = p->meta.claims};
 }
 
 /* Forgets what was read and sent for an earlier assignment of the partition. An answer that comes
@@ -173,20 +167,6 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     reset_in(w, p);
     p->kept.n = 0;
     p->held = false;
-    if (a->metadata_len) {
-        struct lw_err err = {0};
-        struct lw_range ranges[LW_META_RANGES];
-        int n = lw_meta_decode(a->committed, a->metadata, a->metadata_len, ranges, LW_META_RANGES,
-                               &err);
-        if (n < 0) lw_warn("%s: commit metadata ignored: %s", p->name, err.text);
-        if (n > 0) {
-            p->meta.ranges =
-                (struct lw_range *)(void *)lw_memdup(ranges, (size_t)n * sizeof ranges[0]);
-            p->meta.n = (size_t)n;
-            p->meta.open = lw_alloc(OPEN_TAGS / 8);
-            p->meta.claims = true;
-        }
-    }
     w->assigned = lw_more(w->assigned, w->n_assigned, &w->cap_assigned, sizeof(struct part *));
     w->assigned[w->n_assigned++] = p;
     part_pause(w, p); /* nothing is read from the partition until its states have been read */
@@ -198,7 +178,6 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
 void part_committed(struct part *p, int64_t offset) {
     if (offset > p->committed) p->committed = offset;
     p->had_commit = true;
-    p->meta.claims = false;
 }
 
 void part_forget_kept(struct part *p) { p->kept.n = 0; }
@@ -211,9 +190,7 @@ void part_drop(struct lw_worker *w, struct part *p) {
     p->pass++;
     lw_offsets_free(p->offsets);
     p->offsets = NULL;
-    forget_meta(p);
     reset_in(w, p);
-    p->meta.claims = false;
     p->kept.n = 0;
     repairs_restart(w);
     for (size_t i = 0; i < w->n_assigned; i++)
@@ -223,40 +200,6 @@ void part_drop(struct lw_worker *w, struct part *p) {
             w->n_assigned--;
             break;
         }
-}
-
-/* --- commit metadata ------------------------------------------------------------------------- */
-
-/* Finds out whether Redis has forgotten messages that the group's metadata lists as finished. Such
- * messages run again, unless a repair restores their states. A later owner must then not believe
- * the old metadata, because the effects that it describes are older than those of the second run.
- * So nothing of the partition runs until Kafka has accepted a commit whose metadata lists only
- * messages that Redis knows to be finished (commit.c). */
-void part_check_claims(struct lw_worker *w, struct part *p) {
-    if (!p->meta.claims) return;
-    struct lw_range known[META_RANGES];
-    size_t n = lw_offsets_finished(p->offsets, known, META_RANGES);
-    if (n == p->meta.n && memcmp(known, p->meta.ranges, n * sizeof known[0]) == 0)
-        p->meta.claims = false;
-    else
-        commit_soon(w);
-}
-
-/* Checks whether the commit metadata lists an arriving record as finished. If so, and if the rule
- * "no gap below a done" allows it, the record is listed to be written back to Redis during a
- * quarantine. In every other case gate decides according to the states in Redis. */
-static void look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
-    struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
-    while (p->meta.n && p->meta.ranges[0].hi <= m->offset)
-        memmove(p->meta.ranges, p->meta.ranges + 1, --p->meta.n * sizeof p->meta.ranges[0]);
-    bool in = p->meta.n && m->offset >= p->meta.ranges[0].lo;
-    if (in && !tag_test(p->meta.open, m->tag) && sh->phase == READY &&
-        shard_quarantined(sh, now_ms(w)) && sh->repair.n_meta < REPAIR_OFFSETS) {
-        repair_meta(sh, p, m->offset);
-    } else {
-        tag_set(p->meta.open, m->tag);
-    }
-    if (!p->meta.n) forget_meta(p);
 }
 
 /* --- records --------------------------------------------------------------------------------- */
@@ -373,7 +316,6 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
         return;
     }
     struct msg *m = message_of(w, p, a, &f);
-    if (p->meta.n) look_in_meta(w, p, m);
     struct lane *l = lane_get(w, f.lane);
     lane_push(w, l, m);
     lane_wake(w, l);
@@ -448,8 +390,7 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     struct rewinding x = {p, lw_alloc(OPEN_TAGS / 8)};
     if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);
     p->kept.n = 0;
-    forget_meta(p);
-    int64_t at = lw_offsets_rewind(p->offsets, keep ? survives : NULL, &x, false);
+    int64_t at = lw_offsets_rewind(p->offsets, keep ? survives : NULL, &x);
     free(x.open);
     p->pass++;
     repairs_restart(w);

@@ -6,7 +6,7 @@
 #define LW_CONSUMER_WORKER_PART_H
 
 #include "kafka/source.h"
-#include "queue/commit_meta.h"
+#include "queue/epoch.h"
 #include "queue/offsets.h"
 
 #include <assert.h>
@@ -72,15 +72,6 @@ struct part {
     /* time of the last log line that says that the partition tracks too many records; 0: never */
     int64_t full_ms;
 
-    /* what the metadata of the commit lists as finished above the commit, until it is used up */
-    struct part_meta {
-        struct lw_range *ranges; /* they count only if Redis agrees, or while repair may say so */
-        size_t n;
-        /* bitmap of the tags of delivered records that the metadata does not list as finished */
-        uint8_t *open;
-        /* true: this worker may run messages again that the group's metadata lists as finished */
-        bool claims;
-    } meta;
     /* records that were known to be finished before the last rewind; repair writes them back */
     struct kept {
         struct kept_record {
@@ -120,7 +111,6 @@ struct part {
 static inline void check_part(const struct part *p) {
     assert((p->gen != 0) == (p->offsets != NULL));
     assert(!p->gen || !p->replay);
-    assert(!p->meta.n || (p->meta.ranges && p->meta.open));
 }
 
 /* --- intake.c -------------------------------------------------------------------------------- */
@@ -152,8 +142,6 @@ bool all_joined(const struct lw_worker *w);
 /* Returns true if all messages of the partition before `m` were delivered, and those with the tag
  * of `m` are known to be done. */
 bool part_closed(const struct part *p, const struct msg *m);
-/* Compares the partition's states with the commit metadata, as soon as they have been read. */
-void part_check_claims(struct lw_worker *w, struct part *p);
 /* Forgets the finished records that were to be written back after the last rewind, because it is
  * too late to write them back. */
 void part_forget_kept(struct part *p);

@@ -10,7 +10,6 @@
 #include "consumer/worker/part.h"
 #include "consumer/worker/shard.h"
 #include "consumer/worker/worker.h"
-#include "queue/commit_meta.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -26,10 +25,7 @@ struct commits { /* a worker's commits to Kafka */
     bool confirm;
     int64_t at_ms; /* time when the next commit is due */
     int64_t confirm_ms;
-    size_t from;     /* index of the partition with which the next commit begins */
-    size_t meta_max; /* current limit of commit metadata in bytes */
-    size_t
-        meta_tried; /* size limit, in bytes, that was applied to the metadata of the last commit */
+    size_t from; /* index of the partition with which the next commit begins */
 };
 
 enum { FLEETS = 16 }; /* twice as many as Redis remembers (enter.lua) */
@@ -39,7 +35,7 @@ enum { FLEETS = 16 }; /* twice as many as Redis remembers (enter.lua) */
 struct rival {
     /* `fleet` is the name of the other fleet, and `part` is the partition in which its last commit
      * was seen */
-    char fleet[17], part[320];
+    char fleet[LW_FLEET + 1], part[320];
     int n; /* number of times that the other fleet's commits were seen to have advanced */
     int64_t first_ms, last_ms, said_ms;
 };
@@ -128,7 +124,7 @@ struct lw_worker {
     int64_t look_ms;
     /* Names of this fleet, each made from an epoch of shard 0: `fleet` is the present one, and
      * `fleets` has earlier ones (commit.c). */
-    char fleet[17], fleets[FLEETS][17];
+    char fleet[LW_FLEET + 1], fleets[FLEETS][LW_FLEET + 1];
     size_t n_fleets;
     /* `unanswered_until_ms` is the time before which Kafka is not asked for the group's offset,
      * because the last request failed (watch.c) */
@@ -194,10 +190,6 @@ void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms);
 void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key,
                        enum lw_end end, const char *reason);
 
-static inline void check_commits(const struct commits *x) {
-    assert(x->meta_max <= LW_META_MAX && x->meta_tried <= LW_META_MAX);
-}
-
 /* Asserts that the fields of a worker agree with each other. Most functions that act on a whole
  * worker begin with this check. */
 static inline void check_worker(const struct lw_worker *w) {
@@ -206,7 +198,6 @@ static inline void check_worker(const struct lw_worker *w) {
     assert(w->window <= window_most(w));
     check_memory(&w->memory);
     check_runs(&w->runs);
-    check_commits(&w->commit);
 }
 
 #endif

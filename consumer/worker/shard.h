@@ -476,7 +476,6 @@ struct repair_item {
     /* the run of the message, if its handler ended after the run's epoch was lost; otherwise
      * NULL */
     struct run *late;
-    bool meta; /* true: only commit metadata lists this range as finished */
 };
 
 struct repair {
@@ -491,13 +490,8 @@ struct repair {
     /* `n_late` is the number of runs of lost holds that ended as done and may still be written
      * back */
     size_t n_late;
-    /* `meta` holds the messages that commit metadata lists as finished; they are written back while
-     * the quarantine lasts */
-    struct repair_item *meta;
-    size_t n_meta, cap_meta;
 };
 
-void repair_free(struct shard *sh);
 void repair_build(struct lw_worker *w, struct shard *sh);
 void repair_restart(struct shard *sh);
 /* Empties the list of ranges that a call of repair names, when a new pipeline begins. */
@@ -505,8 +499,6 @@ void repair_begin(struct shard *sh);
 /* Makes late runs ready for another repair call, because the repair call that names them will never
  * be answered. */
 void repair_forget(struct shard *sh);
-/* Notes a message to be written back, because commit metadata lists it as finished. */
-void repair_meta(struct shard *sh, struct part *p, int64_t offset);
 /* Adds `by`, which is 1 or -1, to the number of late runs that wait for a repair. */
 void late_count(struct shard *sh, int by);
 /* Begins the repair of every shard again, because the set of messages known as done has changed. */
@@ -516,7 +508,6 @@ void late_build(struct lw_worker *w, struct shard *sh);
 
 static inline void check_repair(const struct repair *x) {
     assert(x->n >= 0 && x->n <= REPAIR_BATCH);
-    assert(x->n_meta <= x->cap_meta && x->n_meta <= REPAIR_OFFSETS);
 }
 
 /* Holds what the worker knows about one shard to decide whether the application runs for the first
@@ -546,8 +537,7 @@ static inline void check_first(const struct first *x) {
 
 /* --- commit.c -------------------------------------------------------------------------------- */
 
-/* META_RANGES is the maximum number of ranges of offsets in the metadata of a commit. */
-enum { FLOOR_BATCH = 256, META_RANGES = 512 };
+enum { FLOOR_BATCH = 256 };
 
 struct floor_item {
     struct part *part;
@@ -560,11 +550,8 @@ struct floors {
     int n;
 };
 
-void commits_open(struct lw_worker *w);
-/* Makes Kafka confirm the watermarks again, because an epoch is lost or the metadata of the last
- * commit is no longer true. */
+/* Makes Kafka confirm the watermarks again, because an epoch is lost. */
 void commit_must_confirm(struct lw_worker *w);
-void commit_soon(struct lw_worker *w); /* makes a commit due in the next turn */
 /* Forgets which floors were sent to a shard whose epoch is lost. */
 void floor_unknown(struct lw_worker *w, const struct shard *sh);
 /* Notes the floor of a partition that watch has read from a shard. If `again` is true, the floor is

@@ -217,7 +217,7 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
                 floor->len && first);
     if (first) {
         p->in[sh->index].fresh = 1;
-        if (++p->watch.n_fresh == w->n_shards) part_check_claims(w, p);
+        p->watch.n_fresh++;
         part_pause(w, p);
     }
 }

@@ -303,7 +303,6 @@ static void shard_free(struct shard *sh) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) free(names[i]);
     pipe_free(sh);
     hints_free(sh);
-    repair_free(sh);
 }
 
 /* --- begin and end --------------------------------------------------------------------------- */
@@ -327,7 +326,6 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     w->counts = setup->counts ? setup->counts : &w->own_counts;
     w->n_shards = w->c->redis.shards;
     w->lanes_seed = XXH3_64bits(setup->id, strlen(setup->id)); /* the id has random digits */
-    commits_open(w);
     w->bytes = bounds(&setup->bytes);
     msgs_open(w);
     pthread_mutex_init(&w->epoch_mutex, NULL);

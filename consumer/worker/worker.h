@@ -184,9 +184,6 @@ void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o);
 /* Answers lw_io.look with the number of commits that the group has in all partitions. `known` is
  * false if the request failed. */
 void lw_worker_listed(struct lw_worker *w, bool known, size_t commits);
-/* Tells the worker that the broker has refused a commit because its metadata is too large. Call
- * this function before lw_worker_committed(). The next commits carry less metadata. */
-void lw_worker_metadata_refused(struct lw_worker *w);
 /* Returns the number of records that the worker can take now. */
 size_t lw_worker_wants(const struct lw_worker *w);
 

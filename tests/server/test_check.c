@@ -19,7 +19,6 @@
 #include <stdatomic.h>
 
 #include "kafka/anchor.h"
-#include "queue/commit_meta.h"
 #include "tests/support/redis_server.h"
 
 enum { WAIT_MS = 2000 };
@@ -249,15 +248,12 @@ static void group_close(struct group *g) {
 }
 
 static rd_kafka_resp_err_t commit_as(struct group *g, int64_t offset, const char *fleet) {
-    char meta[LW_META_MAX + 1];
+    char meta[LW_META_TEXT];
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_t *p = rd_kafka_topic_partition_list_add(list, "orders", 1);
     p->offset = offset;
-    p->metadata_size = lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
-    /* the anchor, which is appended to the commit's metadata */
     struct lw_anchor anchor = {.offset = offset - 1, .timestamp_ms = 1700000000000, .hash = 7};
-    assert_true(p->metadata_size + LW_ANCHOR_TEXT <= sizeof meta);
-    p->metadata_size += lw_anchor_encode(&anchor, meta + p->metadata_size);
+    p->metadata_size = lw_meta_encode(fleet, &anchor, meta);
     p->metadata = strdup(meta);
     rd_kafka_resp_err_t err = rd_kafka_commit(g->member, list, 0);
     rd_kafka_topic_partition_list_destroy(list);

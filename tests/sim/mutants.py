@@ -684,38 +684,6 @@ M = {
         )
     ],
     # The next mutants change what an owner writes back to Redis during a quarantine (repair).
-    'commit metadata written back newest first': [
-        (
-            'consumer/worker/epoch.c',
-            "sh->repair.item[sh->repair.n++] = sh->repair.meta[i];",
-            "sh->repair.item[sh->repair.n++] = sh->repair.meta[sh->repair.n_meta - 1 - i];",
-        ),
-        (
-            'consumer/worker/epoch.c',
-            "        meta_drop(sh, metas);",
-            "        sh->repair.n_meta -= metas;",
-        ),
-    ],
-    'a repair from commit metadata is lost with its connection': [
-        (
-            'consumer/worker/epoch.c',
-            "    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;",
-            "    meta_drop(sh, (size_t)sh->repair.n);\n    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;",
-        ),
-        ('consumer/worker/epoch.c', "        meta_drop(sh, metas);", "        (void)metas;"),
-    ],
-    'metadata believed though some of it ran again': [
-        (
-            'consumer/worker/intake.c',
-            "p->watch.n_fresh < w->n_shards || p->meta.claims ||",
-            "p->watch.n_fresh < w->n_shards ||",
-        ),
-        (
-            'consumer/worker/commit.c',
-            "mark == p->committed && !p->meta.claims",
-            "mark == p->committed",
-        ),
-    ],
     'a repair goes on where others moved its place': [
         (
             'consumer/worker/epoch.c',
@@ -726,18 +694,8 @@ M = {
     'a LATE repair is not forgotten': [
         ('consumer/worker/epoch.c', "    if (forget) {", "    if (0 && forget) {")
     ],
-    'gaps of a key in the commit metadata are ignored': [
-        ('consumer/worker/intake.c', "if (in && !tag_test(p->meta.open, m->tag) &&", "if (in &&")
-    ],
     'all dones of an ended lease count when the epoch is lost': [
         ('consumer/worker/lane.c', "        if (!live) return;", "        (void)live;")
-    ],
-    'a broker that takes less metadata is not heeded': [
-        (
-            'consumer/worker/commit.c',
-            "    w->commit.meta_max = w->commit.meta_max / 2 < META_MIN",
-            "    if (0) w->commit.meta_max = w->commit.meta_max / 2 < META_MIN",
-        )
     ],
     'commits before the states were read': [
         ('consumer/worker/commit.c', "if (!all && p->watch.n_fresh < w->n_shards) continue;", "")
@@ -1000,9 +958,6 @@ MODE = {
     'records are taken without end': 'tight',
     'what runs takes no memory': 'tight',
     'messages that wait stop the others of their partition': 'refused',
-    'commit metadata written back newest first': 'meta',
-    'a repair from commit metadata is lost with its connection': 'meta',
-    'a broker that takes less metadata is not heeded': 'small',
     'parked and lost unseen': 'vanish',
     'a look from before the epoch counts': 'wipe',
     'a list that vanished goes unseen': 'unlist',
@@ -1059,8 +1014,6 @@ TEST = {
     'repair after the quarantine': 'tests/lua/test_repair_floor',
     'a rewind forgets how far was read': 'tests/sim/sim_meta',
     'a LATE repair is not forgotten': 'tests/sim/sim_meta',
-    'gaps of a key in the commit metadata are ignored': 'tests/sim/sim_meta',
-    'metadata believed though some of it ran again': 'tests/sim/sim_meta',
     'a repair goes on where others moved its place': 'tests/sim/sim_meta',
     'all dones of an ended lease count when the epoch is lost': 'tests/sim/sim_meta',
     'a wiped Redis is not told of longer leases': 'tests/sim/sim_meta',

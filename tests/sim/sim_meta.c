@@ -8,14 +8,13 @@
  * usage: sim_meta [CASE…] */
 #include "consumer/worker/private.h"
 #include "base/log.h"
-#include "queue/commit_meta.h"
 #include "tests/sim/redis/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { OTHER = 99 }; /* generation of the assignment of partition 1 */
-enum { RECORDS = 7, JOBS = 64, REPLIES = 128, EFFECTS = 64, META_TEXT = LW_META_MAX + 1 };
+enum { RECORDS = 7, JOBS = 64, REPLIES = 128, EFFECTS = 64 };
 static const char *const keys[RECORDS] = {"A", "X", "K", "Y", "K", "K", "K"};
 
 static struct scene {
@@ -25,7 +24,7 @@ static struct scene {
     struct lw_counts counts;
     struct lw_board *board;  /* NULL: nothing is a suspect */
     bool connecting, frozen; /* frozen: the worker gets no turns and no answers */
-    bool x_lingers, k_lingers, all_linger, cut_next, cut;
+    bool x_lingers, k_lingers, all_linger;
     redisReply *reply[REPLIES];
     int n_reply;
     struct lw_job *job[JOBS];
@@ -50,7 +49,6 @@ static struct scene {
     /* Names of the Redis lists of hints and of claimed hints. `ready` is NULL while the worker does
      * not want hints. */
     const char *ready, *claimed;
-    char meta[META_TEXT], asked_meta[META_TEXT];
     int64_t effect[EFFECTS];
     int n_effects;
 } s;
@@ -71,14 +69,6 @@ static void connect_shard(void *ctx, int shard) {
     (void)ctx, (void)shard;
     s.connecting = true;
     drop_replies();
-}
-
-static bool is_repair_of_ranges(const struct lw_commands *k, int i) {
-    const char *const *a = k->argv + k->cmd[i].first;
-    /* a[6] is the number of floors in the call. A call of repair without floors carries ranges of
-     * finished offsets. */
-    return !strcmp(a[0], "EVALSHA") && !strncmp(a[1], script_sha(&lw_script_repair), 40) &&
-           k->cmd[i].argc > 7 && *a[6] == '0';
 }
 
 static int count_repairs(const struct lw_commands *k) {
@@ -105,12 +95,6 @@ static void look_at_settle(const char *const *a, redisReply **reply) {
 
 static void send_pipeline(void *ctx, int shard, const struct lw_commands *k) {
     (void)ctx, (void)shard;
-    for (int i = 0; s.cut_next && i < k->n; i++)
-        if (is_repair_of_ranges(k, i)) { /* cut the connection before this call runs */
-            s.cut_next = false;
-            s.cut = true;
-            return;
-        }
     store_set_time_us(s.store, (s.now_ms + 100000000) * 1000);
     s.repairs += count_repairs(k);
     for (int i = 0; i < k->n; i++) {
@@ -153,7 +137,6 @@ static int commit(void *ctx, const struct lw_commit *k, size_t n, struct lw_err 
     s.premature += s.held && k->offset != s.committed;
     s.asked = k->offset;
     s.asked_gen = k->gen;
-    snprintf(s.asked_meta, sizeof s.asked_meta, "%s", k->metadata);
     return 0;
 }
 static bool commit_busy(void *ctx) { return (void)ctx, s.asked >= 0; }
@@ -164,7 +147,6 @@ static int commit_sync(void *ctx, const struct lw_commit *k, size_t n, bool *ok,
         if (ok) ok[i] = true;
         if (k[i].gen == OTHER) continue;
         s.committed = k[i].offset;
-        snprintf(s.meta, sizeof s.meta, "%s", k[i].metadata);
         lw_worker_committed(s.lw, k[i].gen, k[i].offset, true, false);
     }
     return 0;
@@ -252,7 +234,6 @@ static void take_commit(void) {
     if (s.asked < 0 || s.no_commits) return;
     s.committed = s.asked;
     s.asked = -1;
-    snprintf(s.meta, sizeof s.meta, "%s", s.asked_meta);
     lw_worker_committed(s.lw, s.asked_gen, s.committed, true, false);
 }
 
@@ -262,10 +243,6 @@ static void round_of_all(void) {
     if (s.connecting) {
         s.connecting = false;
         lw_worker_connected(s.lw, 0);
-    }
-    if (s.cut) {
-        s.cut = false;
-        lw_worker_disconnected(s.lw, 0, "cut");
     }
     take_answers();
     take_hint();
@@ -303,7 +280,7 @@ static struct lw_config *config_of(void) {
 static void begin_worker(const char *id) {
     s.n_job = 0;
     s.asked = -1;
-    s.frozen = s.cut = s.looking = false;
+    s.frozen = s.looking = false;
     s.lw = lw_worker_open(&(struct lw_worker_setup){.config = config_of(),
                                                     .counts = &s.counts,
                                                     .board = s.board,
@@ -325,9 +302,7 @@ static void assign(uint32_t gen) {
                                                  .gen = gen,
                                                  .committed = s.committed,
                                                  .begin = s.committed < 0 ? 0 : s.committed,
-                                                 .log_end = RECORDS,
-                                                 .metadata = s.meta,
-                                                 .metadata_len = strlen(s.meta)});
+                                                 .log_end = RECORDS});
 }
 static void arrive_one(uint32_t gen, int64_t offset, const char *key) {
     lw_worker_arrived(
@@ -364,47 +339,6 @@ static bool last_of_k(int64_t wanted) {
 
 /* --- the cases -------------------------------------------------------------------------------- */
 
-/* The first owner of the partition ends, and Redis is wiped. The next owner writes the finished
- * offsets of the commit metadata back to Redis in two calls. If `cut` is true, the first call is
- * lost with its connection. Whether or not the first call is lost, the last effect of key K must be
- * that of record 4, and not that of record 2. */
-static bool second_owner(bool cut) {
-    first_life();
-    end_worker();
-    store_flushall(s.store);
-    begin_worker("b-2");
-    assign(2);
-    rounds(200);
-    s.cut_next = cut;
-    arrive(2, 1, 3);
-    rounds(30);
-    bool cut_was_made = !s.cut_next;
-    arrive(2, 3, 5);
-    rounds(30);
-    s.x_lingers = false;
-    rounds(QUARANTINE + 800);
-    end_worker();
-    return cut_was_made && last_of_k(4);
-}
-static bool a_repair_that_is_cut(void) { return second_owner(true); }
-static bool a_repair_that_arrives(void) { return second_owner(false); }
-
-/* The commit metadata says that record 4 is finished, although record 2 of the same key is not.
- * Record 4 must run again after record 2. */
-static bool a_gap_of_the_key(void) {
-    begin_worker("a-1");
-    s.committed = 1;
-    lw_meta_encode(1, &(struct lw_range){4, 5}, 1, LW_META_MAX, "", s.meta);
-    assign(1);
-    rounds(200);
-    arrive(1, 1, 5);
-    rounds(QUARANTINE);
-    s.x_lingers = false;
-    rounds(400);
-    end_worker();
-    return last_of_k(4);
-}
-
 /* The first worker learns of a new epoch too late: a second worker has already entered the epoch,
  * and the quarantine of the epoch is over. The records of key K that the first worker had finished
  * must run again before record 5, which has the same key. */
@@ -438,38 +372,10 @@ static bool a_repair_that_is_late(void) {
     return last_of_k(5);
 }
 
-/* The first owner of the partition ends, and Redis is wiped. The second owner gets the partition
- * after the quarantine, and runs record 2 again. Then the second owner ends, and Redis is wiped a
- * second time. The third owner must not trust the commit metadata that the first owner wrote. So
- * record 4, which has the same key as record 2, must run again after record 2. */
-static bool metadata_that_is_outdated(void) {
-    first_life();
-    end_worker();
-    store_flushall(s.store);
-    begin_worker("b-2");
-    rounds(QUARANTINE);
-    assign(2);
-    rounds(200);
-    arrive(2, 1, 3);
-    rounds(400);
-    end_worker();
-    store_flushall(s.store);
-    begin_worker("c-3");
-    assign(3);
-    rounds(200);
-    arrive(3, 1, 5);
-    rounds(QUARANTINE);
-    s.x_lingers = false;
-    rounds(400);
-    end_worker();
-    return last_of_k(4);
-}
-
 /* Partition 1 is repaired first, with one record per call, and is taken away after the first call.
  * The repair of partition 0 must then begin at the first record of partition 0, and not at the
  * position that the repair of partition 1 had reached. Otherwise record 4 would be written back to
- * Redis without record 2, which has the same key. The next owner gets no commit metadata, so it
- * relies on Redis alone. */
+ * Redis without record 2, which has the same key. */
 static bool a_repair_whose_place_moves(void) {
     s.repair_batch = 1;
     begin_worker("a-1");
@@ -489,7 +395,6 @@ static bool a_repair_whose_place_moves(void) {
     rounds(100);
     bool several = s.repairs > 1;
     end_worker();
-    s.meta[0] = 0;
     begin_worker("b-2");
     assign(2);
     rounds(200);
@@ -657,7 +562,6 @@ static bool commits_before_the_states(void) {
     first_life();
     end_worker();
     s.committed = -1;
-    s.meta[0] = 0;
     begin_worker("b-2");
     assign(2);
     rounds(200);
@@ -669,9 +573,7 @@ static bool commits_before_the_states(void) {
 /* Shows the worker a commit of its consumer group: `fleet` has committed `offset` in partition
  * 2. */
 static void look(const char *fleet, int64_t offset) {
-    char meta[META_TEXT];
-    lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
-    lw_worker_looked(s.lw, &(struct lw_group_offset){"t", 2, offset, meta, strlen(meta)});
+    lw_worker_looked(s.lw, &(struct lw_group_offset){"t", 2, offset, fleet});
 }
 
 /* Number of rounds of the test, 2 ms each, between two looks at the commits of the group. A worker
@@ -744,7 +646,7 @@ static bool an_older_fleet(void) {
  * none of the epochs before, because it started after the failover, must not take that worker's
  * commits for those of another fleet, and stop. */
 static bool an_epoch_before_the_failover(void) {
-    char before[LW_META_FLEET + 1];
+    char before[LW_FLEET + 1];
     begin_worker("a-1");
     rounds(QUARANTINE);
     snprintf(before, sizeof before, "%s", s.lw->fleet);
@@ -1220,11 +1122,7 @@ static const struct {
     {"no_younger_fleet", no_younger_fleet},
     {"an_older_fleet", an_older_fleet},
     {"an_epoch_before_the_failover", an_epoch_before_the_failover},
-    {"a_repair_that_is_cut", a_repair_that_is_cut},
-    {"a_repair_that_arrives", a_repair_that_arrives},
-    {"a_gap_of_the_key", a_gap_of_the_key},
     {"a_repair_that_is_late", a_repair_that_is_late},
-    {"metadata_that_is_outdated", metadata_that_is_outdated},
     {"a_repair_whose_place_moves", a_repair_whose_place_moves},
     {"dones_of_an_ended_lease", dones_of_an_ended_lease},
     {"unreadable_entries_before_a_vanished_list", unreadable_entries_before_a_vanished_list},

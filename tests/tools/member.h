@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kafka/source.h"
+#include "queue/epoch.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -88,7 +89,6 @@ struct owned {
     int32_t partition;
     int64_t next; /* offset of the record that must be delivered next */
     int64_t committed, begin, log_begin, log_end, end;
-    char metadata[4097];
     bool gone, held;
 };
 
@@ -107,6 +107,9 @@ struct member {
     /* If `bare` is true, the member commits nothing when partitions are revoked, and does not check
      * the offset that is reported at the end of a partition. */
     bool bare;
+    /* the fleet that the last answer to lw_source_look() named */
+    bool looked;
+    char fleet[LW_FLEET + 1];
     char fatal[1024];
     char topic[64], group[64], reset[16];
 };
@@ -147,8 +150,6 @@ static void on_assign(void *ctx, const struct lw_assigned *a) {
                         .end = -1};
     o->log_begin = a->log_begin;
     o->log_end = a->log_end;
-    if (a->metadata)
-        snprintf(o->metadata, sizeof o->metadata, "%.*s", (int)a->metadata_len, a->metadata);
 }
 
 static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
@@ -215,14 +216,20 @@ static void on_committed(void *ctx, uint32_t gen, int64_t offset, bool ok, bool 
     m->stale += stale;
 }
 
+static void on_looked(void *ctx, const struct lw_group_offset *o) {
+    struct member *m = ctx;
+    m->looked = true;
+    if (o->fleet[0]) snprintf(m->fleet, sizeof m->fleet, "%s", o->fleet);
+}
+
 static void on_fatal(void *ctx, const char *reason) {
     struct member *m = ctx;
     CHECK(!*m->fatal);
     snprintf(m->fatal, sizeof m->fatal, "%s", reason);
 }
 
-static const struct lw_source_events events = {
-    on_assign, on_revoke, on_record, on_end, on_committed, NULL, NULL, NULL, on_fatal};
+static const struct lw_source_events events = {on_assign,    on_revoke, on_record, on_end,
+                                               on_committed, on_looked, NULL,      on_fatal};
 
 static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};
@@ -329,12 +336,11 @@ static bool all_at_end(struct member *m, int64_t each) {
 }
 
 /* Commits the position of each partition asynchronously. */
-static void commit_all(struct member *m, const char *metadata) {
+static void commit_all(struct member *m) {
     struct lw_commit all[PARTS];
     size_t n = 0;
     for (int i = 0; i < m->n_owned; i++)
-        if (!m->owned[i].gone)
-            all[n++] = (struct lw_commit){m->owned[i].gen, m->owned[i].next, metadata};
+        if (!m->owned[i].gone) all[n++] = (struct lw_commit){m->owned[i].gen, m->owned[i].next, ""};
     struct lw_err err = {0};
     if (n && !lw_source_commit_busy(m->s) && lw_source_commit(m->s, all, n, &err))
         problem("commit: %s", err.text);

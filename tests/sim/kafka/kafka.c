@@ -61,9 +61,7 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
                                                    .committed = part->committed,
                                                    .begin = begin,
                                                    .log_begin = part->offset[0],
-                                                   .log_end = log_end(part, p),
-                                                   .metadata = part->meta,
-                                                   .metadata_len = strlen(part->meta)});
+                                                   .log_end = log_end(part, p)});
 }
 
 /* Makes a rebalance. First takes partitions away from one worker after another, while the rest of
@@ -130,7 +128,6 @@ static bool take_commit(struct world *w, struct sim_worker *me, const struct lw_
     if (p < 0 || !owns(w, me, p)) return false;
     trace(w, "commit %d: %" PRId64 " by %d", p, c->offset, me->index);
     oracle_commit(w, p, c->offset);
-    snprintf(w->part[p].meta, sizeof w->part[p].meta, "%s", c->metadata);
     return true;
 }
 
@@ -144,8 +141,7 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
         if (p >= 0 && !me->was_read[p] && c[i].offset != me->begun[p])
             world_bad(me->world, "commit of partition %d before its states were read", p);
         me->commit[me->n_commit].gen = c[i].gen;
-        me->commit[me->n_commit].offset = c[i].offset;
-        snprintf(me->commit_meta[me->n_commit++], sizeof me->commit_meta[0], "%s", c[i].metadata);
+        me->commit[me->n_commit++].offset = c[i].offset;
     }
     return 0;
 }
@@ -153,10 +149,10 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
 void step_commits(struct world *w, struct sim_worker *me) {
     int n = me->n_commit;
     for (int i = 0; i < n; i++) {
-        struct lw_commit c = {me->commit[i].gen, me->commit[i].offset, me->commit_meta[i]};
-        bool taken, large = trouble_metadata(me, &c), wrong = trouble_commit(w, &taken);
-        bool ok = !large && (!wrong || taken) && take_commit(w, me, &c) && !wrong;
-        if (wrong || large) {
+        struct lw_commit c = {me->commit[i].gen, me->commit[i].offset, ""};
+        bool taken, wrong = trouble_commit(w, &taken);
+        bool ok = (!wrong || taken) && take_commit(w, me, &c) && !wrong;
+        if (wrong) {
             lw_worker_committed(me->lw, c.gen, c.offset, false, false);
             continue;
         }
@@ -198,18 +194,12 @@ int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok,
         for (size_t i = 0; took && i < n; i++) take_commit(me->world, me, &c[i]);
         return lw_fail(err, "no answer");
     }
-    bool large = false;
     for (size_t i = 0; i < n; i++) {
-        if (trouble_metadata(me, &c[i])) {
-            large = true;
-            lw_worker_committed(me->lw, c[i].gen, c[i].offset, false, false);
-            continue;
-        }
         bool taken = take_commit(me->world, me, &c[i]);
         if (ok) ok[i] = taken;
         lw_worker_committed(me->lw, c[i].gen, c[i].offset, taken, !taken);
     }
-    return large ? lw_fail(err, "metadata too large") : 0;
+    return 0;
 }
 
 int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset,

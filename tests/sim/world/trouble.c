@@ -29,15 +29,6 @@ bool trouble_look(struct world *w) {
     return w->faults_on && (w->now_ms < w->kafka_away_ms || rnd_unit(w) < 0.1);
 }
 
-/* Returns true if the broker refuses this commit because its metadata exceeds
- * offset.metadata.max.bytes. */
-bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c) {
-    const struct world *w = me->world;
-    if (!w->f->meta_max || strlen(c->metadata) <= (size_t)w->f->meta_max) return false;
-    lw_worker_metadata_refused(me->lw);
-    return true;
-}
-
 /* Returns true if the seek fails. A failed seek ends the worker (lw_io.seek), and the worker that
  * replaces it begins at the committed offset. */
 bool trouble_seek(struct world *w, struct sim_worker *me) {

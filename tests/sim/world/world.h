@@ -94,16 +94,14 @@ struct faults {
      * the number is 0, there are no such records. */
     int linger;
     int running, per_second; /* limits.running and limits.per_second; 0 means no limit */
-    /* Maximum number of bytes of commit metadata that the broker accepts. 0 means no limit. */
-    int meta_max;
-    double commits;     /* rate at which Kafka's coordinator goes away for a while */
-    double seeks;       /* rate at which seeks fail */
-    double cut_repairs; /* rate at which connections break during a repair */
-    double errors;      /* rate of error replies to individual commands (errors.c) */
-    double refusals;    /* rate of periods in which a server refuses nearly every command */
-    double full;        /* rate of periods in which a server is at maxmemory */
-    double torn;        /* rate at which scripts fail in the middle */
-    bool fresh;         /* in the first 2 to 27 s of a run, nearly every commit is refused */
+    double commits;          /* rate at which Kafka's coordinator goes away for a while */
+    double seeks;            /* rate at which seeks fail */
+    double cut_repairs;      /* rate at which connections break during a repair */
+    double errors;           /* rate of error replies to individual commands (errors.c) */
+    double refusals;         /* rate of periods in which a server refuses nearly every command */
+    double full;             /* rate of periods in which a server is at maxmemory */
+    double torn;             /* rate at which scripts fail in the middle */
+    bool fresh;              /* in the first 2 to 27 s of a run, nearly every commit is refused */
     /* Rate at which slots of a cluster move between nodes (cluster.c). If it is 0, there is no
      * cluster. */
     double move;
@@ -186,8 +184,7 @@ struct sim_part {
     int n, key[MAX_RECORDS];
     int64_t offset[MAX_RECORDS];
     int64_t committed; /* offset that the group has committed; -1: none */
-    char meta[4200];
-    int owner; /* index of the worker that owns the partition; -1: none */
+    int owner;         /* index of the worker that owns the partition; -1: none */
     uint32_t gen;
     /* done: the record was done at least once. dead: the record became a dead letter. An operator's
      * drop of the record sets `done` and `dead`. */
@@ -220,7 +217,6 @@ struct sim_worker {
         int64_t offset;
         bool ok;
     } commit[64];
-    char commit_meta[64][4200];
     int n_commit;
     /* How far the worker's request for the commits of the group has come: not made, sent, or
      * answered by Kafka. */
@@ -309,7 +305,6 @@ bool world_revoking(const struct world *w, const struct sim_worker *me);
 bool trouble_begin(struct world *w);
 bool trouble_commit(struct world *w, bool *taken);
 bool trouble_look(struct world *w);
-bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c);
 bool trouble_cut_repair(struct world *w);
 bool trouble_disaster(struct world *w);
 bool trouble_seek(struct world *w, struct sim_worker *me);

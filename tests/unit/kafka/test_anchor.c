@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests anchors in commit metadata. If an anchor was added to a text, decoding must return exactly
- * this anchor and the length of the original text. */
+/* Tests commit metadata, and the anchors in it. */
 #include "kafka/anchor.h"
 
 #include <setjmp.h>
@@ -10,14 +9,13 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void comes_back(const char *metadata, struct lw_anchor a) {
-    char text[200], anchor[LW_ANCHOR_TEXT];
-    size_t n = lw_anchor_encode(&a, anchor);
-    assert_int_equal(n, strlen(anchor));
-    assert_true(n < LW_ANCHOR_TEXT);
-    snprintf(text, sizeof text, "%s%s", metadata, anchor);
+static void comes_back(const char *fleet, struct lw_anchor a) {
+    char text[LW_META_TEXT], found_fleet[LW_FLEET + 1];
+    size_t n = lw_meta_encode(fleet, &a, text);
+    assert_int_equal(n, strlen(text));
     struct lw_anchor found;
-    assert_int_equal(lw_anchor_decode(text, strlen(text), &found), strlen(metadata));
+    lw_meta_decode(text, n, found_fleet, &found);
+    assert_string_equal(found_fleet, fleet);
     assert_int_equal(found.offset, a.offset);
     if (a.offset < 0) return;
     assert_int_equal(found.timestamp_ms, a.timestamp_ms);
@@ -26,32 +24,40 @@ static void comes_back(const char *metadata, struct lw_anchor a) {
 
 static void test_round_trip(void **state) {
     (void)state;
-    static const char *const metadata[] = {"",     "lw1:AQE:12345678", "what is this", "a@b", "@",
-                                           "x@1,2"};
-    for (size_t i = 0; i < sizeof metadata / sizeof *metadata; i++) {
-        comes_back(metadata[i], (struct lw_anchor){0, -1, 0});
-        comes_back(metadata[i], (struct lw_anchor){41, 1795324567452, 0x9734a3b664e69e32});
-        comes_back(metadata[i], (struct lw_anchor){INT64_MAX, INT64_MIN, UINT64_MAX});
-        comes_back(metadata[i], (struct lw_anchor){.offset = -1});
+    static const char *const fleets[] = {"", "0123456789abcdef"};
+    for (size_t i = 0; i < sizeof fleets / sizeof *fleets; i++) {
+        comes_back(fleets[i], (struct lw_anchor){0, -1, 0});
+        comes_back(fleets[i], (struct lw_anchor){41, 1795324567452, 0x9734a3b664e69e32});
+        comes_back(fleets[i], (struct lw_anchor){INT64_MAX, INT64_MIN, UINT64_MAX});
+        comes_back(fleets[i], (struct lw_anchor){.offset = -1});
     }
 }
 
-/* Commit metadata that another program wrote must not be decoded as an anchor, and the decoder must
- * not change its length. */
+/* Commit metadata that another program wrote must name neither a fleet nor an anchor. */
 static void test_foreign(void **state) {
     (void)state;
     static const char *const foreign[] = {
-        "@",        "@1",
-        "@1,2",     "@1,2,",
-        "@-5,2,3",  "@1,2,3 ",
-        "@1,2,3@",  "user@host",
-        "@1,2,xyz", "@,,",
-        "@1,2,3,4", "@99999999999999999999999999999999999999999999999999999999999999999,1,2"};
+        "what is this",
+        "lw1:AQE:12345678",
+        "@1,2,3",
+        "lw3",
+        "lw3:@1",
+        "lw3:@1,2,",
+        "lw3:@-5,2,3",
+        "lw3:@1,2,3 ",
+        "lw3:@1,2,xyz",
+        "lw3:@1,2,3,4",
+        "lw3:0123456789abcde",
+        "lw3:0123456789abcdeg",
+        "lw3:0123456789abcdef0@1,2,3",
+        "lw3:0123456789ABCDEF",
+        "lw3:@1,2,3                                                                              "};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         struct lw_anchor found;
-        assert_int_equal(lw_anchor_decode(foreign[i], strlen(foreign[i]), &found),
-                         strlen(foreign[i]));
+        char fleet[LW_FLEET + 1];
+        lw_meta_decode(foreign[i], strlen(foreign[i]), fleet, &found);
         assert_int_equal(found.offset, -1);
+        assert_string_equal(fleet, "");
     }
 }
 

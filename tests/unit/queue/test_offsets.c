@@ -54,31 +54,6 @@ static bool model_mark(struct model *m, int i, enum lw_offset_state s) {
     return true;
 }
 
-/* Returns the ranges of finished offsets that the tracker must report. A range continues from one
- * DONE record to the next across offsets that have no record. Ranges that touch are one range. */
-static size_t model_finished(const struct model *m, struct lw_range *out) {
-    bool in[SPAN + 1] = {false};
-    int last_done = -1;
-    for (int i = model_watermark(m); i < m->next; i++) {
-        if (m->state[i] == LW_OFF_UNKNOWN) continue;
-        bool done = m->state[i] == LW_OFF_DONE;
-        for (int k = last_done; done && last_done >= 0 && k < i; k++) in[k] = true;
-        in[i] = done;
-        last_done = done ? i : -1;
-    }
-    for (int i = m->next; i < SPAN; i++) in[i] = m->ahead[i];
-    for (int k = last_done; last_done >= 0 && m->next < SPAN && m->ahead[m->next] && k < m->next;
-         k++)
-        in[k] = true;
-    size_t n = 0;
-    for (int i = 0; i < SPAN; i++)
-        if (in[i] && (i == 0 || !in[i - 1]))
-            out[n++] = (struct lw_range){BASE + i, BASE + i + 1};
-        else if (in[i])
-            out[n - 1].hi = BASE + i + 1;
-    return n;
-}
-
 static bool keeps(int64_t offset, enum lw_offset_state s) {
     return s != LW_OFF_DONE || (offset * 7) % 3 != 0;
 }
@@ -97,7 +72,7 @@ static bool keep_fn(void *ctx, int64_t offset, enum lw_offset_state s, uint32_t 
     return keeps(offset, s);
 }
 
-static void rewind_both(struct lw_offsets *t, struct model *m, bool keep_ahead) {
+static void rewind_both(struct lw_offsets *t, struct model *m) {
     struct model before = *m;
     struct asked a = {.last = -1, .m = &before};
     int w = model_watermark(m);
@@ -107,11 +82,11 @@ static void rewind_both(struct lw_offsets *t, struct model *m, bool keep_ahead) 
         records += delivered;
         if (delivered) m->ahead[i] = m->state[i] == LW_OFF_DONE && keeps(BASE + i, LW_OFF_DONE);
         if (i >= w && i < m->next && !delivered) m->ahead[i] = false;
-        if (i >= m->next && !keep_ahead) m->ahead[i] = false;
+        if (i >= m->next) m->ahead[i] = false;
     }
     for (int i = w; i < SPAN; i++) m->state[i] = LW_OFF_UNKNOWN;
     m->next = w;
-    assert_int_equal(lw_offsets_rewind(t, keep_fn, &a, keep_ahead), BASE + w);
+    assert_int_equal(lw_offsets_rewind(t, keep_fn, &a), BASE + w);
     assert_int_equal(a.n, records);
 }
 
@@ -155,12 +130,6 @@ static void compare(const struct lw_offsets *t, const struct model *m) {
     assert_int_equal(lw_offsets_waiting(t), queued);
     assert_int_equal(lw_offsets_unfinished(t), queued + in);
     for (int i = 0; i < SPAN; i++) assert_int_equal(lw_offsets_get(t, BASE + i), model_get(m, i));
-    struct lw_range want[SPAN], got[SPAN];
-    size_t n = model_finished(m, want);
-    assert_int_equal(lw_offsets_finished(t, got, SPAN), n);
-    assert_memory_equal(got, want, n * sizeof *got);
-    if (n > 1) assert_int_equal(lw_offsets_finished(t, got, n - 1), n - 1);
-    if (n > 1) assert_memory_equal(got, want, (n - 1) * sizeof *got);
     compare_each(t, m);
 }
 
@@ -201,7 +170,7 @@ static void step(struct lw_offsets *t, struct model *m) {
         break;
     }
     case 2:
-        if (rnd(4) == 0) rewind_both(t, m, rnd(2));
+        if (rnd(4) == 0) rewind_both(t, m);
         break;
     case 3:
     case 4:
