@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 /* A commit in flight. The callback of an asynchronous commit frees the structure. The caller of a
  * synchronous commit waits and uses the structure, too, so the structure is freed by the callback
@@ -78,9 +79,7 @@ static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp,
 }
 
 static void forget(struct lw_sent *k) {
-    struct lw_sent **at = &k->source->sent;
-    while (*at != k) at = &(*at)->next;
-    *at = k->next;
+    LL_DELETE(k->source->sent, k);
     free(k);
 }
 
@@ -142,8 +141,7 @@ static struct lw_sent *send_commit(struct lw_source *s, const struct lw_commit *
     rd_kafka_resp_err_t code = rd_kafka_commit_queue(s->rk, list, s->commit_queue, on_answer, k);
     rd_kafka_topic_partition_list_destroy(list);
     if (!code) {
-        k->next = s->sent;
-        s->sent = k;
+        LL_PREPEND(s->sent, k);
         return k;
     }
     free(k);

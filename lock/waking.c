@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+#include <utlist.h>
 
 enum {
     BUCKETS = 1024,
@@ -26,7 +27,7 @@ enum {
 
 struct lw_line {
     struct lw_line *next; /* next line in the same bucket of the hash table */
-    struct lw_waiter *first, *last;
+    struct lw_waiter *first;
     /* Time on the boot clock at which the first waiter in line tries to take the lock without a
      * message about a release. 0: at once. */
     int64_t look_ms;
@@ -62,25 +63,8 @@ static void wake(struct lw_line *line) {
     pthread_cond_signal(&line->first->changed);
 }
 
-static void append(struct lw_line *line, struct lw_waiter *w) {
-    w->prev = line->last;
-    w->next = NULL;
-    if (line->last)
-        line->last->next = w;
-    else
-        line->first = w;
-    line->last = w;
-}
-
-static void take_out(struct lw_line *line, struct lw_waiter *w) {
-    if (w->prev)
-        w->prev->next = w->next;
-    else
-        line->first = w->next;
-    if (w->next)
-        w->next->prev = w->prev;
-    else
-        line->last = w->prev;
+static int by_ticket(const struct lw_waiter *a, const struct lw_waiter *b) {
+    return (a->ticket > b->ticket) - (a->ticket < b->ticket);
 }
 
 /* --- the waiters' side ------------------------------------------------------------------------ */
@@ -111,7 +95,7 @@ bool lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name
     w->line = *at;
     if (w->line) {
         lw_cond_init(&w->changed);
-        append(w->line, w);
+        DL_APPEND(w->line->first, w);
     }
     pthread_mutex_unlock(&k->mutex);
     return w->line != NULL;
@@ -121,20 +105,9 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket) {
     pthread_mutex_lock(&k->mutex);
     struct lw_line *line = w->line;
     struct lw_waiter *was_first = line->first;
-    take_out(line, w);
+    DL_DELETE(line->first, w);
     w->ticket = ticket;
-    struct lw_waiter *after = line->last;
-    while (after && after->ticket > ticket) after = after->prev;
-    w->prev = after;
-    w->next = after ? after->next : line->first;
-    if (w->next)
-        w->next->prev = w;
-    else
-        line->last = w;
-    if (after)
-        after->next = w;
-    else
-        line->first = w;
+    DL_INSERT_INORDER(line->first, w, by_ticket);
     if (line->first != was_first) {
         /* The waiter with the smaller ticket is now first in line. If the previous first waiter was
          * woken but has not tried yet, the new first waiter must try instead. */
@@ -190,7 +163,7 @@ bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t l
     pthread_mutex_lock(&k->mutex);
     struct lw_line *line = w->line;
     bool was_first = line->first == w;
-    take_out(line, w);
+    DL_DELETE(line->first, w);
     if (won) line->look_ms = look_ms;
     if (line->first && was_first) {
         if (w->woken && !won) line->first->woken = true;

@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <utlist.h>
 
 enum { LAST_WORDS_MS = 200, BACKOFF_MS = 100, BACKOFF_MAX_MS = 5000 };
 
@@ -223,10 +224,9 @@ struct request *request_new(struct proc *p, struct lw_job *job) {
         h->free = r->next;
     else
         r = lw_alloc(sizeof *r + (size_t)h->batch * sizeof(struct lw_job *));
-    *r = (struct request){.p = p, .prev = p->last, .n = 1};
+    *r = (struct request){.p = p, .n = 1};
     r->jobs[0] = job;
-    *(p->last ? &p->last->next : &p->first) = r;
-    p->last = r;
+    DL_APPEND(p->first, r);
     atomic_store_explicit(&p->load, (uint32_t)++p->n_requests, memory_order_relaxed);
     enter(r);
     return r;
@@ -241,8 +241,7 @@ void request_move(struct request *r, int at) {
 void request_leave(struct request *r) {
     struct proc *p = r->p;
     leave(r);
-    *(r->prev ? &r->prev->next : &p->first) = r->next;
-    *(r->next ? &r->next->prev : &p->last) = r->prev;
+    DL_DELETE(p->first, r);
     atomic_store_explicit(&p->load, (uint32_t)--p->n_requests, memory_order_relaxed);
     r->next = r->prev = NULL;
 }

@@ -97,7 +97,7 @@ struct proc {
 
     /* the process's requests: a list from `first` (the oldest) to `last`, and the hash table
      * `table` by identity */
-    struct request *first, *last, **table;
+    struct request *first, **table;
     int n_requests, n_messages;
     /* `limit` is the maximum number of messages that the process may have now. It becomes
      * smaller when the process gets a suspect, and is reset when the process has no messages

@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <utlist.h>
 
 enum {
     LINE_MAX_BYTES = 1800, /* label and line fit into the log's limit of 2,048 bytes */
@@ -135,11 +136,7 @@ static void drop(struct lw_stderr_log *l, struct stream *s) {
     flush_line(s);
     leave(s->words, true);
     pthread_mutex_lock(&l->lock);
-    if (s->prev)
-        s->prev->next = s->next;
-    else
-        l->streams = s->next;
-    if (s->next) s->next->prev = s->prev;
+    DL_DELETE(l->streams, s);
     pthread_mutex_unlock(&l->lock);
     /* Closing the descriptor does not always remove it from the epoll set: if a child between fork
      * and exec still has the pipe open, epoll would report the stream after its memory is freed. */
@@ -224,9 +221,7 @@ struct lw_last_words *lw_stderr_log_add(struct lw_stderr_log *l, int fd, const c
     s->fd = fd;
     snprintf(s->label, sizeof s->label, "%s", label);
     pthread_mutex_lock(&l->lock);
-    s->next = l->streams;
-    if (s->next) s->next->prev = s;
-    l->streams = s;
+    DL_PREPEND(l->streams, s);
     pthread_mutex_unlock(&l->lock);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = s};
     if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &ev)) drop(l, s);

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+#include <utlist.h>
 
 enum {
     EVENTS = 64,
@@ -81,10 +82,7 @@ static void run_event(struct lw_handler *h, const struct epoll_event *ev) {
 
 static void enter(struct call *c) {
     struct lw_handler *h = c->h;
-    c->prev = h->last;
-    c->next = NULL;
-    *(h->last ? &h->last->next : &h->first) = c;
-    h->last = c;
+    DL_APPEND(h->first, c);
     h->n_calls++;
 }
 
@@ -97,8 +95,7 @@ void http_leave(struct call *c) {
     struct http_socket *socket = http_socket_at(&h->sockets, c->port);
     /* libcurl may have given the connection to the next request already */
     if (socket && socket->more_came == &c->begun) socket->more_came = NULL;
-    *(c->prev ? &c->prev->next : &h->first) = c->next;
-    *(c->next ? &c->next->prev : &h->last) = c->prev;
+    DL_DELETE(h->first, c);
     h->n_calls--;
     assert(h->n_calls >= 0);
 }

@@ -36,7 +36,7 @@ struct lw_handler {
     struct lw_http_counts *counts; /* counts of this worker; NULL: not counted */
     /* `line` holds the jobs of this thread whose requests have not started yet */
     struct lw_job_queue line;
-    struct call *first, *last; /* calls under way, oldest first */
+    struct call *first; /* calls under way, oldest first */
     struct call *free;
     /* `n_shared` is the number of TLS requests sent since a connection was last marked to be
      * closed after its request */
