@@ -145,9 +145,10 @@ static void send_one(struct traffic *t) {
  * whole bursts. If the number of messages is limited, the last burst is due only when the flag
  * `last` in the shared memory is set. */
 static int64_t due(const struct traffic *t, int64_t elapsed_ms) {
-    int64_t burst = t->o->burst_ms * t->o->rate / 1000,
-            n = (elapsed_ms / t->o->burst_ms + 1) * burst, all = t->o->messages;
+    int64_t bursts = elapsed_ms / t->o->burst_ms + 1, all = t->o->messages,
+            n = bursts * t->o->burst_ms * t->o->rate / 1000; /* a burst may be less than one */
     if (!all || n < all) return n;
+    int64_t burst = t->o->burst_ms * t->o->rate / 1000;
     return atomic_load(&t->shared->last) ? all : (all - 1) / burst * burst;
 }
 

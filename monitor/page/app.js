@@ -697,7 +697,7 @@ class Chart {
       { class: "cursor", y1: 0, y2: 100, visibility: "hidden",
       "vector-effect": "non-scaling-stroke" });
     this.top = h("span", { class: "top" });
-    this.span = h("span", { class: "span" }, "last 15 min");
+    this.span = h("span", { class: "span" }); // the time under the pointer
     this.svg = h("svg", { viewBox: "0 0 900 100", preserveAspectRatio: "none", role: "img",
       "aria-label": title,
       onpointermove: (e) => this.point(e), onpointerleave: () => this.point(null) },
@@ -747,7 +747,7 @@ class Chart {
   label(points, series, i) {
     const texts = this.lines.map(([name], k) => `${name} ${this.format(series[k][i])}`);
     texts.forEach((text, k) => setText(this.values[k], text));
-    setText(this.span, this.at !== null ? clock(points[i].at_ms) : "last 15 min");
+    setText(this.span, this.at !== null ? clock(points[i].at_ms) : "");
     this.svg.setAttribute("aria-label", `${this.title}, last 15 minutes; now ${texts.join(", ")}`);
   }
 }

@@ -134,9 +134,9 @@ equal "folders left behind by dev" "$(folders)" ""
 ok "dev has nothing to complain about" "[ $? -eq 0 ]"
 
 # --- if the coordinator is killed, its children must end, too -------------------------------------
-start --workers 2
-wait_for '^  workers '
-ok "dev has started" "[ $? -eq 0 ]"
+start --workers 2 --rate 2
+wait_for 'rows [1-9]'
+ok "dev produces less than an order per burst" "[ $? -eq 0 ]"
 check "redis, broker, traffic, supervisor, metrics, two workers, once more" await has $running 7
 everyone=$(descendants $running)
 kill -9 $running
