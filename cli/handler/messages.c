@@ -281,6 +281,9 @@ static int take_line(const struct reader *r, const char *text, size_t n) {
     if (r->all->n == HANDLER_MESSAGES_MAX)
         return wrong(r, "too many messages; expected at most 10,000");
     json_t *line = json_loadb(text, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &bad);
+    if (!line && json_error_code(&bad) == json_error_numeric_overflow)
+        return wrong(r, "a number is too large to be read here; write the payload as a text that "
+                        "holds the JSON, which keeps all digits: \"payload\": \"{\\\"id\\\": …}\"");
     if (!line) {
         lw_problem(r->problems, "%s:%zu: not JSON: %s (column %d)", r->path, r->line, bad.text,
                    lw_json_column(&bad));

@@ -77,7 +77,7 @@ class Walk:
         self.shot("break")
         b.press("Break the lock", "dialog")
         b.until_text("#toasts", "is broken; the fence is ")
-        b.until("a lane that moves on", lambda: self.w.lane(STUCK)["waiting"] == 0, 60)
+        b.until("a lane that moves on", lambda: not (self.w.lane(STUCK) or {}).get("waiting"), 60)
         b.until(
             "a higher fence",
             lambda: int(self.w.redis("GET", P + "fence") or self.fence + 1) > self.fence,

@@ -296,7 +296,8 @@ class Messages(Case):
         self.write(
             "messages.jsonl",
             '{"expekt":"done"}\n\n{"key":[\n{"key_base64":"A"}\n{"key_base64":"A%AA"}\n{"expect":"fine"}\n[]\n'
-            '{"partition":-1}\n{"headers":[["a"]]}\n{"headers":["a"]}\n{"expect":{"reason":"x"}}\n{"topic":""}\n{"headers":[[null,"a"]]}\n',
+            '{"partition":-1}\n{"headers":[["a"]]}\n{"headers":["a"]}\n{"expect":{"reason":"x"}}\n{"topic":""}\n{"headers":[[null,"a"]]}\n'
+            '{"payload":{"n":12345678901234567890123}}\n',
         )
         status, out, err = self.try_it()
         self.assertEqual((status, out), (2, ""))
@@ -313,6 +314,7 @@ class Messages(Case):
             (11, "no members but outcome and reason"),
             (12, "topic: must be"),
             (13, "must not be null"),
+            (14, "too large .*write the payload as a text"),
         ]
         self.assertEqual(len(err.splitlines()), len(want), err)
         for line, (number, text) in zip(err.splitlines(), want):
