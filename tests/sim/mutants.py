@@ -1205,7 +1205,7 @@ def result(name, command, tree='.', only=''):
     if p.returncode == -signal.SIGXCPU:
         return name, 'MISSED', f'{LIMIT_S} s of CPU time'
     if p.returncode == 0:
-        return name, 'MISSED', ' '.join(command[1:])
+        return name, 'MISSED', TEST.get(name) or ' '.join(command[1:])
     if name in TEST:
         failed = [
             line
