@@ -23,7 +23,7 @@ root=$(cd "$here/../../.." && pwd)
 version=${LW_KAFKA_VERSION:-3.9.1}
 libs=${LW_KAFKA_LIBS:-$root/build/kafka/libs}
 if [ "$version" != 3.9.1 ]; then libs=$libs-$version; fi
-ready_s=300 # on a busy machine, a JVM starts for minutes
+ready_s=60
 
 die() {
     echo "kafka.sh: $*" >&2
@@ -127,9 +127,12 @@ alive() {
 # again and again, because the start of a process costs more than a question.
 wait_ready() {
     status=0
-    python3 - "$port" "$(cat "$dir/pid")" "$ready_s" <<'EOF' || status=$?
-import os, socket, struct, sys, time
-port, pid, ready_s = (int(a) for a in sys.argv[1:])
+    python3 - "$here/.." "$port" "$(cat "$dir/pid")" "$ready_s" <<'EOF' || status=$?
+import socket, struct, sys, time
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+from lib.process import Limit, alive
+port, pid, ready_s = (int(a) for a in sys.argv[2:])
 client = b"rig"
 # The request is Metadata v1 without topics. The answer begins with the list of brokers.
 body = struct.pack(">hhih", 3, 1, 7, len(client)) + client + struct.pack(">i", 0)
@@ -144,18 +147,11 @@ def answers():
     except OSError:
         return False
 
-def alive():
-    try:
-        with open("/proc/%d/stat" % pid) as f:
-            return f.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-until = time.monotonic() + ready_s
+limit = Limit(ready_s)
 while not answers():
-    if not alive():
+    if not alive(pid):
         sys.exit(1)
-    if time.monotonic() > until:
+    if limit.over():
         sys.exit(2)
     time.sleep(0.1)
 EOF
