@@ -30,9 +30,10 @@ void lw_meta_decode(const char *text, size_t n, char fleet[LW_FLEET + 1], struct
     struct lw_anchor found = {.offset = -1};
     *a = found;
     fleet[0] = 0;
-    if (n >= sizeof copy || n < strlen(PREFIX) || memcmp(text, PREFIX, strlen(PREFIX))) return;
+    if (!n || n >= sizeof copy) return;
     memcpy(copy, text, n);
     copy[n] = 0;
+    if (strncmp(copy, PREFIX, strlen(PREFIX))) return;
     const char *name = copy + strlen(PREFIX), *at = name + strspn(name, "0123456789abcdef");
     int end = 0;
     if (at != name && at != name + LW_FLEET) return;
