@@ -513,7 +513,7 @@ class Page(unittest.TestCase):
         for key in (b"\xffx", *others):
             self.w.command("queue", "pause", key)
         self.open("lanes")
-        b.click("tbody tr:has(a[href='#/key/%FFx']) input")
+        b.click("tbody tr:has(a[href='#/key/%FF%78']) input")
         b.press("Resume", "main")
         b.until_text("#toasts .bad", "not UTF-8")
         self.open("key/%FFx")
