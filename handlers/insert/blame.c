@@ -37,6 +37,25 @@ static void hide(struct lw_buf *text, struct lw_bytes value) {
     *text = out;
 }
 
+bool lw_row_quoted(struct lw_bytes text, const struct lw_json_value *v, struct lw_bytes *piece) {
+    const char *end = text.p + text.n, *from = memchr(text.p, '"', text.n), *to;
+    for (; from && (to = memchr(from + 1, '"', (size_t)(end - from - 1))); from = to) {
+        *piece = lw_bytes(from + 1, (size_t)(to - from - 1));
+        if (piece->n && memmem(v->raw.p, v->raw.n, piece->p, piece->n)) return true;
+    }
+    return false;
+}
+
+/* Hides all that the text quotes if an element of the array may be among it. What an escape stands
+ * for cannot be compared, so it may be. */
+static void hide_elements(struct lw_buf *text, const struct lw_json_value *v) {
+    struct lw_bytes piece;
+    const char *first = memchr(text->p, '"', text->n), *last = memrchr(text->p, '"', text->n);
+    if (first == last) return;
+    if (lw_row_quoted(lw_bytes(text->p, text->n), v, &piece) || memchr(v->raw.p, '\\', v->raw.n))
+        hide(text, lw_bytes(first + 1, (size_t)(last - first - 1)));
+}
+
 static void hide_masked(const struct lw_insert *in, const struct lw_json_value *row,
                         struct lw_buf *text) {
     struct lw_buf scratch = {0};
@@ -46,6 +65,7 @@ static void hide_masked(const struct lw_insert *in, const struct lw_json_value *
         if (!in->columns[i].masked || v.kind == LW_JSON_NOTHING || v.kind == LW_JSON_NULL) continue;
         hide(text, lw_json_text(&v, &scratch));
         if (row[i].raw.p != v.raw.p) hide(text, row[i].raw);
+        if (v.kind == LW_JSON_ARRAY) hide_elements(text, &v);
     }
     lw_buf_free(&scratch);
 }

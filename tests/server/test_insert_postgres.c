@@ -224,6 +224,33 @@ static void test_reasons_name_the_column(void **state) {
     close_fx(&x);
 }
 
+static void test_reasons_hide_elements_of_arrays(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    masked = "/codes";
+    open_fx(&x, "");
+    close_handler(&x);
+    run_sql(&x, "DROP TABLE orders; CREATE TABLE orders(id bigint PRIMARY KEY, n integer[], codes "
+                "integer[])");
+    open_with(&x,
+              "\"columns\":{\"id\":\"/id\",\"n\":\"/n\",\"codes\":\"/codes\"},"
+              "\"primary_key\":[\"id\"]",
+              "");
+    masked = NULL;
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"n\":[1,\"word\"]}"), LW_DEAD);
+    assert_contains(j.job.reason, "column \"n\" gets [1,\"word\"] from /n: invalid input syntax");
+    assert_contains(j.job.reason, "integer: \"word\"");
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":1,\"codes\":[1,\"secret-1\"]}"), LW_DEAD);
+    assert_contains(j.job.reason, "column \"codes\" gets ••• from /codes: invalid input syntax for "
+                                  "type integer: \"•••\"");
+    assert_int_equal(put(&x, &j, 3, "a", "{\"id\":1,\"codes\":[\"secret\\\"-\\u00e41\"]}"),
+                     LW_DEAD);
+    assert_contains(j.job.reason, "\"•••\"");
+    assert_null(strstr(j.job.reason, "secret"));
+    close_fx(&x);
+}
+
 static void test_arrays_and_times(void **state) {
     (void)state;
     struct fx x;
@@ -814,6 +841,7 @@ int main(void) {
         SHARED_CASES,
         cmocka_unit_test(test_values_get_the_types_of_columns),
         cmocka_unit_test(test_reasons_name_the_column),
+        cmocka_unit_test(test_reasons_hide_elements_of_arrays),
         cmocka_unit_test(test_arrays_and_times),
         cmocka_unit_test(test_created_table_has_texts),
         cmocka_unit_test(test_bad_rows_of_a_large_batch),

@@ -24,14 +24,14 @@ static bool exceeds(const char *type, const struct lw_json_value *v, struct lw_b
     return characters > n;
 }
 
-/* Returns true if the server's message quotes the value. */
+/* Returns true if the server's message quotes the value, or an element of it. */
 static bool quotes(const char *message, const struct lw_json_value *v, struct lw_buf *scratch) {
     struct lw_buf quoted = {0};
     struct lw_bytes text = lw_json_text(v, scratch);
     lw_buf_addf(&quoted, "\"%.*s\"", (int)text.n, text.p);
     bool found = memmem(message, strlen(message), quoted.p, quoted.n);
     lw_buf_free(&quoted);
-    return found;
+    return found || (v->kind == LW_JSON_ARRAY && lw_row_quoted(lw_bytes_of(message), v, &text));
 }
 
 static void add_named(const struct lw_insert *in, const char *name, struct lw_column_set *columns) {
