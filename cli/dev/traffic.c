@@ -141,15 +141,19 @@ static void send_one(struct traffic *t) {
     t->sent++;
 }
 
+/* Returns the number of messages in so many bursts; a burst may be less than one message. */
+static int64_t in_bursts(const struct traffic *t, int64_t bursts) {
+    return bursts * t->o->burst_ms * t->o->rate / 1000;
+}
+
 /* Returns the number of messages that should have been produced by now. Messages are produced in
  * whole bursts. If the number of messages is limited, the last burst is due only when the flag
  * `last` in the shared memory is set. */
 static int64_t due(const struct traffic *t, int64_t elapsed_ms) {
-    int64_t bursts = elapsed_ms / t->o->burst_ms + 1, all = t->o->messages,
-            n = bursts * t->o->burst_ms * t->o->rate / 1000; /* a burst may be less than one */
+    int64_t all = t->o->messages, n = in_bursts(t, elapsed_ms / t->o->burst_ms + 1);
     if (!all || n < all) return n;
-    int64_t burst = t->o->burst_ms * t->o->rate / 1000;
-    return atomic_load(&t->shared->last) ? all : (all - 1) / burst * burst;
+    if (atomic_load(&t->shared->last)) return all;
+    return in_bursts(t, (all - 1) * 1000 / (t->o->burst_ms * t->o->rate));
 }
 
 static void read_commits(struct traffic *t) {
