@@ -63,8 +63,12 @@ static void wake(struct lw_line *line) {
     pthread_cond_signal(&line->first->changed);
 }
 
-static int by_ticket(const struct lw_waiter *a, const struct lw_waiter *b) {
-    return (a->ticket > b->ticket) - (a->ticket < b->ticket);
+/* Puts a waiter in line behind those with smaller tickets. Tickets mostly grow, so its place is
+ * looked for from the end. */
+static void insert(struct lw_line *line, struct lw_waiter *w) {
+    struct lw_waiter *after = line->first ? line->first->prev : NULL; /* the last one */
+    while (after && after->ticket > w->ticket) after = after == line->first ? NULL : after->prev;
+    DL_APPEND_ELEM(line->first, after, w);
 }
 
 /* --- the waiters' side ------------------------------------------------------------------------ */
@@ -107,7 +111,7 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket) {
     struct lw_waiter *was_first = line->first;
     DL_DELETE(line->first, w);
     w->ticket = ticket;
-    DL_INSERT_INORDER(line->first, w, by_ticket);
+    insert(line, w);
     if (line->first != was_first) {
         /* The waiter with the smaller ticket is now first in line. If the previous first waiter was
          * woken but has not tried yet, the new first waiter must try instead. */
