@@ -95,8 +95,8 @@ struct proc {
     uint64_t sent; /* number of bytes sent to the process since it started */
     struct proc *next_dirty;
 
-    /* the process's requests: a list from `first` (the oldest) to `last`, and the hash table
-     * `table` by identity */
+    /* the process's requests: a list from `first`, the oldest, and the hash table `table` by
+     * identity */
     struct request *first, **table;
     int n_requests, n_messages;
     /* `limit` is the maximum number of messages that the process may have now. It becomes

@@ -37,22 +37,20 @@ static void hide(struct lw_buf *text, struct lw_bytes value) {
     *text = out;
 }
 
-bool lw_row_quoted(struct lw_bytes text, const struct lw_json_value *v, struct lw_bytes *piece) {
+bool lw_row_quotes(struct lw_bytes text, const struct lw_json_value *v) {
     const char *end = text.p + text.n, *from = memchr(text.p, '"', text.n), *to;
-    for (; from && (to = memchr(from + 1, '"', (size_t)(end - from - 1))); from = to) {
-        *piece = lw_bytes(from + 1, (size_t)(to - from - 1));
-        if (piece->n && memmem(v->raw.p, v->raw.n, piece->p, piece->n)) return true;
-    }
+    for (; from && (to = memchr(from + 1, '"', (size_t)(end - from - 1))); from = to)
+        if (to > from + 1 && memmem(v->raw.p, v->raw.n, from + 1, (size_t)(to - from - 1)))
+            return true;
     return false;
 }
 
 /* Hides all that the text quotes if an element of the array may be among it. What an escape stands
  * for cannot be compared, so it may be. */
 static void hide_elements(struct lw_buf *text, const struct lw_json_value *v) {
-    struct lw_bytes piece;
     const char *first = memchr(text->p, '"', text->n), *last = memrchr(text->p, '"', text->n);
     if (first == last) return;
-    if (lw_row_quoted(lw_bytes(text->p, text->n), v, &piece) || memchr(v->raw.p, '\\', v->raw.n))
+    if (lw_row_quotes(lw_bytes(text->p, text->n), v) || memchr(v->raw.p, '\\', v->raw.n))
         hide(text, lw_bytes(first + 1, (size_t)(last - first - 1)));
 }
 

@@ -202,9 +202,9 @@ struct lw_json_value lw_row_value(const struct lw_column *c, const struct lw_jso
 void lw_row_blame(const struct lw_insert *in, const struct lw_json_value *row,
                   const struct lw_column_set *columns, const char *what, const char *why,
                   char reason[LW_REASON_MAX]);
-/* Finds the first quoted piece of a text that also stands in a value. Databases quote the element
- * of an array that they refuse. Returns false if there is none. */
-bool lw_row_quoted(struct lw_bytes text, const struct lw_json_value *v, struct lw_bytes *piece);
+/* Returns true if a quoted piece of a text also stands in a value. Databases quote the element of
+ * an array that they refuse. */
+bool lw_row_quotes(struct lw_bytes text, const struct lw_json_value *v);
 /* Adds to the set the columns whose names are words in a text. */
 void lw_row_find_names(const struct lw_insert *in, const char *text, struct lw_column_set *columns);
 /* Returns the columns of the primary key. */

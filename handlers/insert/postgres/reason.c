@@ -31,7 +31,7 @@ static bool quotes(const char *message, const struct lw_json_value *v, struct lw
     lw_buf_addf(&quoted, "\"%.*s\"", (int)text.n, text.p);
     bool found = memmem(message, strlen(message), quoted.p, quoted.n);
     lw_buf_free(&quoted);
-    return found || (v->kind == LW_JSON_ARRAY && lw_row_quoted(lw_bytes_of(message), v, &text));
+    return found || (v->kind == LW_JSON_ARRAY && lw_row_quotes(lw_bytes_of(message), v));
 }
 
 static void add_named(const struct lw_insert *in, const char *name, struct lw_column_set *columns) {
