@@ -71,13 +71,17 @@ static bool take_filter(struct api_call *k) {
     return api_filter_ok(k);
 }
 
+static bool fits(struct api_call *k, const json_t *list) {
+    return json_array_size(list) <= OPS_LIST_MAX ||
+           refuse(k, "too many ids; expected at most 256; use a filter for more");
+}
+
 /* Makes the texts of a JSON list the arguments of the command. The arguments point into the
  * request's body, so the body must outlive the command. */
 static bool take_words(struct api_call *k, const json_t *list) {
     size_t i;
     const json_t *one;
-    if (json_array_size(list) > OPS_LIST_MAX)
-        return refuse(k, "too many ids; expected at most 256; use a filter for more");
+    if (!fits(k, list)) return false;
     k->words = lw_alloc((json_array_size(list) + 1) * sizeof *k->words);
     json_array_foreach(list, i, one) {
         k->words[i] = (char *)(uintptr_t)whole_text(one);
@@ -95,8 +99,7 @@ static bool take_ids(struct api_call *k, const struct api_work *w) {
     if (!take_words(k, json_object_get(k->body, "messages"))) return false;
     if (k->o->args.n_keys && ids) return refuse(k, "use either ids or the filter's key");
     struct lw_err err = {0};
-    if (json_array_size(ids) > OPS_LIST_MAX)
-        return refuse(k, "too many ids; expected at most 256; use a filter for more");
+    if (!fits(k, ids)) return false;
     json_array_foreach(ids, i, one)
         if (take_member(k, "key", one, &err)) return refuse(k, err.text);
     return true;
