@@ -55,6 +55,7 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     me->pos[p] = first_at(part, begin);
     trace(w, "worker %d gets partition %d at %" PRId64 " (generation %u)", me->index, p, begin,
           part->gen);
+    rules_assigned(w, p);
     lw_worker_assign(me->lw, &(struct lw_assigned){.topic = "t",
                                                    .partition = p,
                                                    .gen = part->gen,

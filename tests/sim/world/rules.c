@@ -29,8 +29,10 @@ struct rules {
     int overtakes[KEYS];
     /* Number of times in a row that a worker's handler gave back a message of a key. */
     int backs[KEYS][WORKERS];
-    int64_t started_ms[KEYS]; /* time of the last start of each key */
-    int poisoned;             /* index of the worker that a poison message kills next; -1: none */
+    /* Time of the last start of each key, or of the last rebalance after which its messages had to
+     * be read again. */
+    int64_t started_ms[KEYS];
+    int poisoned; /* index of the worker that a poison message kills next; -1: none */
     struct lw_board *board[WORKERS];
     struct retry {
         int item, part, index;
@@ -90,6 +92,11 @@ bool rules_step(struct world *w) {
     if (me->lw) world_kill(w, me, 200 + rnd_below(w, 2500));
     u->poisoned = -1;
     return true;
+}
+
+void rules_assigned(struct world *w, int part) {
+    const struct sim_part *p = &w->part[part];
+    for (int i = 0; i < p->n; i++) w->rules->started_ms[p->key[i]] = w->now_ms;
 }
 
 void rules_arrives(struct world *w, int part, int index, struct lw_record *r) {
@@ -287,7 +294,7 @@ static void check_rest(struct world *w, const struct exec *x, const struct of_re
 }
 
 /* Checks that an innocent key does not stand still while messages of other keys fail. What the
- * world needs for a message is small against the backoff. */
+ * world needs to read a partition up to a message and to run it is small against the backoff. */
 static void check_innocent(struct world *w, const struct exec *x) {
     int64_t stood = w->now_ms - w->rules->started_ms[x->key];
     w->rules->started_ms[x->key] = w->now_ms;

@@ -17,6 +17,9 @@ void rules_close(struct world *w);
 /* Kills a worker that runs a poison message. Returns true if it killed one. */
 bool rules_step(struct world *w);
 
+/* A worker got the partition, and reads it from the committed offset. */
+void rules_assigned(struct world *w, int part);
+
 /* Sets the headers of a record that a worker gets from the fake Kafka. */
 void rules_arrives(struct world *w, int part, int index, struct lw_record *r);
 
