@@ -28,9 +28,10 @@ failures=()
 jobs=${LW_JOBS:-$((2 * $(nproc)))}
 # The test scripts that take longest. They are started first, so that none of them is still running
 # when all others have ended.
-slow="test_page test_postgres test_redis test_kafka test_members test_ready test_kills test_poison"
-slow="$slow test_sentinel test_http test_cluster test_proof test_modes test_kafka_secure"
-slow="$slow test_source test_replay test_rights test_import_list test_tutorials test_dev test_handler"
+slow="test_page test_conditions test_postgres test_redis test_kafka test_members test_ready"
+slow="$slow test_kills test_poison test_sentinel test_http test_cluster test_proof test_modes"
+slow="$slow test_kafka_secure test_source test_replay test_rights test_import_list test_tutorials"
+slow="$slow test_dev test_handler"
 # Kafka's machine lives for a minute or two: compiling it well costs more than it saves.
 export JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 ${JDK_JAVA_OPTIONS-}"
 declare -A name_of=() start_of=() # name and start time of each running program, by process id
