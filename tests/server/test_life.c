@@ -145,6 +145,24 @@ static void test_a_moment_as_a_replica(void **state) {
     lw_test_redis_stop(a.server), lw_test_redis_stop(b.server);
 }
 
+/* A promoted server forgets its former master's replication id once it has had no replica for
+ * repl-backlog-ttl. Then only the number of bytes that it read as a replica tells its lives apart. */
+static void test_a_forgotten_promotion(void **state) {
+    (void)state;
+    struct node a = {0}, b = {0};
+    start(&a), start(&b);
+    struct lw_life before = life_of(&a), after;
+    follow(&a, "127.0.0.1", b.port);
+    follow(&a, "NO", "ONE");
+    for (int64_t until = lw_boot_ms() + WAIT_MS; (after = life_of(&a)).promoted;) {
+        assert_true(lw_boot_ms() < until);
+        usleep(20000);
+    }
+    assert_false(lw_life_same(&before, &after));
+    redisFree(a.c), redisFree(b.c);
+    lw_test_redis_stop(a.server), lw_test_redis_stop(b.server);
+}
+
 /* CONFIG RESETSTAT sets the number of bytes read as a replica to 0, but a promoted server still has
  * the replication id of its former master. */
 static void test_a_server_that_was_never_a_replica(void **state) {
@@ -187,6 +205,7 @@ static void test_a_server_that_says_less(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_replicas_and_promotions),
                                        cmocka_unit_test(test_a_moment_as_a_replica),
+                                       cmocka_unit_test(test_a_forgotten_promotion),
                                        cmocka_unit_test(test_a_server_that_was_never_a_replica),
                                        cmocka_unit_test(test_a_server_that_says_less)};
     return cmocka_run_group_tests(tests, NULL, NULL);
