@@ -846,6 +846,20 @@ M = {
     'a retry comes back when the backoff says': [
         ('consumer/worker/settle.c', "if (asked_ms > 0) return", "if (asked_ms < 0) return")
     ],
+    'a lane that another holds is claimed': [
+        (
+            'queue/lua/claim.lua',
+            "if not broken and (not held or mine) and not is_paused(lock) then",
+            "if not broken and not is_paused(lock) then",
+        )
+    ],
+    'unpark forgets what is finished': [
+        (
+            'queue/lua/unpark.lua',
+            "offset >= floor_of(tp) and state_of(tp, offset) == LW_STATE_WAITING",
+            "offset >= floor_of(tp)",
+        )
+    ],
     # The next mutants change the limits of the fleet.
     'places of other workers do not count': [
         ('queue/lua/limit.lua', "share(running - in_use - has,", "share(running - has,")
@@ -961,13 +975,6 @@ MODE = {
     'parked and lost unseen': 'vanish',
     'a look from before the epoch counts': 'wipe',
     'a list that vanished goes unseen': 'unlist',
-    'a rewind forgets how far was read': [
-        (
-            'consumer/worker/intake.c',
-            "    if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);\n",
-            "",
-        )
-    ],
     'what is not gated yet is passed over': 'unlist',
     'segments that a commit passes in one leap stay': 'far',
     'an attached replica ends the epoch': 'attach',
@@ -1012,6 +1019,7 @@ TEST = {
     'claim not idempotent': 'tests/lua/test_claim',
     'no renewal': 'tests/server/test_renewer',
     'repair after the quarantine': 'tests/lua/test_repair_floor',
+    'unpark forgets what is finished': 'tests/lua/test_vanished:only_what_waits_is_unparked',
     'a rewind forgets how far was read': 'tests/sim/sim_meta',
     'a LATE repair is not forgotten': 'tests/sim/sim_meta',
     'a repair goes on where others moved its place': 'tests/sim/sim_meta',
@@ -1257,7 +1265,7 @@ def main():
         return 1
     if a.fast:
         names = [name for name in names if is_fast(name)]
-    jobs = int(os.environ.get('LW_JOBS', '2'))
+    jobs = min(int(os.environ.get('LW_JOBS', '2')), len(names) or 1)
     todo = list(reversed(names))
 
     def told(name, what, detail):
