@@ -26,10 +26,9 @@ from lib.scenario import SOAK, main, scenario, variants
 from lib.tool import tool
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-# FIRST is used instead of a tag, because there is no release yet. It is the last commit before the
-# handler type http, PostgreSQL, locks on a cluster and the web page were added, and before most of
-# the program's text was rewritten. It has the same formats of data as this version.
-FIRST = "5a808d37c443489fbe5dfe09d6288e539e2c77e0"
+# FIRST is used instead of a tag, because there is no release yet. It is the first commit with the
+# schema of this version: an older one would show only that each refuses the other's data.
+FIRST = "356f215d17f5ba5b6f83e3dbed40c439c7d4f348"
 MACHINES = ("one", "two", "three")
 WORKERS = 2  # number of workers per machine
 
