@@ -197,12 +197,15 @@ static void add_item(struct lw_writer *w, const struct item *it) {
     add_row(w, it);
 }
 
-static void fill_params(struct lw_writer *w, struct item **set, size_t n, int64_t patience_ms) {
+/* Returns the size of the parameters in bytes. */
+static size_t fill_params(struct lw_writer *w, struct item **set, size_t n, int64_t patience_ms) {
+    size_t size = 0;
     begin_arrays(w);
     for (size_t i = 0; i < n; i++) add_item(w, set[i]);
     for (size_t i = LW_PG_P_KEYS; i < LW_PG_P_COLUMNS + w->store->in->n_columns; i++) {
         lw_array_end(&w->arrays[i]);
         w->params[i] = w->arrays[i].p;
+        size += w->arrays[i].n;
     }
     /* The server's lock timeout is shorter than the worker's wait, so that the server can still
      * report that the lock was the problem. */
@@ -210,6 +213,7 @@ static void fill_params(struct lw_writer *w, struct item **set, size_t n, int64_
     w->params[LW_PG_P_APP] = w->store->in->app;
     w->params[LW_PG_P_LOCK_MS] = w->lock_ms;
     w->params[LW_PG_P_PART] = w->part;
+    return size;
 }
 
 /* --- one statement ---------------------------------------------------------------------------- */
@@ -230,7 +234,7 @@ static bool all_ended(void *ctx) {
 }
 
 /* Gives back the jobs whose lease or timeout has ended. Returns the number of remaining jobs, which
- * keep their order. Sets *patience_ms to the time that the statement may take for them. */
+ * keep their order. Sets *patience_ms to the time that the statement may wait for locks. */
 static size_t drop_ended(struct item **set, size_t n, int64_t *patience_ms) {
     int64_t now = lw_boot_ms();
     size_t left = 0;
@@ -292,9 +296,12 @@ static const char *statement(struct lw_writer *w, const struct lw_column_set *ab
 static void run_once(struct lw_writer *w, struct item **set, size_t n, int64_t patience_ms,
                      struct lw_pg_error *error) {
     struct set ctx = {set, n};
-    struct lw_pg_wait wait = {lw_boot_ms() + patience_ms, all_ended, &ctx};
+    struct lw_pg_wait wait = {lw_boot_ms() + LW_INSERT_BUSY_MS, all_ended, &ctx};
     if (lw_pg_connect(&w->pg, &wait, error)) return;
-    fill_params(w, set, n, patience_ms);
+    /* A statement gets 1 ms more for each KB, because a server or a network that is merely slow
+     * would otherwise never take a large row. What ends with its lease ends by all_ended(). */
+    size_t size = fill_params(w, set, n, patience_ms);
+    wait.until_ms = lw_boot_ms() + LW_INSERT_BUSY_MS + (int64_t)size / 1000;
     PGresult *result =
         lw_pg_query(&w->pg, statement(w, &set[0]->absent),
                     (int)(LW_PG_P_COLUMNS + w->store->in->n_columns), w->params, &wait, error);
