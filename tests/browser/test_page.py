@@ -366,9 +366,12 @@ class Page(PageTest):
             b.until_text("h1", re.escape(key.decode()))
             b.press("Pause", "main")
             b.until("a pause", lambda: key in self.w.redis("SMEMBERS", P + "paused"))
+        self.w.command("queue", "pause", "off")
+        self.open("key/%FF\\..\\off")
+        b.until_text("#holder", "Paused\\s+no")
         self.open("key/..")
         b.until_text("main .problem", "A browser cannot ask")
-        self.w.command("queue", "resume", *others, "cut#off", "cut\\..\\off")
+        self.w.command("queue", "resume", *others, "cut#off", "cut\\..\\off", "off")
 
     def test_drop_waiting_messages(self):
         b = self.b
