@@ -146,7 +146,8 @@ static void test_a_moment_as_a_replica(void **state) {
 }
 
 /* A promoted server forgets its former master's replication id once it has had no replica for
- * repl-backlog-ttl. Then only the number of bytes that it read as a replica tells its lives apart. */
+ * repl-backlog-ttl. Then only the number of bytes that it read as a replica tells its lives
+ * apart. */
 static void test_a_forgotten_promotion(void **state) {
     (void)state;
     struct node a = {0}, b = {0};
