@@ -61,7 +61,7 @@ int api_break(struct api_call *k) {
     struct latchwork_error error = {0};
     struct lw_buf was = {0};
     uint64_t fence = 0;
-    struct lw_lane_lock *l = lw_lane_lock_open(k->c, key, &options, &error);
+    struct lw_lane_lock *l = lw_lane_lock_open(k->c, lane, &options, &error);
     enum latchwork_result result =
         l ? lw_lane_lock_break(l, api_who(k, by), &fence, &was, &error) : LATCHWORK_LOCK_ERROR;
     lw_lane_lock_close(l);

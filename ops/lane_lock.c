@@ -23,13 +23,12 @@ struct lw_lane_lock {
     struct latchwork_lock *lock;
     /* `ops` is the lock library's table of functions, in which only `acquire` is replaced. */
     struct lw_lock_ops ops;
-    char tag[LW_SHARD_PREFIX], room[LW_LANE_ROOM];
+    char tag[LW_SHARD_PREFIX];
     int shard;
     /* `asked_ttl_ms` is the TTL that was requested, and `schema_ttl_ms` the TTL of the schema. The
      * lock gets the smaller of the two. */
     int64_t asked_ttl_ms, schema_ttl_ms;
-    struct lw_bytes lane;
-    char *own; /* the key of the lane, an owned copy */
+    struct lw_bytes lane; /* an owned copy of the lane's name */
     bool paused_too;
 };
 
@@ -428,7 +427,7 @@ struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shar
     return lw_client_open_servers(&servers, shard, where, error);
 }
 
-struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key,
+struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes lane,
                                        const struct latchwork_lock_options *options,
                                        struct latchwork_error *error) {
     if (options->ttl_ms > c->lock.ttl_ms) {
@@ -442,9 +441,8 @@ struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_byte
     struct lw_lane_lock *l = lw_alloc(sizeof *l);
     uint32_t tag;
     l->c = c;
-    l->own = lw_memdup(key.p, key.n);
-    l->lane = lw_lane_id(lw_bytes(l->own, key.n), l->room, sizeof l->room);
-    l->shard = lw_lane_shard(l->lane, c->redis.shards, &tag);
+    l->lane = lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
+    l->shard = lw_lane_shard(lane, c->redis.shards, &tag);
     lw_shard_prefix(c, l->shard, l->tag);
     l->client = lw_lane_client_open(c, l->shard, error);
     if (l->client && open_lock(l, options, error)) return l;
@@ -456,6 +454,6 @@ void lw_lane_lock_close(struct lw_lane_lock *l) {
     if (!l) return;
     latchwork_lock_close(l->lock);
     latchwork_client_close(l->client);
-    free(l->own);
+    free((void *)(uintptr_t)l->lane.p);
     free(l);
 }

@@ -26,7 +26,7 @@ struct lw_lane_lock;
 struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard,
                                              struct latchwork_error *error);
 
-/* Opens the lock of a lane. The configuration `c` is borrowed until lw_lane_lock_close(). The lock
+/* Opens the lock of the lane with the given name (queue/lane.h), which is copied. The configuration `c` is borrowed until lw_lane_lock_close(). The lock
  * has the given options, with two exceptions: its names are those of the lane, and a ttl_ms of 0
  * means lock.ttl_ms of `c`. Returns NULL with *error on failure, or if ttl_ms is longer than
  * lock.ttl_ms.
@@ -37,7 +37,7 @@ struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shar
  * that was granted, so the renewal fails after Redis was wiped. If an epoch ends but the lock still
  * exists in Redis, the caller keeps the lock, because every worker of the next epoch waits for the
  * end of a lock that it sees. */
-struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key,
+struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes lane,
                                        const struct latchwork_lock_options *options,
                                        struct latchwork_error *error);
 void lw_lane_lock_close(struct lw_lane_lock *l); /* does nothing if `l` is NULL */

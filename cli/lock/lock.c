@@ -313,7 +313,9 @@ int lock_target_open(struct lock_target *t, const struct lock_args *a,
     if (a->cli.config) {
         t->config = lock_config(a);
         if (!t->config) return LOCK_EXIT_USAGE;
-        t->lane = lw_lane_lock_open(t->config, lw_bytes_of(a->key), options, &error);
+        char room[LW_LANE_ROOM];
+        struct lw_bytes lane = lw_lane_named(lw_bytes_of(a->key), room, sizeof room);
+        t->lane = lw_lane_lock_open(t->config, lane, options, &error);
         if (!t->lane) return lock_failed(a, &error);
         t->client = lw_lane_lock_client(t->lane);
         t->lock = lw_lane_lock_lock(t->lane);

@@ -5,6 +5,7 @@ schema, the command renews the lease as long as it needs the lane, and it notice
 Each command runs against a private Redis, while a thread of the test watches the lock.
 Usage: test_leases.py [BUILD [TEST…]]"""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -262,6 +263,25 @@ def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
     w.call("HSET", P + "epoch", "not_before", "0")
     w.call("SADD", P + "paused", "c")
     w.run(*trial(w)[:2], "--key", "c", "--try", "--execute")
+    assert runs(w) == ["start", "end"]
+
+
+@test
+def the_lane_of_a_long_key_is_locked(w):
+    """The lane of a long key has another name than the key. A trial must lock this lane, and
+    `lock` must find it by the key as by the lane's name, since lists show the name."""
+    key = "k" * 600
+    lane = "\x01long:" + hashlib.sha256(key.encode()).hexdigest()
+    w.begin()
+    setup(w, seconds=0.1)
+    w.bury(2, key)
+    w.call("SET", P + "lock:" + lane, "another.1:9", "PX", 60000)
+    w.run("dead", "replay", "--key", key, "--try", "--execute", status=1)
+    assert "its lane was not free" in w.err and not os.path.exists(w.dir + "/runs"), w.err
+    for name in (key, lane):
+        assert "another" in w.run("lock", "show", name), w.out
+    w.call("DEL", P + "lock:" + lane)
+    w.run("dead", "replay", "--key", key, "--try", "--execute")
     assert runs(w) == ["start", "end"]
 
 
