@@ -3,7 +3,6 @@
  * drop. */
 #include "api/private.h"
 #include "ops/dead/dead.h"
-#include "ops/lane_lock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,21 +54,18 @@ static int tell_holder(struct ops *o, const struct ops_lane *l, void *ctx) {
 
 int api_break(struct api_call *k) {
     char room[LW_LANE_ROOM], by[API_WHO];
-    struct lw_bytes key = lw_bytes_of(k->segment[1]), lane = lw_lane_named(key, room, sizeof room);
-    if (!k->execute) return ops_look(k->o, ops_shard_of(k->o, lane), &lane, 1, tell_holder, k);
-    struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT};
-    struct latchwork_error error = {0};
+    struct lw_bytes lane = lw_lane_named(lw_bytes_of(k->segment[1]), room, sizeof room);
+    struct ops *o = k->o;
+    struct ops_shard *sh = ops_shard_of(o, lane);
+    if (!k->execute) return ops_look(o, sh, &lane, 1, tell_holder, k);
     struct lw_buf was = {0};
-    uint64_t fence = 0;
-    struct lw_lane_lock *l = lw_lane_lock_open(k->c, lane, &options, &error);
-    enum latchwork_result result =
-        l ? lw_lane_lock_break(l, api_who(k, by), &fence, &was, &error) : LATCHWORK_LOCK_ERROR;
-    lw_lane_lock_close(l);
-    int bad = 0;
-    if (result == LATCHWORK_LOCK_OK) {
+    uint64_t fence, old;
+    o->who = api_who(k, by);
+    int bad = ops_break(o, sh, lane, &fence, &was);
+    o->who = NULL;
+    if (!bad && fence) {
         struct ops_lane held = {.lock = lw_bytes(was.p, was.n)};
         struct lw_bytes worker;
-        uint64_t old;
         ops_lane_held(&held, &worker, &old);
         json_t *j = json_object();
         ops_set_bytes(j, "key", lane);
@@ -77,9 +73,7 @@ int api_break(struct api_call *k) {
         json_object_set_new(j, "fence", json_integer((json_int_t)fence));
         json_object_set_new(j, "result", json_string("broken"));
         api_put(k, j);
-    } else if (result == LATCHWORK_LOCK_ERROR) {
-        bad = lw_fail(&k->o->err, "%s", error.text);
-    } else {
+    } else if (!bad) {
         put_result(k, lane, "nobody holds it");
     }
     lw_buf_free(&was);

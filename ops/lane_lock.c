@@ -38,7 +38,6 @@ struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l) {
 struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l) {
     return l->client;
 }
-int lw_lane_lock_shard(const struct lw_lane_lock *l) { return l->shard; }
 void lw_lane_lock_take_paused(struct lw_lane_lock *l) { l->paused_too = true; }
 
 static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, const char *what,
@@ -328,58 +327,6 @@ static enum latchwork_result acquire(struct latchwork_lock *lock, struct latchwo
     if (a.redis) lw_client_put(lock->client, a.redis);
     if (result != LATCHWORK_LOCK_OK && error) *error = why;
     return result;
-}
-
-/* --- looking, breaking ------------------------------------------------------------------------ */
-
-bool lw_lane_lock_look(struct lw_lane_lock *l, struct lw_lane_lock_state *out,
-                       struct latchwork_error *error) {
-    enum { N = 1, PAUSED = 5, RUN = 8, VALUES = 9 };
-    static const char *const names[] = {"epoch", "lanes", "floor"};
-    char room[3][192];
-    struct lw_call c;
-    lw_call_script(&c, &lw_op_look, 3);
-    for (size_t i = 0; i < 3; i++) add_name(&c, l, names[i], room[i], sizeof room[i]);
-    lw_call_add(&c, l->lane.p, l->lane.n);
-    redisReply *r = lw_client_call(l->client, &c, error);
-    if (!r) return false;
-    bool good = r->type == REDIS_REPLY_ARRAY && r->elements == VALUES;
-    for (size_t i = 0; good && i < VALUES; i++) good = r->element[i]->type == REDIS_REPLY_STRING;
-    if (good) {
-        const redisReply *run = r->element[RUN];
-        out->waiting = strtoll(r->element[N]->str, NULL, 10);
-        out->paused = r->element[PAUSED]->len > 0;
-        out->runs = ops_run_read(lw_bytes(run->str, run->len), &out->run);
-    } else {
-        char why[LW_REPLY_TEXT];
-        snprintf(error->text, sizeof error->text, "%s",
-                 lw_malformed(why, r, "look.lua", "%d strings", (int)VALUES));
-    }
-    freeReplyObject(r);
-    return good;
-}
-
-enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence,
-                                         struct lw_buf *was, struct latchwork_error *error) {
-    static const char *const names[] = {"epoch", "lanes", "fence", "ready", "audit"};
-    char room[5][192];
-    struct lw_call c;
-    lw_call_script(&c, &lw_script_break, 6);
-    for (size_t i = 0; i < 5; i++) add_name(&c, l, names[i], room[i], sizeof room[i]);
-    lw_call_add(&c, l->lock->key[LW_KEY_LOCK].p, l->lock->key[LW_KEY_LOCK].n);
-    lw_call_number(&c, l->c->lock.ttl_ms / 2);
-    lw_call_text(&c, by);
-    redisReply *r = lw_client_call(l->client, &c, error);
-    if (!r) return LATCHWORK_LOCK_ERROR;
-    bool broken = r->type == REDIS_REPLY_ARRAY && r->elements == 2 &&
-                  r->element[0]->type == REDIS_REPLY_STRING;
-    if (broken) {
-        *fence = strtoull(r->element[0]->str, NULL, 10);
-        lw_buf_add(was, r->element[1]->str, (size_t)r->element[1]->len);
-    }
-    freeReplyObject(r);
-    return broken ? LATCHWORK_LOCK_OK
-                  : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE, "nobody holds it");
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */

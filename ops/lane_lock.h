@@ -47,22 +47,5 @@ void lw_lane_lock_take_paused(struct lw_lane_lock *l);
  * show it and give it a TTL can be used with this object. The object belongs to `l`. */
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l);
 struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l);
-int lw_lane_lock_shard(const struct lw_lane_lock *l);
-
-/* Reads the number of waiting messages, whether the lane is paused, and the message that its holder
- * runs. Returns false with *error on failure. */
-struct lw_lane_lock_state {
-    int64_t waiting;
-    bool paused;
-    bool runs; /* true: `run` is known */
-    struct ops_run run;
-};
-bool lw_lane_lock_look(struct lw_lane_lock *l, struct lw_lane_lock_state *out,
-                       struct latchwork_error *error);
-/* Ends the lock of the lane, whoever holds it. Stores the raised fence in *fence, and appends the
- * old value of the lock to `was`. If nobody held the lock, returns BUSY. `by` names the operator
- * for the audit. */
-enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence,
-                                         struct lw_buf *was, struct latchwork_error *error);
 
 #endif

@@ -159,7 +159,9 @@ void ops_who(const struct ops *o, char *out, size_t size);
 
 /* --- shards (ops/shard.c) --------------------------------------------------------------------- */
 
-int ops_connect(struct ops *o);
+int ops_connect(struct ops *o); /* connects to all shards */
+/* Connects only to the lane's shard; use no other shard then. */
+int ops_connect_lane(struct ops *o, struct lw_bytes lane);
 void ops_disconnect(struct ops *o);
 struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane);
 /* To send a command, build it with ops_begin() or ops_script() and lw_arg…(&o->cmd, …), then call
@@ -292,6 +294,11 @@ void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
  * *changed to true if the lane was not paused before, and ops_resume() if the lane was paused. */
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
+/* Ends the lock of the lane, whoever holds it, and records it in the audit. *fence becomes the
+ * raised fence, and the lock's old value is appended to `was`. If nobody held the lock, *fence
+ * becomes 0. */
+int ops_break(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, uint64_t *fence,
+              struct lw_buf *was);
 
 /* The type of a callback for one lane. It returns 0 to continue, 1 to stop, and -1 on failure. */
 typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx);

@@ -43,14 +43,25 @@ static int connect_one(struct ops *o, struct ops_shard *sh) {
     return sh->redis ? 0 : lw_fail(&o->err, "shard %d: %s", sh->index, why.text);
 }
 
+static void name_shards(struct ops *o) {
+    o->shards = lw_alloc((size_t)o->c->redis.shards * sizeof *o->shards);
+    for (int s = 0; s < o->c->redis.shards; s++) {
+        o->shards[s].index = s;
+        lw_shard_prefix(o->c, s, o->shards[s].prefix);
+    }
+}
+
+int ops_connect_lane(struct ops *o, struct lw_bytes lane) {
+    name_shards(o);
+    return connect_one(o, ops_shard_of(o, lane));
+}
+
 int ops_connect(struct ops *o) {
     size_t n_servers = lw_config_servers_count(o->c);
     assert(n_servers > 0);
-    o->shards = lw_alloc((size_t)o->c->redis.shards * sizeof *o->shards);
+    name_shards(o);
     for (int s = 0; s < o->c->redis.shards; s++) {
         struct ops_shard *sh = &o->shards[s];
-        sh->index = s;
-        lw_shard_prefix(o->c, s, sh->prefix);
         sh->shares = (size_t)s >= n_servers;
         if (sh->shares)
             sh->redis = o->shards[(size_t)s % n_servers].redis;

@@ -3,8 +3,6 @@
  * its fence. Without --execute the verb makes a dry run. */
 #include "cli/lock/lock.h"
 
-#include "base/host.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,12 +58,12 @@ static enum latchwork_result end_it(struct breaking *b, struct lock_target *t,
                                     struct latchwork_lock *lock, uint64_t *fence,
                                     struct latchwork_error *error) {
     if (!b->lane) return latchwork_lock_break(lock, fence, error);
-    char by[256];
+    struct ops *o = &t->ops;
     struct lw_buf was = {0};
-    lw_who(by, sizeof by);
-    enum latchwork_result result = lw_lane_lock_break(t->lane, by, fence, &was, error);
+    bool bad = lock_lane_connect(t) || ops_break(o, ops_shard_of(o, t->name), t->name, fence, &was);
     lw_buf_free(&was);
-    return result;
+    if (bad) return lock_lane_failed(t, error);
+    return *fence ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_BUSY;
 }
 
 /* In a dry run, shows which lock would be ended; otherwise ends the lock. Returns OK, BUSY if

@@ -3,6 +3,8 @@
  * that they name. */
 #include "cli/lock/lock.h"
 
+#include "lock/client.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,9 +315,8 @@ int lock_target_open(struct lock_target *t, const struct lock_args *a,
     if (a->cli.config) {
         t->config = lock_config(a);
         if (!t->config) return LOCK_EXIT_USAGE;
-        char room[LW_LANE_ROOM];
-        struct lw_bytes lane = lw_lane_named(lw_bytes_of(a->key), room, sizeof room);
-        t->lane = lw_lane_lock_open(t->config, lane, options, &error);
+        t->name = lw_lane_named(lw_bytes_of(a->key), t->room, sizeof t->room);
+        t->lane = lw_lane_lock_open(t->config, t->name, options, &error);
         if (!t->lane) return lock_failed(a, &error);
         t->client = lw_lane_lock_client(t->lane);
         t->lock = lw_lane_lock_lock(t->lane);
@@ -328,8 +329,18 @@ int lock_target_open(struct lock_target *t, const struct lock_args *a,
     return t->lock ? 0 : lock_failed(a, &error);
 }
 
+int lock_lane_connect(struct lock_target *t) {
+    t->ops.c = t->config;
+    return ops_connect_lane(&t->ops, t->name);
+}
+
+enum latchwork_result lock_lane_failed(const struct lock_target *t, struct latchwork_error *error) {
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "%s", t->ops.err.text);
+}
+
 void lock_target_close(struct lock_target *t) {
     if (t->config) {
+        ops_disconnect(&t->ops);
         lw_lane_lock_close(t->lane);
         lw_config_free(t->config);
     } else {

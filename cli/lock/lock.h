@@ -50,7 +50,12 @@ struct latchwork_client *lock_client_open(const struct lock_args *a, struct latc
 /* Describes the lock that KEY names. It is either the lock of a lane of an application, or a lock
  * of the library, in one Redis or in a cluster. */
 struct lock_target {
+    /* `config`, `ops`, `name` and `lane` are set only for the lock of a lane. `ops` is connected by
+     * lock_lane_connect(). */
     struct lw_config *config;
+    struct ops ops;
+    struct lw_bytes name; /* of the lane, borrowed from argv or `room` */
+    char room[LW_LANE_ROOM];
     struct lw_lane_lock *lane;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
@@ -60,6 +65,10 @@ struct lock_target {
 int lock_target_open(struct lock_target *t, const struct lock_args *a,
                      const struct latchwork_lock_options *options);
 void lock_target_close(struct lock_target *t);
+/* Connects t->ops to the shard of the lane. Returns 0, or -1 with t->ops.err. */
+int lock_lane_connect(struct lock_target *t);
+/* Sets *error to the error of t->ops. Always returns LATCHWORK_LOCK_ERROR. */
+enum latchwork_result lock_lane_failed(const struct lock_target *t, struct latchwork_error *error);
 
 /* --- telling ---------------------------------------------------------------------------------- */
 

@@ -11,10 +11,31 @@ struct showing {
     /* `waiting` is the number of messages that wait behind a lane's lock, or the number of waiters
      * of a fair lock. A separate request reads this number. */
     int64_t now_ms, waiting, shown;
-    struct lw_lane_lock_state state; /* of a lane */
     bool lane, without_ttl;
+    /* The members from `shard` on are set only for a lane, by look_at_lane(). */
     int shard;
+    bool paused, runs;
+    struct ops_run run; /* the message that the holder runs, if `runs` is true */
 };
+
+static int take_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
+    struct showing *s = ctx;
+    (void)o;
+    s->shard = l->shard;
+    s->waiting = l->n;
+    s->paused = l->paused;
+    s->runs = l->runs;
+    s->run = l->run;
+    return 0;
+}
+
+static enum latchwork_result look_at_lane(struct showing *s, struct lock_target *t,
+                                          struct latchwork_error *error) {
+    struct ops *o = &t->ops;
+    bool seen = lock_lane_connect(t) == 0 &&
+                ops_look(o, ops_shard_of(o, t->name), &t->name, 1, take_lane, s) == 0;
+    return seen ? LATCHWORK_LOCK_OK : lock_lane_failed(t, error);
+}
 
 static int seen(void *ctx, const struct latchwork_lock_info *info) {
     struct showing *s = ctx;
@@ -22,8 +43,8 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
         lock_row_of(info, s->now_ms, s->a->plain, s->lane ? "" : NULL, s->lane ? s->shard : -1);
     row.key = lw_bytes_of(s->a->key);
     row.waiting += s->waiting;
-    row.paused = s->state.paused;
-    row.run = s->state.runs ? &s->state.run : NULL;
+    row.paused = s->paused;
+    row.run = s->runs ? &s->run : NULL;
     s->without_ttl = s->without_ttl || info->left_ms == -1;
     if (s->a->cli.json) {
         lock_print_json(&row);
@@ -70,12 +91,12 @@ static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_
 static void tell_free(const struct showing *s) {
     char key[600];
     if (s->a->cli.json) {
-        lock_print_free(s->a->key, s->waiting, s->state.paused);
+        lock_print_free(s->a->key, s->waiting, s->paused);
         return;
     }
     printf("%s: nobody holds it", lock_text(lw_bytes_of(s->a->key), key, sizeof key));
     if (s->lane && s->waiting) printf("; %lld waiting", (long long)s->waiting);
-    if (s->state.paused) printf("; paused");
+    if (s->paused) printf("; paused");
     puts("");
 }
 
@@ -107,10 +128,7 @@ int lock_show(const struct lock_args *a) {
     int status = lock_target_open(&t, a, &o);
     if (!status) {
         enum latchwork_result result = latchwork_client_ping(t.client, &error);
-        if (s.lane) s.shard = lw_lane_lock_shard(t.lane);
-        if (result == LATCHWORK_LOCK_OK && s.lane && !lw_lane_lock_look(t.lane, &s.state, &error))
-            result = LATCHWORK_LOCK_ERROR;
-        s.waiting = s.state.waiting;
+        if (result == LATCHWORK_LOCK_OK && s.lane) result = look_at_lane(&s, &t, &error);
         if (result == LATCHWORK_LOCK_OK) {
             s.now_ms = lock_redis_now_ms(t.client);
             result = s.lane || a->plain ? latchwork_lock_show(t.lock, seen, &s, &error)
