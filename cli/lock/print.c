@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "lock/client.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -72,32 +71,6 @@ const char *lock_text(struct lw_bytes b, char *out, size_t size) {
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-static char *base64(struct lw_bytes b) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    assert(b.p || !b.n);
-    char *out = lw_alloc(b.n / 3 * 4 + 5), *w = out;
-    for (size_t i = 0; i < b.n; i += 3) {
-        unsigned v = 0;
-        for (size_t k = 0; k < 3; k++) v = v << 8 | (i + k < b.n ? (unsigned char)b.p[i + k] : 0u);
-        for (size_t k = 0; k < 4; k++) *w++ = i + k > b.n ? '=' : digits[v >> (18 - 6 * k) & 63];
-    }
-    return out;
-}
-
-/* Sets the member `name` of the object, or the member NAME_base64 if the bytes are not UTF-8. If
- * b.p is NULL, the value is null. */
-static void set_bytes(json_t *o, const char *name, struct lw_bytes b) {
-    json_t *text = b.p ? json_stringn(b.p, b.n) : json_null();
-    if (text) {
-        json_object_set_new(o, name, text);
-        return;
-    }
-    char key[64], *coded = base64(b);
-    snprintf(key, sizeof key, "%s_base64", name);
-    json_object_set_new(o, key, json_string(coded));
-    free(coded);
-}
-
 static json_t *number_or_null(int64_t n, bool known) {
     return known ? json_integer(n) : json_null();
 }
@@ -111,11 +84,11 @@ static void print(json_t *o) {
 
 void lock_print_json(const struct lock_row *r) {
     json_t *o = json_object();
-    set_bytes(o, "key", r->key);
+    ops_set_bytes(o, "key", r->key);
     json_object_set_new(o, "kind", json_string(r->kind));
     if (r->shard >= 0) json_object_set_new(o, "shard", json_integer(r->shard));
-    set_bytes(o, "holder", r->holder);
-    set_bytes(o, "token", r->token);
+    ops_set_bytes(o, "holder", r->holder);
+    ops_set_bytes(o, "token", r->token);
     json_object_set_new(o, "fence", number_or_null((int64_t)r->fence, r->fence));
     json_object_set_new(o, "since_ms", number_or_null(r->since_ms, r->since_ms));
     json_object_set_new(o, "left_ms", number_or_null(r->left_ms, r->left_ms >= 0));
@@ -129,7 +102,7 @@ void lock_print_json(const struct lock_row *r) {
 
 void lock_print_free(const char *key, int64_t waiting, bool paused) {
     json_t *o = json_object();
-    set_bytes(o, "key", lw_bytes_of(key));
+    ops_set_bytes(o, "key", lw_bytes_of(key));
     json_object_set_new(o, "held", json_false());
     json_object_set_new(o, "waiting", json_integer(waiting));
     if (paused) json_object_set_new(o, "paused", json_true());
@@ -139,9 +112,9 @@ void lock_print_free(const char *key, int64_t waiting, bool paused) {
 void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence,
                        bool done) {
     json_t *o = json_object();
-    set_bytes(o, "key", lw_bytes_of(key));
+    ops_set_bytes(o, "key", lw_bytes_of(key));
     json_object_set_new(o, "kind", json_string(kind));
-    set_bytes(o, "holder", holder);
+    ops_set_bytes(o, "holder", holder);
     json_object_set_new(o, "broken", json_boolean(done));
     json_object_set_new(o, "fence", number_or_null((int64_t)fence, fence));
     print(o);
