@@ -4,7 +4,7 @@
  *
  * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative
  * rebalance (only if configured) some partitions are revoked or assigned, and librdkafka pauses the
- * other partitions of this worker while the rebalance callback runs. A pause discards fetched
+ * other partitions of this worker until the rebalance is handled. A pause discards fetched
  * records, and reading may then continue after the discarded records. Therefore a seek resets each
  * partition that this worker keeps to its next offset. */
 #include "kafka/private.h"
@@ -200,17 +200,19 @@ static void drop_part(struct lw_source *s, uint32_t gen) {
     }
 }
 
-static void revoke_gens(struct lw_source *s, const uint32_t *gens, size_t n, bool lost) {
-    if (n) s->ev.revoke(s->ctx, gens, n, lost);
-    for (size_t i = 0; i < n; i++) drop_part(s, gens[i]);
+static void forget_revoked(struct lw_source *s) {
+    if (s->revoked) rd_kafka_topic_partition_list_destroy(s->revoked);
+    s->revoked = NULL;
 }
 
 void lw_source_lose_all(struct lw_source *s) {
     size_t n = s->n_parts;
     uint32_t *gens = lw_alloc((n + 1) * sizeof *gens);
     for (size_t i = 0; i < n; i++) gens[i] = s->parts[i]->gen;
-    revoke_gens(s, gens, n, true);
+    if (n) s->ev.revoke(s->ctx, gens, n, true);
+    for (size_t i = 0; i < n; i++) drop_part(s, gens[i]);
     free(gens);
+    forget_revoked(s);
 }
 
 /* --- the callback ----------------------------------------------------------------------------- */
@@ -285,21 +287,30 @@ static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
     free(anchors);
 }
 
-static void revoke(struct lw_source *s, const rd_kafka_topic_partition_list_t *list, bool lost) {
+/* librdkafka waits until it is told that the partitions go: within its callback, or later. */
+void lw_source_revoke(struct lw_source *s) {
+    const rd_kafka_topic_partition_list_t *list = s->revoked;
     uint32_t *gens = lw_alloc((size_t)(list->cnt + 1) * sizeof *gens);
     size_t n = 0;
-    bool in_parts = cooperative(s->rk);
     for (int i = 0; i < list->cnt; i++) {
         const struct lw_part *p =
             lw_source_part_of(s, list->elems[i].topic, list->elems[i].partition);
         if (p) gens[n++] = p->gen;
     }
-    revoke_gens(s, gens, n, lost);
+    bool gone = !n || s->ev.revoke(s->ctx, gens, n, rd_kafka_assignment_lost(s->rk));
+    if (gone) {
+        bool in_parts = cooperative(s->rk);
+        for (size_t i = 0; i < n; i++) drop_part(s, gens[i]);
+        rd_kafka_resp_err_t code = hand_over(s->rk, list, false, in_parts);
+        forget_revoked(s);
+        if (code) lw_source_fatal(s, "kafka: can't let partitions go: %s", rd_kafka_err2str(code));
+        if (in_parts && !s->dead) put_back(s, UINT32_MAX);
+        lw_source_wake(s);
+    }
     free(gens);
-    rd_kafka_resp_err_t code = hand_over(s->rk, list, false, in_parts);
-    if (code) lw_source_fatal(s, "kafka: can't let partitions go: %s", rd_kafka_err2str(code));
-    if (in_parts && !s->dead) put_back(s, UINT32_MAX);
 }
+
+bool lw_source_revoking(const struct lw_source *s) { return s->revoked; }
 
 void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code,
                          rd_kafka_topic_partition_list_t *list, void *source) {
@@ -315,9 +326,10 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code,
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         bool lost = rd_kafka_assignment_lost(rk);
         lw_debug("kafka: %d partitions %s", list->cnt, lost ? "lost" : "revoked");
-        /* update the state before the callback `revoke`, which may wait for handlers */
         lw_source_unassigned(s);
-        revoke(s, list, lost);
+        forget_revoked(s);
+        s->revoked = rd_kafka_topic_partition_list_copy(list);
+        lw_source_revoke(s);
     } else {
         lw_error("kafka: rebalance failed: %s; giving up all partitions until the next one",
                  rd_kafka_err2str(code));

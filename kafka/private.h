@@ -64,6 +64,8 @@ struct lw_source {
     bool dead;              /* true once `fatal` was called; then nothing more is delivered */
     struct lw_part **parts; /* the assigned partitions, sorted by generation */
     size_t n_parts, cap_parts, turn;
+    /* the partitions whose revocation waits for the callback `revoke`; NULL: none waits */
+    rd_kafka_topic_partition_list_t *revoked;
     /* time on the boot clock of the last read of all queues, including those that looked empty */
     int64_t swept_ms;
     struct lw_sent *sent; /* list of unanswered commits */
@@ -114,6 +116,8 @@ int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, 
  * lw_source_close(). */
 void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code,
                          rd_kafka_topic_partition_list_t *list, void *source);
+/* Asks the callback `revoke` again whether the partitions of s->revoked may go, and lets them go. */
+void lw_source_revoke(struct lw_source *s);
 /* If the source closes before the group has revoked its partitions, reports all of them as lost (by
  * the callback `revoke`) and forgets them. */
 void lw_source_lose_all(struct lw_source *s);

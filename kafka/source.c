@@ -301,8 +301,9 @@ int lw_source_poll(struct lw_source *s, int max) {
     lw_source_serve_commits(s, 0);
     lw_source_serve_look(s);
     int n = serve_consumer_queue(s);
+    if (s->revoked) lw_source_revoke(s);
     if (!s->dead) lw_source_check(s);
-    if (s->dead) return n;
+    if (s->dead || s->revoked) return n;
     if (n < max) n += read_parts(s, max - n);
     /* poll again, because more records may be queued, and librdkafka signals only queues that were
      * empty */
@@ -452,6 +453,7 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     s->inspector = NULL;
     if (s->rk) {
         s->declining = true;
+        if (s->revoked) lw_source_revoke(s);
         bool leaves = s->member_id && *s->member_id && !s->keep_place && !s->fenced &&
                       !s->config->kafka.new_protocol;
         if (leaves) give_up_place(s, until_ms - timeout_ms / 4);

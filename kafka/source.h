@@ -47,12 +47,15 @@ struct lw_group_offset {
 
 struct lw_source_events {
     void (*assign)(void *ctx, const struct lw_assigned *a);
-    /* Called when partitions go to other members. The callee finishes its work, commits
-     * (lw_source_commit_sync()) and forgets the partitions before it returns. If `lost` is true,
-     * the partitions already belong to other members, and nothing can be committed. One call names
-     * all partitions of a rebalance, so that the callee can wait for the work of all of them at the
+    /* Called when partitions go to other members. The callee returns false for "not yet", while it
+     * finishes its work; the next polls then call again with the same partitions, and the other
+     * members wait. When the work is finished, the callee commits (lw_source_commit_sync()),
+     * forgets the partitions and returns true. If `lost` is true, the partitions already belong to
+     * other members, nothing can be committed, and the callee must return true, as it must within
+     * lw_source_close(). One call names all
+     * partitions of a rebalance, so that the callee can wait for the work of all of them at the
      * same time. */
-    void (*revoke)(void *ctx, const uint32_t *gens, size_t n, bool lost);
+    bool (*revoke)(void *ctx, const uint32_t *gens, size_t n, bool lost);
     /* Called for each record. The callee owns `m` and must call rd_kafka_message_destroy(), on any
      * thread. */
     void (*record)(void *ctx, uint32_t gen, rd_kafka_message_t *m);
@@ -78,9 +81,11 @@ struct lw_source_events {
 struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id,
                                  const struct lw_source_events *ev, void *ctx, struct lw_err *err);
 /* Handles rebalances, commit answers and errors, then delivers at most `max` records, in turn from
- * the partitions that are not held back. Does not block, but a rebalance takes as long as its
+ * the partitions that are not held back, but none while a revocation waits. Does not block, but a rebalance takes as long as its
  * callbacks. Returns the number of delivered records. Call this function at least once a second. */
 int lw_source_poll(struct lw_source *s, int max);
+/* Returns true while a revocation waits for the callback `revoke`. Poll often then. */
+bool lw_source_revoking(const struct lw_source *s);
 /* Returns an eventfd that is readable when there may be something to poll. The caller empties
  * it. */
 int lw_source_fd(struct lw_source *s);

@@ -155,11 +155,11 @@ static void on_assign(void *ctx, const struct lw_assigned *a) {
     lw_worker_assign(p->logic, a);
 }
 
-static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
+static bool on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     struct process *p = ctx;
     /* a worker that was refused must not commit offsets when its partitions are revoked */
     bool refused = p->ended && p->status == LW_EXIT_REFUSED;
-    lw_worker_revoke(p->logic, gens, n, lost || refused || p->leaving);
+    return lw_worker_revoke(p->logic, gens, n, lost || refused || p->leaving);
 }
 
 static size_t take_headers(struct process *p, rd_kafka_message_t *m) {
@@ -231,16 +231,6 @@ const struct lw_source_events process_kafka = {
     .fatal = on_fatal,
 };
 
-/* --- a revoke waits; the end ------------------------------------------------------------------ */
-
-static void io_pump(void *ctx, int64_t max_ms) {
-    struct process *p = ctx;
-    if (p->pumping) return;
-    p->pumping = true;
-    process_serve(p, max_ms, false);
-    p->pumping = false;
-}
-
 static void io_stop(void *ctx, int status, const char *reason) { process_end(ctx, status, reason); }
 
 const struct lw_io process_io = {
@@ -261,6 +251,5 @@ const struct lw_io process_io = {
     .look = io_look,
     .release = io_release,
     .passed = io_passed,
-    .pump = io_pump,
     .stop = io_stop,
 };

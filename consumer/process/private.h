@@ -69,7 +69,6 @@ struct process {
     int64_t looked_ms; /* last time at which the commits of the whole group were read */
     int64_t commit_ms; /* timeout of a synchronous commit, ms */
 
-    bool pumping; /* true while the callback of a revocation waits for handlers */
     /* `asked_to_stop`: a signal to end has come. `stopping`: the worker's logic was told to stop.
      * `fenced`: handlers were cancelled. */
     bool asked_to_stop, stopping, fenced;
@@ -82,9 +81,6 @@ struct process {
 
 /* Ends the main loop with an exit status and a reason. Only the first call has an effect. */
 void process_end(struct process *p, int status, const char *reason);
-/* Serves Redis, handlers, signals and, if `kafka` is true, Kafka: waits at most max_ms for events,
- * handles them, then runs one turn of the logic. */
-void process_serve(struct process *p, int64_t max_ms, bool kafka);
 
 /* Checks whether this worker is ready, at most every 500 ms. If it is not, writes the reason to the
  * board and the log. Call this function in each turn of the main loop. Defined in state.c. */

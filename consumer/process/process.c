@@ -34,6 +34,7 @@ enum {
     KAFKA_EVERY_MS = 200,
     JOBS = 256, /* maximum number of jobs reaped at once */
     WAIT_MAX_MS = 200,
+    REVOKE_WAIT_MS = 20, /* replaces both while a revocation waits, as do the other members */
     OBSERVE_MS = 500,
     LOOK_MS = 2000, /* time between two reads of the group's commits */
     CLUSTER_ID_MS = 5000,
@@ -263,9 +264,10 @@ static void reap(struct process *p) {
     } while (n == JOBS);
 }
 
-static int64_t sleep_ms(struct process *p, int64_t max_ms) {
+static int64_t sleep_ms(struct process *p) {
+    int64_t most = lw_source_revoking(p->source) ? REVOKE_WAIT_MS : WAIT_MAX_MS;
     int64_t wait = lw_worker_wait_ms(p->logic), due = INT64_MAX;
-    if (wait > max_ms) wait = max_ms;
+    if (wait > most) wait = most;
     for (int s = 0; s < p->c->redis.shards; s++) {
         int64_t wire = lw_wire_due_ms(p->links[s].wire), hints = lw_hints_due_ms(p->links[s].hints);
         if (wire < due) due = wire;
@@ -277,17 +279,17 @@ static int64_t sleep_ms(struct process *p, int64_t max_ms) {
 
 /* Waits for events. Kafka's descriptor is polled only while records are needed, because the
  * descriptor stays readable until all records are taken. */
-static void wait_for_events(struct process *p, int64_t max_ms, bool kafka) {
+static void wait_for_events(struct process *p) {
     int n = FD_LINKS;
     p->fds[FD_SIGNALS] = (struct pollfd){.fd = p->signal_fd, .events = POLLIN};
     p->fds[FD_HANDLERS] = (struct pollfd){.fd = p->notify_fd, .events = POLLIN};
     p->fds[FD_KAFKA] = (struct pollfd){
-        .fd = kafka && lw_worker_wants(p->logic) ? lw_source_fd(p->source) : -1, .events = POLLIN};
+        .fd = lw_worker_wants(p->logic) ? lw_source_fd(p->source) : -1, .events = POLLIN};
     for (int s = 0; s < p->c->redis.shards; s++) {
         p->fds[n++] = lw_wire_poll(p->links[s].wire);
         p->fds[n++] = lw_hints_poll(p->links[s].hints);
     }
-    if (poll(p->fds, (nfds_t)n, (int)sleep_ms(p, max_ms)) >= 0) return;
+    if (poll(p->fds, (nfds_t)n, (int)sleep_ms(p)) >= 0) return;
     if (errno != EINTR) process_end(p, LW_EXIT_FAILED, "poll failed");
     for (int i = 0; i < n; i++) p->fds[i].revents = 0;
 }
@@ -310,7 +312,8 @@ static void look_at_group(struct process *p, int64_t now) {
 static void take_records(struct process *p) {
     int64_t now = lw_boot_ms();
     size_t wanted = lw_worker_wants(p->logic);
-    if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < KAFKA_EVERY_MS) return;
+    int64_t every = lw_source_revoking(p->source) ? REVOKE_WAIT_MS : KAFKA_EVERY_MS;
+    if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < every) return;
     p->polled_ms = now;
     /* Kafka's descriptor is emptied before Kafka is polled, so that a record that comes later makes
      * the descriptor readable again */
@@ -343,13 +346,15 @@ static void beat(struct process *p) {
     process_look(p);
 }
 
-void process_serve(struct process *p, int64_t max_ms, bool kafka) {
-    wait_for_events(p, max_ms, kafka);
+/* Waits for events of Redis, Kafka, handlers and signals, handles them, then runs one turn of the
+ * logic. */
+static void serve(struct process *p) {
+    wait_for_events(p);
     if (p->fds[FD_SIGNALS].revents) take_signals(p);
     if (p->fds[FD_HANDLERS].revents) reap(p);
     serve_links(p);
     if (p->sink) lw_sink_poll(p->sink);
-    if (kafka) take_records(p);
+    take_records(p);
     process_limit(p);
     lw_worker_turn(p->logic);
     for (int s = 0; s < p->c->redis.shards; s++) lw_hints_step(p->links[s].hints);
@@ -387,7 +392,7 @@ static bool stopped(struct process *p) {
 
 static void loop(struct process *p) {
     while (!p->ended) {
-        process_serve(p, WAIT_MAX_MS, true);
+        serve(p);
         if (p->asked_to_stop && !p->stopping) stop(p);
         if (p->stopping && stopped(p)) break;
     }

@@ -450,29 +450,27 @@ static void part_leave(struct lw_worker *w, struct part *p) {
     run_leave(w, p);
 }
 
-static void wait_for_started(struct lw_worker *w, struct part **parts, const uint32_t *gens,
-                             size_t n) {
-    int64_t begin = now_ms(w), until = begin + w->c->shutdown.revoke_ms;
-    for (size_t i = 0; i < n; i++)
-        while (parts[i] && parts[i]->gen == gens[i] && needs_owner(w, parts[i]) &&
-               now_ms(w) < until)
-            w->io->pump(w->ctx, 20);
-    int64_t took = now_ms(w) - begin;
-    if (took >= w->c->shutdown.revoke_ms && took > 0)
-        lw_warn("rebalance: a handler did not end within %" PRId64
-                " ms; giving up %zu partitions; their messages may run again",
-                took, n);
-}
-
-void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost) {
+bool lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost) {
     struct part **parts = lw_alloc((n + 1) * sizeof *parts);
+    bool waits = false;
+    if (!w->revoke_until_ms) w->revoke_until_ms = now_ms(w) + w->c->shutdown.revoke_ms;
     for (size_t i = 0; i < n; i++) {
         parts[i] = part_of_gen(w, gens[i]);
-        if (parts[i]) part_leave(w, parts[i]);
+        if (!parts[i]) continue;
+        if (!parts[i]->leaving) part_leave(w, parts[i]);
+        waits = waits || (!lost && needs_owner(w, parts[i]));
     }
-    if (!lost && w->io->pump) wait_for_started(w, parts, gens, n);
-    if (!lost) commit_now(w, parts, n);
-    for (size_t i = 0; i < n; i++)
-        if (parts[i] && parts[i]->gen == gens[i]) part_drop(w, parts[i]);
+    bool gone = !waits || now_ms(w) >= w->revoke_until_ms;
+    if (gone) {
+        if (waits && w->c->shutdown.revoke_ms)
+            lw_warn("rebalance: a handler did not end within %" PRId64
+                    " ms; giving up %zu partitions; their messages may run again",
+                    w->c->shutdown.revoke_ms, n);
+        w->revoke_until_ms = 0;
+        if (!lost) commit_now(w, parts, n);
+        for (size_t i = 0; i < n; i++)
+            if (parts[i]) part_drop(w, parts[i]);
+    }
     free(parts);
+    return gone;
 }

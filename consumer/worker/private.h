@@ -117,6 +117,8 @@ struct lw_worker {
     uint64_t turns;
     uint64_t next_token; /* the last number that token_new() returned (pipe.c) */
     bool stopping;       /* true: a shutdown has begun (worker.c) */
+    /* end of the wait of a revocation for messages that have started; 0: none waits (intake.c) */
+    int64_t revoke_until_ms;
     /* `joined` is true if shard 0 has accepted this worker's schema. Before that, nothing is
      * written to other shards (epoch.c). */
     bool joined;

@@ -5,7 +5,7 @@
  * Everything outside (Redis, Kafka, handler threads, clocks, random numbers) is called through
  * `struct lw_io` and answers through the functions below. So two drivers run the same code: the
  * program (consumer/process/process.c) and the deterministic simulation (tests/sim). All calls come
- * from one thread. The functions of lw_io must not call the worker, except `pump`. */
+ * from one thread. The functions of lw_io must not call the worker. */
 #ifndef LW_CONSUMER_WORKER_WORKER_H
 #define LW_CONSUMER_WORKER_WORKER_H
 
@@ -82,9 +82,6 @@ struct lw_io {
     /* `passed` is called with the watermark of each accepted commit, and passes the watermark on to
      * the handler. */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark);
-    /* Serves Redis and handlers, but not Kafka, for at most max_ms. The worker calls this function
-     * while a revocation waits for handlers. If `pump` is NULL, a revocation does not wait. */
-    void (*pump)(void *ctx, int64_t max_ms);
     /* Makes this process end with an exit status (LW_EXIT_…), because the worker cannot go on. */
     void (*stop)(void *ctx, int status, const char *reason);
 };
@@ -173,7 +170,11 @@ struct lw_arrival {
     void *origin;
 };
 void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a);
-void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost);
+/* Gives partitions up. From the first call on, no more of their messages start. Returns false while
+ * messages that have started are not settled, for at most shutdown.revoke_ms: call it again after
+ * the next turn. Then commits, forgets the partitions, and returns true. If `lost` is true, neither
+ * waits nor commits. */
+bool lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost);
 void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a);
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset);
 void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale);

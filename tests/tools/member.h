@@ -107,6 +107,10 @@ struct member {
     /* If `bare` is true, the member commits nothing when partitions are revoked, and does not check
      * the offset that is reported at the end of a partition. */
     bool bare;
+    /* A reluctant member lets partitions go only after it was asked six times. `not_yet` counts how
+     * often it refused the present revocation. */
+    bool reluctant;
+    int not_yet;
     /* the fleet that the last answer to lw_source_look() named */
     bool looked;
     char fleet[LW_FLEET + 1];
@@ -152,23 +156,26 @@ static void on_assign(void *ctx, const struct lw_assigned *a) {
     o->log_end = a->log_end;
 }
 
-static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
+static bool on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     struct member *m = ctx;
+    if (m->reluctant && !lost && ++m->not_yet <= 5) return false;
+    m->not_yet = 0;
     m->revokes++;
     m->losts += lost;
     m->revoked_parts += (int)n;
-    if (m->bare) return;
+    if (m->bare) return true;
     struct lw_commit all[PARTS] = {0};
     for (size_t i = 0; i < n; i++) {
         struct owned *o = owned_by(m, gens[i]);
         CHECK(o && !o->gone);
-        if (!o) return;
+        if (!o) return true;
         all[i] = (struct lw_commit){o->gen, o->next, ""};
     }
     struct lw_err err = {0};
     if (!lost && lw_source_commit_sync(m->s, all, n, NULL, 10000, &err))
         problem("commit at revoke: %s", err.text);
     for (size_t i = 0; i < n; i++) owned_by(m, gens[i])->gone = true;
+    return true;
 }
 
 static void maybe_seek(struct member *m, struct owned *o) {
@@ -183,6 +190,7 @@ static void maybe_seek(struct member *m, struct owned *o) {
 static void on_record(void *ctx, uint32_t gen, rd_kafka_message_t *r) {
     struct member *m = ctx;
     struct owned *o = owned_by(m, gen);
+    if (m->not_yet) problem("a record came while a revocation waits");
     if (!o || o->gone || o->held)
         problem("record of partition %d, which is %s", (int)r->partition,
                 o && o->held ? "held" : "not ours");

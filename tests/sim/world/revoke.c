@@ -38,15 +38,11 @@ static bool at_work(const struct world *w, const struct sim_worker *me) {
     return false;
 }
 
-/* Implements lw_io.pump: time passes for the whole world, but the waiting worker gets nothing from
+/* Time passes for the whole world, but the worker that gives partitions up gets nothing from
  * Kafka. */
-void revoke_pump(void *ctx, int64_t max_ms) {
-    struct sim_worker *me = ctx;
-    struct world *w = me->world;
+static void wait_ms(struct world *w, struct sim_worker *me, int64_t ms) {
     struct revoke *r = &w->revoke;
-    int64_t until = w->now_ms + max_ms;
-    if (!r->on || r->worker != me->index)
-        world_bad(w, "worker %d waits outside of a revoke", me->index);
+    int64_t until = w->now_ms + ms;
     while (w->now_ms < until || me->dead_until_ms > w->now_ms) {
         world_step(w);
         /* The worker may wait while Kafka's coordinator is away, because after a lost epoch nothing
@@ -72,7 +68,7 @@ void revoke_parts(struct world *w, struct sim_worker *me, const bool *part, bool
     for (int p = 0; p < PARTS; p++) w->revoke.part[p] = part[p];
     for (int i = 0; i < w->n_exec; i++) w->exec[i].before_revoke = true;
     int64_t began_ms = w->now_ms;
-    lw_worker_revoke(me->lw, gens, n, lost);
+    while (!lw_worker_revoke(me->lw, gens, n, lost)) wait_ms(w, me, 20);
     trace(w, "worker %d has let go after %" PRId64 " ms", me->index, w->now_ms - began_ms);
     w->revoke.on = false;
     for (int p = 0; p < PARTS; p++)

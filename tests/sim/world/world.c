@@ -180,7 +180,6 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .look = kafka_look,
                                 .release = bytes_release,
                                 .passed = io_passed,
-                                .pump = revoke_pump,
                                 .stop = io_stop};
 
 const struct lw_config *world_config(const struct world *w, const struct sim_worker *me) {
@@ -259,7 +258,6 @@ static void fail_over(struct world *w, int s) {
     world_snapshot(w, s);
 }
 
-/* Returns true while the worker is within lw_worker_revoke(). */
 bool world_revoking(const struct world *w, const struct sim_worker *me) {
     return w->revoke.on && w->revoke.worker == me->index;
 }

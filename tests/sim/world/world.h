@@ -298,7 +298,7 @@ void world_wipe(struct world *w, int shard);
 /* Makes the shard's replica a copy of its master. A later failover continues with this copy. */
 void world_snapshot(struct world *w, int shard);
 const struct lw_config *world_config(const struct world *w, const struct sim_worker *me);
-/* Returns true while the worker is within lw_worker_revoke(). */
+/* Returns true while the worker gives partitions up (revoke.c). */
 bool world_revoking(const struct world *w, const struct sim_worker *me);
 
 /* trouble.c defines the following functions. */
@@ -407,7 +407,6 @@ int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *of
 
 /* revoke.c defines the following functions. */
 void revoke_parts(struct world *w, struct sim_worker *me, const bool *part, bool lost);
-void revoke_pump(void *ctx, int64_t max_ms); /* implements lw_io.pump */
 void revoke_started(struct world *w, int worker, const struct lw_job *job);
 
 /* oracle.c defines the following functions. */
