@@ -137,7 +137,7 @@ run_sources() { # usage: run_sources FOLDER [ONLY…]; ! before ONLY: all but th
 
 run_sim() { # usage: run_sim SEEDS. Runs the tests of the simulation with this number of seeds.
     run sim-store "$build/tests/sim/sim_store_diff"
-    run sim-meta "$build/tests/sim/sim_meta"
+    run sim-scenes "$build/tests/sim/sim_scenes"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
     run_operator "$1"
 }
@@ -209,7 +209,7 @@ quick)
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "${LW_SEEDS:-$quick}"
     run live-kill_workers tests/live/test_kills.py "$build" kill_workers
     run sim-store "$build/tests/sim/sim_store_diff"
-    run sim-meta "$build/tests/sim/sim_meta"
+    run sim-scenes "$build/tests/sim/sim_scenes"
     # shellcheck disable=SC2086 # lists of programs
     {
         run_sources unit
