@@ -118,11 +118,6 @@ void lw_take_http_write_tokens(struct lw_loader *l, const struct lw_option *o, j
 
 /* --- hosts and masks -------------------------------------------------------------------------- */
 
-static void add_text(char ***list, size_t *n, const char *text) {
-    *list = lw_realloc(*list, (*n + 1) * sizeof **list);
-    (*list)[(*n)++] = lw_strdup(text);
-}
-
 static bool list_problem(struct lw_loader *l, const char *path, json_t *v, size_t max,
                          const char *of) {
     char buf[LW_SHOWN_MAX];
@@ -141,7 +136,7 @@ void lw_take_http_hosts(struct lw_loader *l, const struct lw_option *o, json_t *
         const char *name = lw_take_text(l, path, item, 253);
         if (!name) continue;
         if (strspn(name, LW_PLAIN) == strlen(name))
-            add_text(&l->c->http.hosts, &l->c->http.n_hosts, name);
+            lw_add_text(&l->c->http.hosts, &l->c->http.n_hosts, name);
         else
             lw_problem(l->problems,
                        "%s: must be a host name without scheme and port, as "
@@ -157,7 +152,7 @@ void lw_take_http_mask(struct lw_loader *l, const struct lw_option *o, json_t *v
         snprintf(path, sizeof path, "%s[%zu]", o->path, i);
         const char *pointer = lw_take_text(l, path, json_array_get(v, i), POINTER_MAX);
         if (pointer && !lw_pointer_problem(l, path, pointer, "/order/id"))
-            add_text(&l->c->http.mask, &l->c->http.n_mask, pointer);
+            lw_add_text(&l->c->http.mask, &l->c->http.n_mask, pointer);
     }
 }
 

@@ -128,6 +128,8 @@ const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_
 /* Checks that a value is a string of 1 to max bytes, and returns its text. Returns NULL after
  * reporting a problem. */
 const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max);
+/* Appends a copy of `text` to a list of *n texts. */
+void lw_add_text(char ***list, size_t *n, const char *text);
 
 /* If the text is not a JSON pointer, reports a problem, which shows `example`, and returns true. */
 bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *pointer,

@@ -114,6 +114,11 @@ void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *v) {
 
 /* --- texts ------------------------------------------------------------------------------------ */
 
+void lw_add_text(char ***list, size_t *n, const char *text) {
+    *list = lw_realloc(*list, (*n + 1) * sizeof **list);
+    (*list)[(*n)++] = lw_strdup(text);
+}
+
 const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max) {
     char buf[LW_SHOWN_MAX];
     if (lw_unusable(l, v)) return NULL;
@@ -179,9 +184,7 @@ static void add_topic(struct lw_loader *l, const char *path, json_t *v) {
         lw_problem(l->problems, "%s: %s is listed twice", path, topic);
         return;
     }
-    l->c->kafka.topics =
-        lw_realloc(l->c->kafka.topics, (l->c->kafka.n_topics + 1) * sizeof *l->c->kafka.topics);
-    l->c->kafka.topics[l->c->kafka.n_topics++] = lw_strdup(topic);
+    lw_add_text(&l->c->kafka.topics, &l->c->kafka.n_topics, topic);
 }
 
 void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v) {
@@ -217,9 +220,7 @@ static void add_url(struct lw_loader *l, const char *path, json_t *v) {
     for (size_t i = 0; i < l->c->redis.n_urls; i++)
         if (!strcmp(l->c->redis.urls[i], url))
             lw_problem(l->problems, "%s: the same server is listed twice", path);
-    l->c->redis.urls =
-        lw_realloc(l->c->redis.urls, (l->c->redis.n_urls + 1) * sizeof *l->c->redis.urls);
-    l->c->redis.urls[l->c->redis.n_urls++] = lw_strdup(url);
+    lw_add_text(&l->c->redis.urls, &l->c->redis.n_urls, url);
 }
 
 void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
@@ -265,8 +266,7 @@ static void add_address(struct lw_loader *l, const struct addresses *a, const ch
     for (size_t i = 0; i < *a->n; i++)
         if (!strcmp((*a->list)[i], text))
             lw_problem(l->problems, "%s: the same %s is listed twice", path, a->one);
-    *a->list = lw_realloc(*a->list, (*a->n + 1) * sizeof **a->list);
-    (*a->list)[(*a->n)++] = lw_strdup(text);
+    lw_add_text(a->list, a->n, text);
 }
 
 static void take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v,
