@@ -80,4 +80,24 @@ int ops_job_take(struct ops_job *j);
  * messages ended: 0 after the last message, -1 after a failure, 1 if the job had to stop. */
 int ops_job_end(struct ops_job *j, int failed);
 
+/* --- between job.c, job_record.c and job_tell.c ------------------------------------------------ */
+
+/* Gives the job its number and, unless it is a dry run, begins its record under a lease. */
+int ops_job_start(struct ops_job *j);
+/* Renews the lease (`what` is "renew") or gives it up ("end"), and records state and counts.
+ * Returns -1 with o->err on failure, or if another job began because the lease had ended. */
+int ops_job_record(struct ops_job *j, const char *what, const char *state);
+bool ops_job_interrupted(const struct ops_job *j); /* by a signal or by the watch */
+/* Returns the number of messages that were put, dropped, sent to a topic or tried. In a dry run,
+ * returns the number of messages that would have been put, dropped, sent or tried. */
+int64_t ops_job_done_count(const struct ops_job *j);
+/* Counts what a script answered about a message, and reports it. */
+void ops_job_count(struct ops_job *j, const struct ops_item *it, char letter);
+void ops_job_progress(struct ops_job *j, bool last);
+void ops_job_summary(struct ops_job *j, const char *state);
+/* Reports the messages that the command line names and that were not found. Call this function only
+ * after everything was read. If a limit or an error has ended the search, a message may exist
+ * without having been reached. */
+void ops_job_tell_missing(struct ops_job *j);
+
 #endif
