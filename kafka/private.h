@@ -116,7 +116,7 @@ int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, 
  * lw_source_close(). */
 void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code,
                          rd_kafka_topic_partition_list_t *list, void *source);
-/* Asks the callback `revoke` again whether the partitions of s->revoked may go, and lets them go. */
+/* Asks the callback `revoke` whether the partitions of s->revoked may go now. Lets them go then. */
 void lw_source_revoke(struct lw_source *s);
 /* If the source closes before the group has revoked its partitions, reports all of them as lost (by
  * the callback `revoke`) and forgets them. */

@@ -52,9 +52,8 @@ struct lw_source_events {
      * members wait. When the work is finished, the callee commits (lw_source_commit_sync()),
      * forgets the partitions and returns true. If `lost` is true, the partitions already belong to
      * other members, nothing can be committed, and the callee must return true, as it must within
-     * lw_source_close(). One call names all
-     * partitions of a rebalance, so that the callee can wait for the work of all of them at the
-     * same time. */
+     * lw_source_close(). One call names all partitions of a rebalance, so that the callee can wait
+     * for the work of all of them at the same time. */
     bool (*revoke)(void *ctx, const uint32_t *gens, size_t n, bool lost);
     /* Called for each record. The callee owns `m` and must call rd_kafka_message_destroy(), on any
      * thread. */
@@ -81,8 +80,9 @@ struct lw_source_events {
 struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id,
                                  const struct lw_source_events *ev, void *ctx, struct lw_err *err);
 /* Handles rebalances, commit answers and errors, then delivers at most `max` records, in turn from
- * the partitions that are not held back, but none while a revocation waits. Does not block, but a rebalance takes as long as its
- * callbacks. Returns the number of delivered records. Call this function at least once a second. */
+ * the partitions that are not held back, but none while a revocation waits. Does not block, but a
+ * rebalance takes as long as its callbacks. Returns the number of delivered records. Call this
+ * function at least once a second. */
 int lw_source_poll(struct lw_source *s, int max);
 /* Returns true while a revocation waits for the callback `revoke`. Poll often then. */
 bool lw_source_revoking(const struct lw_source *s);

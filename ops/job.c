@@ -25,7 +25,7 @@ static const struct lw_bytes none = {"", 0};
 static bool is_cancelled(const struct ops *o) { return o->watch && atomic_load(&o->watch->cancel); }
 bool ops_job_interrupted(const struct ops_job *j) { return interrupted || is_cancelled(j->o); }
 
-/* --- the watch, and the lease ------------------------------------------------------------------ */
+/* --- the watch, and the lease ----------------------------------------------------------------- */
 
 static void publish(const struct ops *o) {
     struct ops_watch *w = o->watch;

@@ -80,7 +80,7 @@ int ops_job_take(struct ops_job *j);
  * messages ended: 0 after the last message, -1 after a failure, 1 if the job had to stop. */
 int ops_job_end(struct ops_job *j, int failed);
 
-/* --- between job.c, job_record.c and job_tell.c ------------------------------------------------ */
+/* --- between job.c, job_record.c and job_tell.c ----------------------------------------------- */
 
 /* Gives the job its number and, unless it is a dry run, begins its record under a lease. */
 int ops_job_start(struct ops_job *j);

@@ -26,10 +26,10 @@ struct lw_lane_lock;
 struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard,
                                              struct latchwork_error *error);
 
-/* Opens the lock of the lane with the given name (queue/lane.h), which is copied. The configuration `c` is borrowed until lw_lane_lock_close(). The lock
- * has the given options, with two exceptions: its names are those of the lane, and a ttl_ms of 0
- * means lock.ttl_ms of `c`. Returns NULL with *error on failure, or if ttl_ms is longer than
- * lock.ttl_ms.
+/* Opens the lock of the lane with the given name (queue/lane.h), which is copied. The configuration
+ * `c` is borrowed until lw_lane_lock_close(). The lock has the given options, with two exceptions:
+ * its names are those of the lane, and a ttl_ms of 0 means lock.ttl_ms of `c`. Returns NULL with
+ * *error on failure, or if ttl_ms is longer than lock.ttl_ms.
  *
  * A lease of this lock is never longer than the schema's TTL, even if lock.ttl_ms is longer,
  * because a quarantine lasts only as long as the schema's TTL. To hold the lane for a longer time,

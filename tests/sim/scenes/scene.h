@@ -97,7 +97,7 @@ long long count_of(const char *command_name, const char *key);
 void set_lock_of_k(bool taken); /* locks the lane of key K for another holder, or frees it */
 bool k_is_locked(void);
 
-/* --- the cases: each returns true if all is as it must be -------------------------------------- */
+/* --- the cases: each returns true if all is as it must be ------------------------------------- */
 
 #define SCENES(X)                                   \
     X(an_unreadable_stream_of_vanished_lists)       \
