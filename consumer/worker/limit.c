@@ -163,8 +163,10 @@ void limit_build(struct lw_worker *w, struct shard *sh) {
     int64_t now = now_ms(w);
     size_t used = w->limits.used, more = demand(w), want = tokens_wanted(w, more);
     if (now < statement_ms(w, more, want)) return;
-    /* until the answer comes, only the places in use are sure */
+    /* Until the answer comes, only the places in use are sure. Calls to other shards in this turn
+     * must not ask for more, because the home would learn of them too late. */
     w->limits.places = used;
+    if (w->c->limits.running) w->limits.left = 0;
     w->limits.wanted = want;
     w->limits.started = 0;
     w->limits.stated_ms = now;
