@@ -1571,7 +1571,7 @@ function listView({ title, path, fields, table, actions, idOf, top, after }) {
   let values;
   let total = null;
   const say = () => setText(chosen,
-    scope.checked ? `All that match${total === null ? "" : `: ${total}`}` : table.selected.size
+    scope.checked ? `${total === null ? "All" : total} selected` : table.selected.size
     ? `${count(table.selected.size)} selected` : "Nothing selected");
   const selected = () =>
     (scope.checked ? { filter: bodyFilter(values) } : { ids: table.chosen().map(idOf) });

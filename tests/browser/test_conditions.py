@@ -305,10 +305,12 @@ class Conditions(PageTest):
                 )
         self.view("overview")
         self.b.until_text("#ledger", "received")
-        glued = "return [...document.querySelectorAll('table.cards td')].filter((e) => getComputedStyle(e).display !== 'grid').length"
+        glued = "return [...document.querySelectorAll('table.cards td')].filter((e) => e.textContent && getComputedStyle(e).display !== 'grid').length"
+        banner = "const e = document.querySelector('#now'); document.querySelector('#trouble').textContent = 'Partition orders-web/2 is blocked for 110 s by key customer-7'; return e.scrollWidth <= e.clientWidth && e.scrollHeight <= e.clientHeight"
         for width in (390, 640):  # a phone, and 1280 px at 200 %
             self.b.resize(width)
             self.assertEqual(self.b.run(glued), 0, "labels and values stand apart")
+            self.assertTrue(self.b.run(banner), "the banner shows its whole sentence")
         self.b.resize(1280)
         for view in (*VIEWS, "find/customer-1"):
             self.view(view)
@@ -317,6 +319,10 @@ class Conditions(PageTest):
                 "return [...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => `${e.getAttribute('aria-label')}: ${e.scrollWidth} > ${e.clientWidth}`)"
             )
             self.assertEqual(cut, [], view)
+            over = self.b.run(
+                "for (const t of document.querySelectorAll('td time')) t.textContent = '59 min 59 s ago'; return [...document.querySelectorAll('main td')].filter((e) => getComputedStyle(e).overflowX === 'visible' && e.scrollWidth > e.clientWidth).map((e) => `${e.dataset.label}: ${e.textContent}`)"
+            )
+            self.assertEqual(over, [], "cells whose text lies on the next one, in " + view)
         self.b.resize(360)
         self.view("dead")
         self.b.until_text("#count", r"\d+ match")

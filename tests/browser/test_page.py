@@ -336,7 +336,7 @@ class Page(PageTest):
         )
         self.open("lanes?match=customer-2%3F")
         b.click("#all-that-match")
-        b.until_text("#chosen", "All that match")
+        b.until_text("#chosen", "^(All|\\d+) selected")
         b.press("Pause", "main")
         b.until_text("dialog #dry-run", "The dry run found")
         b.press("Cancel", "dialog")

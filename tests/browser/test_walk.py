@@ -121,7 +121,7 @@ class Walk:
         b.click("nav a[href='#/dead']")
         b.until_text("#count", "^10 match")
         b.click("#all-that-match")
-        b.until_text("#chosen", "All that match: 10")
+        b.until_text("#chosen", "10 selected")
         b.press("Replay", "main")
         b.until_text("dialog #dry-run", "The dry run found 10 dead letters")
         assert len(self.w.dead()) == 10, "the dry run changes nothing"
