@@ -145,7 +145,7 @@ struct cli_args {
     const struct cli_command *command;
     const struct cli_verb *verb; /* the verb that the user chose; NULL: the command has no verbs */
     const char *config;
-    struct lw_override set[CLI_SET_MAX];
+    struct lw_override set[CLI_SET_MAX + 2]; /* with room for two that a command adds */
     size_t n_set;
     bool json;
     /* the arguments after the verb; if the command has no verbs, all arguments that are not

@@ -51,35 +51,23 @@ static void find_messages(struct trial *t) {
                  slash ? (int)(slash + 1 - cli->config) : 0, cli->config);
 }
 
-static struct lw_config *load(const struct cli_args *cli, const struct lw_override *more,
-                              size_t n_more) {
-    struct lw_override *set = lw_alloc((cli->n_set + n_more + 1) * sizeof *set);
-    struct lw_problems problems = {0};
-    if (cli->n_set) memcpy(set, cli->set, cli->n_set * sizeof *set);
-    if (n_more) memcpy(set + cli->n_set, more, n_more * sizeof *set);
-    struct lw_config *c = lw_config_load_checked(cli->config, set, cli->n_set + n_more, &problems);
-    if (problems.errors.n) fwrite(problems.errors.p, 1, problems.errors.n, stderr);
-    lw_problems_free(&problems);
-    free(set);
-    return c;
-}
-
 /* Loads the configuration. For an insert handler, replaces the configured store by a temporary one.
  * Returns 0, or the exit status of a failure. */
 static int load_config(struct trial *t) {
-    t->c = load(&t->a->cli, NULL, 0);
+    t->c = cli_config(&t->a->cli);
     if (!t->c) return CLI_USAGE;
     if (handler_scratch_open(&t->scratch, t->c, &t->err)) {
         fprintf(stderr, "latchwork handler test: %s\n", t->err.text);
         return t->err.permanent ? CLI_USAGE : CLI_FAILED;
     }
-    struct lw_override own[2];
-    size_t n = 0;
-    if (t->scratch.store[0]) own[n++] = (struct lw_override){"handler.store", t->scratch.store};
-    if (t->scratch.table[0]) own[n++] = (struct lw_override){"handler.table", t->scratch.table};
-    if (!n) return 0;
+    struct cli_args own = t->a->cli;
+    if (t->scratch.store[0])
+        own.set[own.n_set++] = (struct lw_override){"handler.store", t->scratch.store};
+    if (t->scratch.table[0])
+        own.set[own.n_set++] = (struct lw_override){"handler.table", t->scratch.table};
+    if (own.n_set == t->a->cli.n_set) return 0;
     lw_config_free(t->c);
-    t->c = load(&t->a->cli, own, n);
+    t->c = cli_config(&own);
     return t->c ? 0 : CLI_USAGE;
 }
 

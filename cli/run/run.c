@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "api/api.h"
+#include "cli/check/check.h"
 #include "ops/queue/paused_lanes.h"
 #include "config/config.h"
 #include "consumer/fleet/drain.h"
@@ -69,15 +70,6 @@ struct run {
     const struct lw_config *config;
 };
 
-static void check_handler(const struct lw_config *c, struct lw_problems *problems) {
-    struct lw_err err = {0};
-    const struct lw_handler_type *type = lw_handler_find(c->handler.type, &err);
-    if (type)
-        type->check(c, problems);
-    else
-        lw_problem(problems, "%s", err.text);
-}
-
 static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
     for (size_t at = 0; at < b->n;) {
         const char *line = b->p + at, *end = memchr(line, '\n', b->n - at);
@@ -91,8 +83,9 @@ static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
  * its own. If `running` is true, the program reloads the configuration, and errors go to the log.
  * Otherwise errors go to stderr. */
 static struct lw_config *load(const struct run_args *a, bool running) {
-    struct lw_problems problems = {.check_handler = check_handler};
-    struct lw_config *c = lw_config_load(a->cli.config, a->cli.set, a->cli.n_set, &problems);
+    struct lw_problems problems = {0};
+    struct lw_config *c =
+        lw_config_load_checked(a->cli.config, a->cli.set, a->cli.n_set, &problems);
     if (c && !running) lw_log_setup(c->log.level, c->log.json, "supervisor");
     if (c || running) log_lines(LW_LOG_WARN, &problems.warnings);
     if (running)
