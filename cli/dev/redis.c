@@ -4,13 +4,12 @@
 #include "cli/dev/private.h"
 
 #include "base/clock.h"
+#include "base/redis/connection.h"
 
 #include <errno.h>
-#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 enum { UP_MS = 10000, LOOK_MS = 10, ANSWER_MS = 500, LANES = 256 };
@@ -31,20 +30,23 @@ static int redis_main(void *ctx, int ready_fd) {
     return 1;
 }
 
-static redisContext *connect_to(const struct dev_home *h) {
-    struct timeval limit = {.tv_usec = ANSWER_MS * 1000};
-    redisContext *c = redisConnectUnixWithTimeout(h->socket, limit);
-    if (c && !c->err && redisSetTimeout(c, limit) == REDIS_OK) return c;
-    if (c) redisFree(c);
-    return NULL;
+static struct lw_redis *connect_to(const struct dev_home *h) {
+    char url[sizeof h->socket + 8];
+    struct lw_redis_url at;
+    struct lw_err err = {0};
+    snprintf(url, sizeof url, "unix://%s", h->socket);
+    if (lw_redis_url_parse(url, &at, &err)) return NULL;
+    struct lw_redis *c = lw_redis_open(&at, NULL, ANSWER_MS, ANSWER_MS, &err);
+    lw_redis_url_free(&at);
+    return c;
 }
 
 static bool answers(const struct dev_home *h) {
-    redisContext *c = connect_to(h);
-    redisReply *r = c ? redisCommand(c, "PING") : NULL;
+    struct lw_redis *c = connect_to(h);
+    redisReply *r = c ? lw_redis_ask(c, "PING") : NULL;
     bool ok = r && r->type == REDIS_REPLY_STATUS;
     freeReplyObject(r);
-    if (c) redisFree(c);
+    lw_redis_close(c);
     return ok;
 }
 
@@ -64,26 +66,26 @@ int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err
 
 /* Adds up the lengths of the waiting lists of the given lanes. One pipeline requests all
  * lengths. */
-static int64_t add_lengths(redisContext *c, const redisReply *lanes) {
+static int64_t add_lengths(struct lw_redis *c, const redisReply *lanes) {
     int64_t sum = 0;
     for (size_t i = 0; i < lanes->elements; i++)
-        redisAppendCommand(c, "LLEN " LANE_NAMES "wait:%b", lanes->element[i]->str,
-                           lanes->element[i]->len);
+        lw_redis_append(c, "LLEN " LANE_NAMES "wait:%b", lanes->element[i]->str,
+                        lanes->element[i]->len);
     for (size_t i = 0; i < lanes->elements; i++) {
-        void *r = NULL;
-        if (redisGetReply(c, &r) != REDIS_OK) return -1;
-        sum += ((redisReply *)r)->type == REDIS_REPLY_INTEGER ? ((redisReply *)r)->integer : 0;
+        redisReply *r = lw_redis_reply(c);
+        if (!r) return -1;
+        sum += r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
         freeReplyObject(r);
     }
     return sum;
 }
 
 int64_t dev_redis_waiting(const struct dev_home *h) {
-    redisContext *c = connect_to(h);
+    struct lw_redis *c = connect_to(h);
     if (!c) return -1;
-    redisReply *lanes = redisCommand(c, "ZRANGE " LANE_NAMES "lanes 0 %d", LANES - 1);
+    redisReply *lanes = lw_redis_ask(c, "ZRANGE " LANE_NAMES "lanes 0 %d", LANES - 1);
     int64_t n = lanes && lanes->type == REDIS_REPLY_ARRAY ? add_lengths(c, lanes) : -1;
     freeReplyObject(lanes);
-    redisFree(c);
+    lw_redis_close(c);
     return n;
 }
