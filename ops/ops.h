@@ -362,6 +362,8 @@ void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b);
 /* Appends b in printable form, in at most `most` columns; control characters become '?'. A text
  * that is cut ends with "…". */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);
+/* Prints the line "NAME TEXT" of a description, with the text as ops_text() writes it. */
+void ops_put_text(const char *name, struct lw_bytes b, size_t most);
 /* Formats an age, such as "3 min", or "-" if the age is negative. */
 const char *ops_age(int64_t ms, char out[16]);
 const char *ops_when(int64_t wall_ms, char out[32]);

@@ -65,6 +65,13 @@ void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most) {
     if (n < b.n) lw_buf_add(out, "…", strlen("…"));
 }
 
+void ops_put_text(const char *name, struct lw_bytes b, size_t most) {
+    struct lw_buf text = {0};
+    ops_text(&text, b, most);
+    printf("%-9s%.*s\n", name, (int)text.n, text.p ? text.p : "");
+    lw_buf_free(&text);
+}
+
 const char *ops_age(int64_t ms, char out[16]) {
     if (ms < 0)
         snprintf(out, 16, "-");

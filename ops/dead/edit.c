@@ -15,13 +15,6 @@
 
 enum { PAYLOAD_MAX = 64 << 20 };
 
-static int write_all(const char *name, struct lw_bytes b) {
-    int fd = open(name, O_WRONLY | O_TRUNC | O_CLOEXEC);
-    bool ok = fd >= 0 && write(fd, b.p ? b.p : "", b.n) == (ssize_t)b.n;
-    if (fd >= 0 && close(fd)) ok = false;
-    return ok ? 0 : -1;
-}
-
 static int read_all(const char *name, struct lw_buf *out) {
     char some[65536];
     ssize_t n = -1;
@@ -136,40 +129,52 @@ static int store(struct ops *o, const struct ops_message *m, struct lw_bytes pay
     return 0;
 }
 
-static int edit(struct ops *o, struct ops_message *m, void *ctx) {
-    bool *found = ctx;
-    char name[PATH_MAX];
+/* Writes the payload to a new temporary file, and puts the file's name into `name`. */
+static int write_file(const struct ops_message *m, char name[PATH_MAX], struct lw_err *err) {
     const char *tmp = getenv("TMPDIR");
-    snprintf(name, sizeof name, "%s/latchwork-edit-XXXXXX",
+    snprintf(name, PATH_MAX, "%s/latchwork-edit-XXXXXX",
              tmp && *tmp == '/' && strlen(tmp) < 1000 && !strchr(tmp, '\'') ? tmp : "/tmp");
+    int fd = mkostemp(name, O_CLOEXEC);
+    if (fd < 0) return lw_fail(err, "cannot create a temporary file: %s", strerror(errno));
+    struct lw_bytes b = m->e.payload;
+    bool ok = write(fd, b.p ? b.p : "", b.n) == (ssize_t)b.n;
+    if (!close(fd) && ok) return 0;
+    unlink(name);
+    return lw_fail(err, "cannot write %s", name);
+}
+
+/* Appends the edited payload to `out`. Many editors add a line feed at the end, which is left out
+ * unless the old payload ended with one. */
+static int read_edited(const struct ops_message *m, const char *name, struct lw_buf *out,
+                       struct lw_err *err) {
+    struct lw_bytes was = m->e.payload;
+    if (read_all(name, out)) return lw_fail(err, "cannot read %s", name);
+    bool had = was.n && was.p[was.n - 1] == '\n';
+    if (!had && out->n && out->p[out->n - 1] == '\n') out->n--;
+    return 0;
+}
+
+static int store_edited(struct ops *o, const struct ops_message *m, const struct lw_buf *b,
+                        bool *changed) {
+    struct lw_bytes payload = lw_bytes(b->p ? b->p : "", b->n);
+    if (lw_bytes_eq(payload, m->e.payload)) {
+        puts(o->args.json ? "{\"result\":\"not changed\"}" : "not changed");
+        return 0;
+    }
+    return dead_payload_check(m, payload, &o->err) ? -1 : store(o, m, payload, changed);
+}
+
+static int edit(struct ops *o, struct ops_message *m, void *ctx) {
+    bool *found = ctx, changed = false;
+    char name[PATH_MAX];
+    struct lw_buf after = {0};
     *found = true;
     if (m->bad) return lw_fail(&o->err, "%s is not a message of this version", m->id);
-    int fd = mkostemp(name, O_CLOEXEC);
-    if (fd < 0) return lw_fail(&o->err, "cannot create a temporary file: %s", strerror(errno));
-    close(fd);
-    struct lw_buf after = {0};
-    int bad = 0;
-    bool changed = false, edited = false;
-    if (write_all(name, m->e.payload))
-        bad = lw_fail(&o->err, "cannot write %s", name);
-    else if (run_editor(name))
-        bad = lw_fail(&o->err, "the editor failed; nothing was changed");
-    else if (read_all(name, &after))
-        bad = lw_fail(&o->err, "cannot read %s", name);
-    else
-        edited = true;
-    /* Many editors add a line feed at the end. The line feed is removed unless the old payload
-     * ended with one. */
-    if (!bad && after.n && after.p[after.n - 1] == '\n' &&
-        !(m->e.payload.n && m->e.payload.p[m->e.payload.n - 1] == '\n'))
-        after.n--;
-    struct lw_bytes payload = lw_bytes(after.p ? after.p : "", after.n);
-    if (!bad && lw_bytes_eq(payload, m->e.payload))
-        puts(o->args.json ? "{\"result\":\"not changed\"}" : "not changed");
-    else if (!bad && dead_payload_check(m, payload, &o->err))
-        bad = -1;
-    else if (!bad)
-        bad = store(o, m, payload, &changed);
+    if (write_file(m, name, &o->err)) return -1;
+    int bad = run_editor(name) ? lw_fail(&o->err, "the editor failed; nothing was changed")
+                               : read_edited(m, name, &after, &o->err);
+    bool edited = !bad;
+    if (edited) bad = store_edited(o, m, &after, &changed);
     /* If an error prevented the storing of the edited payload, the file is kept, because the
      * operator may have worked on it for a long time. */
     if (bad && edited && !changed)

@@ -60,13 +60,6 @@ int dead_ls(struct ops *o) {
 
 /* --- show ------------------------------------------------------------------------------------- */
 
-static void put_text(const char *name, struct lw_bytes b, size_t most) {
-    struct lw_buf text = {0};
-    ops_text(&text, b, most);
-    printf("%-9s%.*s\n", name, (int)text.n, text.p ? text.p : "");
-    lw_buf_free(&text);
-}
-
 static int temporary(struct lw_bytes b) {
     char name[] = "/tmp/latchwork-XXXXXX";
     int fd = mkstemp(name);
@@ -97,50 +90,62 @@ static void put_diff(struct lw_bytes was, struct lw_bytes is) {
     if (b >= 0) close(b);
 }
 
+static void put_head(const struct ops_message *m) {
+    char identity[320] = "(not a message of this version)", when[32];
+    if (!m->bad) ops_identity(&m->e, identity, sizeof identity);
+    printf("id       %s\nidentity %s\n", m->id, identity);
+    if (m->e.key.p) ops_put_text("key", m->e.key, 1000);
+    printf("attempts %" PRId64 "\n", m->attempts);
+    if (m->first_ms) printf("first    %s\n", ops_when(m->first_ms, when));
+    if (m->last_ms) printf("died     %s\n", ops_when(m->last_ms, when));
+    if (m->taken_ms) printf("taken    %s (replayed or edited)\n", ops_when(m->taken_ms, when));
+    ops_put_text("reason", m->reason, 1000);
+}
+
+static void put_headers(const struct ops_message *m) {
+    for (size_t i = 0; i < m->e.n_headers; i++) {
+        const struct lw_header *h = &m->e.headers[i];
+        struct lw_buf text = {0};
+        ops_text(&text, h->name, 100);
+        lw_buf_add(&text, ": ", 2);
+        ops_text(&text, h->value.p ? h->value : lw_bytes_of("null"), 200);
+        printf("header   %.*s\n", (int)text.n, text.p);
+        lw_buf_free(&text);
+    }
+}
+
+static void put_payload(const struct ops_message *m, bool raw) {
+    struct lw_bytes payload = m->bad ? m->raw : m->e.payload;
+    printf("payload  %zu bytes\n", payload.n);
+    if (raw) {
+        fwrite(payload.p ? payload.p : "", 1, payload.n, stdout);
+        putchar('\n');
+    } else {
+        ops_put_text("", payload.p ? payload : lw_bytes_of("null"), 4000);
+    }
+}
+
 static int show(struct ops *o, struct ops_message *m, void *ctx) {
     struct listing *l = ctx;
-    l->shown++;
-    if (dead_look_taken(o, m)) return -1;
     struct ops_message was = {0};
+    char when[32];
+    if (dead_look_taken(o, m)) return -1;
     bool edited = m->original.p && ops_message_read(&was, m->original);
     if (o->args.json) {
         json_t *j = ops_message_json(m, SIZE_MAX);
         if (edited) ops_set_bytes(j, "original_payload", was.e.payload);
         ops_put_json(j);
-        ops_message_clear(&was);
-        return 0;
-    }
-    char identity[320] = "(not a message of this version)", when[32];
-    if (!m->bad) ops_identity(&m->e, identity, sizeof identity);
-    if (l->shown > 1) putchar('\n');
-    printf("id       %s\nidentity %s\n", m->id, identity);
-    if (m->e.key.p) put_text("key", m->e.key, 1000);
-    printf("attempts %" PRId64 "\n", m->attempts);
-    if (m->first_ms) printf("first    %s\n", ops_when(m->first_ms, when));
-    if (m->last_ms) printf("died     %s\n", ops_when(m->last_ms, when));
-    if (m->taken_ms) printf("taken    %s (replayed or edited)\n", ops_when(m->taken_ms, when));
-    put_text("reason", m->reason, 1000);
-    for (size_t i = 0; i < m->e.n_headers; i++) {
-        struct lw_buf text = {0};
-        ops_text(&text, m->e.headers[i].name, 100);
-        lw_buf_add(&text, ": ", 2);
-        ops_text(&text, m->e.headers[i].value.p ? m->e.headers[i].value : lw_bytes_of("null"), 200);
-        printf("header   %.*s\n", (int)text.n, text.p);
-        lw_buf_free(&text);
-    }
-    if (m->edited_by.p) {
-        put_text("edited by", m->edited_by, 200);
-        printf("edited   %s\n", ops_when(m->edited_ms, when));
-    }
-    struct lw_bytes payload = m->bad ? m->raw : m->e.payload;
-    printf("payload  %zu bytes\n", payload.n);
-    if (o->args.raw) {
-        fwrite(payload.p ? payload.p : "", 1, payload.n, stdout);
-        putchar('\n');
     } else {
-        put_text("", payload.p ? payload : lw_bytes_of("null"), 4000);
+        if (l->shown++) putchar('\n');
+        put_head(m);
+        put_headers(m);
+        if (m->edited_by.p) {
+            ops_put_text("edited by", m->edited_by, 200);
+            printf("edited   %s\n", ops_when(m->edited_ms, when));
+        }
+        put_payload(m, o->args.raw);
+        if (edited && !m->bad) put_diff(was.e.payload, m->e.payload);
     }
-    if (edited && !m->bad) put_diff(was.e.payload, m->e.payload);
     ops_message_clear(&was);
     return 0;
 }

@@ -158,49 +158,60 @@ struct showing {
 static const struct ops_column show_columns[] = {
     {"IDENTITY", false}, {"AGE", true}, {"ATTEMPTS", true}, {"BYTES", true}, {"PAYLOAD", false}};
 
+static void put_holder(const struct ops_lane *l, struct lw_bytes worker, uint64_t fence) {
+    char when[32], age[16];
+    int64_t since_ms = (int64_t)(fence / 1000);
+    ops_put_text("holder", worker, 200);
+    printf("since    %s, %s ago, fence %" PRIu64 "\n", ops_when(since_ms, when),
+           ops_age(l->now_ms - since_ms, age), fence);
+    if (l->left_ms < 0)
+        puts("until    never: a worker did not write this lock");
+    else
+        printf("until    %s, in %s unless it is renewed\n", ops_when(l->now_ms + l->left_ms, when),
+               ops_age(l->left_ms, age));
+    struct lw_buf text = {0};
+    ops_run_text(l->runs ? &l->run : NULL, l->now_ms, &text);
+    printf("runs     %.*s\n", (int)text.n, text.p);
+    lw_buf_free(&text);
+}
+
+static void put_backoff(const struct ops_lane *l) {
+    char when[32], age[16];
+    puts("holder   nobody (its oldest message failed and waits for its next attempt)");
+    printf("until    %s, in %s\n", ops_when(l->now_ms + l->left_ms, when),
+           ops_age(l->left_ms, age));
+}
+
+static void put_lane(const struct ops_lane *l) {
+    struct lw_buf text = {0};
+    struct lw_bytes worker;
+    uint64_t fence;
+    ops_text(&text, l->name, 200);
+    printf("key      %.*s  (shard %d%s)\n", (int)text.n, text.p ? text.p : "", l->shard,
+           l->paused ? ", paused" : "");
+    lw_buf_free(&text);
+    if (ops_lane_held(l, &worker, &fence))
+        put_holder(l, worker, fence);
+    else if (l->lock.n)
+        put_backoff(l);
+    else
+        puts("holder   nobody");
+    printf("waiting  %" PRId64 "\n", l->n);
+}
+
 static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct showing *s = ctx;
     s->found = l->n != 0 || l->lock.n || l->paused;
-    if (l->n < 0)
-        lw_fail(&o->err, "the name of its waiting list holds another type; another program writes "
-                         "to this Redis");
     if (o->args.json) {
         json_t *j = ops_lane_json(l);
         json_object_set_new(j, "type", json_string("lane"));
         ops_put_json(j);
-        return l->n < 0 ? -1 : 0;
-    }
-    struct lw_buf text = {0};
-    struct lw_bytes worker;
-    uint64_t fence;
-    char when[32], age[16];
-    ops_text(&text, l->name, 200);
-    printf("key      %.*s  (shard %d%s)\n", (int)text.n, text.p ? text.p : "", l->shard,
-           l->paused ? ", paused" : "");
-    if (ops_lane_held(l, &worker, &fence)) {
-        text.n = 0;
-        ops_text(&text, worker, 200);
-        printf("holder   %.*s\n", (int)text.n, text.p);
-        printf("since    %s, %s ago, fence %" PRIu64 "\n", ops_when((int64_t)(fence / 1000), when),
-               ops_age(l->now_ms - (int64_t)(fence / 1000), age), fence);
-        if (l->left_ms < 0)
-            puts("until    never: a worker did not write this lock");
-        else
-            printf("until    %s, in %s unless it is renewed\n",
-                   ops_when(l->now_ms + l->left_ms, when), ops_age(l->left_ms, age));
-        text.n = 0;
-        ops_run_text(l->runs ? &l->run : NULL, l->now_ms, &text);
-        printf("runs     %.*s\n", (int)text.n, text.p);
     } else {
-        printf("holder   nobody%s\n",
-               l->lock.n ? " (its oldest message failed and waits for its next attempt)" : "");
-        if (l->lock.n)
-            printf("until    %s, in %s\n", ops_when(l->now_ms + l->left_ms, when),
-                   ops_age(l->left_ms, age));
+        put_lane(l);
     }
-    printf("waiting  %" PRId64 "\n", l->n);
-    lw_buf_free(&text);
-    return l->n < 0 ? -1 : 0;
+    if (l->n >= 0) return 0;
+    return lw_fail(&o->err, "the name of its waiting list holds another type; another program "
+                            "writes to this Redis");
 }
 
 static int show_message(struct ops *o, struct ops_message *m, void *ctx) {
