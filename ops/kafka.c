@@ -19,8 +19,7 @@ enum {
     /* time, before the end of a request's time, at which reading ends, so that an answer is left */
     SPARE_MS = 500,
     POLL_MS = 100,
-    DESTROY_MS = 3000,
-    PARTS_MAX = 4096
+    DESTROY_MS = 3000
 };
 #define OFFSET_MAX (INT64_C(1) << 53)
 

@@ -25,7 +25,8 @@ bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *
     return true;
 }
 
-bool ops_run_read(struct lw_bytes text, struct ops_run *out) {
+/* Parses 'IDENTITY ATTEMPT SINCE_MS'. Returns false if the text has another form. */
+static bool read_run(struct lw_bytes text, struct ops_run *out) {
     char copy[sizeof out->identity + 64];
     long long since;
     if (!text.n || text.n >= sizeof copy) return false;
@@ -84,7 +85,7 @@ static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_
         l.paused = e[4]->len > 0;
         l.attempts = number(e[5]);
         l.due_ms = number(e[6]);
-        l.runs = ops_run_read(lw_bytes(e[7]->str, e[7]->len), &l.run);
+        l.runs = read_run(lw_bytes(e[7]->str, e[7]->len), &l.run);
         *stop = fn(o, &l, ctx);
     }
     if (r) freeReplyObject(r);

@@ -251,8 +251,6 @@ struct ops_run {
     int attempt;
     int64_t since_ms; /* when its handler began, ms since 1970 by the worker's clock */
 };
-/* Parses 'IDENTITY ATTEMPT SINCE_MS'. Returns false if the text has another form. */
-bool ops_run_read(struct lw_bytes text, struct ops_run *out);
 /* Returns {"identity","attempt","since_ms"}, or JSON null if `run` is NULL. */
 json_t *ops_run_json(const struct ops_run *run);
 /* Appends a description for people, such as "orders/3/1042, attempt 2, for 3 min". If `run` is

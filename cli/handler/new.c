@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_LONGEST = 64, PATH_LONGEST = 256 };
+enum { NAME_LONGEST = 64 };
 static const char mark[] = "@NAME@";
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }

@@ -22,7 +22,7 @@
 
 #include <pthread.h>
 
-enum { LW_TOKEN_MAX = 128, LW_RENEW_BATCH = 128, LW_LEASE_RUN = LW_IDENTITY_MAX + 48 };
+enum { LW_RENEW_BATCH = 128, LW_LEASE_RUN = LW_IDENTITY_MAX + 48 };
 
 struct lw_lease {
     struct lw_job_lease held; /* the part of the lease that the handler sees */
