@@ -43,7 +43,7 @@ static int count_all(struct ops *o, struct counting *n) {
     for (int s = 0; s < o->c->redis.shards && !stop; s++) {
         char at[OPS_CURSOR] = "0";
         long long lanes;
-        ops_begin(o, "ZCARD"), ops_key(o, &o->shards[s], "lanes", lw_bytes("", 0));
+        ops_begin(o, "ZCARD"), ops_keys(o, &o->shards[s], "lanes");
         if (ops_ask_int(o, &o->shards[s], &lanes)) return -1;
         n->count += lanes;
         do stop = ops_lane_page(o, &o->shards[s], true, at, OPS_PAGE, add_lane, n);
@@ -69,7 +69,7 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
 static int dead_in_all(struct ops *o, struct counting *n) {
     for (int s = 0; s < o->c->redis.shards; s++) {
         long long some;
-        ops_begin(o, "XLEN"), ops_key(o, &o->shards[s], "dead", lw_bytes("", 0));
+        ops_begin(o, "XLEN"), ops_keys(o, &o->shards[s], "dead");
         if (ops_ask_int(o, &o->shards[s], &some)) return -1;
         n->count += some;
     }

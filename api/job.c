@@ -163,7 +163,7 @@ static struct job *new_job(struct api_call *k, const struct api_work *w) {
  * request finds that other job when it starts, and fails. */
 static int is_busy(struct api_call *k, bool *busy) {
     struct ops *o = k->o;
-    ops_begin(o, "GET"), ops_key(o, &o->shards[0], "job", lw_bytes("", 0));
+    ops_begin(o, "GET"), ops_keys(o, &o->shards[0], "job");
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (!r) return -1;
     *busy = r->type == REDIS_REPLY_STRING;

@@ -88,9 +88,8 @@ static bool names_key(const char *words, const char *key) {
  * it. The lane's own data in Redis only says that the lane is paused. */
 static int find_pause(struct api_call *k, json_t *out) {
     struct ops *o = k->o;
-    ops_begin(o, "XREVRANGE"), ops_key(o, &o->shards[0], "audit", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
-        lw_arg_i64(&o->cmd, AUDIT_LOOK);
+    ops_begin(o, "XREVRANGE"), ops_keys(o, &o->shards[0], "audit");
+    ops_words(o, "+", "-", "COUNT"), lw_arg_i64(&o->cmd, AUDIT_LOOK);
     redisReply *r = ops_ask_entries(o, &o->shards[0]);
     if (!r) return -1;
     for (size_t i = 0; i < r->elements; i++) {

@@ -59,7 +59,7 @@ static int scan(struct ops *o, struct ops_shard *sh, char at[OPS_CURSOR], struct
     struct lw_buf pattern = {0};
     add_quoted(&pattern, sh->prefix);
     lw_buf_addf(&pattern, "lock:*");
-    ops_begin(o, "SCAN"), lw_arg_text(&o->cmd, at), lw_arg_text(&o->cmd, "MATCH"),
+    ops_begin(o, "SCAN"), ops_words(o, at, "MATCH"),
         lw_arg(&o->cmd, lw_bytes(pattern.p, pattern.n));
     lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, COUNT);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);

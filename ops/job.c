@@ -201,24 +201,22 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
 static void build_put(struct ops_job *j, struct ops_shard *sh, int n) {
     struct ops *o = j->o;
     ops_script(o, &lw_op_put, 5 + n);
-    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none),
-        ops_key(o, sh, "ready", none);
-    ops_key(o, sh, "dead", none);
+    ops_keys(o, sh, "epoch", "lanes", "floor", "ready", "dead");
     for (int i = 0; i < j->n; i++)
         if (is_open(&j->item[i], sh)) ops_key(o, sh, "lock:", j->item[i].lane);
-    lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2), lw_arg_text(&o->cmd, j->any ? "any" : "undone"),
-        lw_arg_text(&o->cmd, j->dry ? "dry" : "");
+    lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2),
+        ops_words(o, j->any ? "any" : "undone", j->dry ? "dry" : "");
     for (int i = 0; i < j->n; i++)
         if (is_open(&j->item[i], sh)) {
             lw_arg(&o->cmd, lw_bytes(j->item[i].envelope.p, j->item[i].envelope.n));
-            lw_arg_text(&o->cmd, j->item[i].tp), lw_arg_text(&o->cmd, j->item[i].entry);
+            ops_words(o, j->item[i].tp, j->item[i].entry);
         }
 }
 
 static void build_drop(struct ops_job *j, struct ops_shard *sh, int n) {
     struct ops *o = j->o;
     ops_script(o, &lw_op_drop, 3 + n);
-    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none);
+    ops_keys(o, sh, "epoch", "lanes", "floor");
     for (int i = 0; i < j->n; i++)
         if (is_open(&j->item[i], sh)) ops_key(o, sh, "lock:", j->item[i].lane);
     lw_arg_i64(&o->cmd, OPS_AHEAD), lw_arg_text(&o->cmd, j->dry ? "dry" : "");
@@ -245,7 +243,7 @@ static int send_remove(struct ops_job *j, struct ops_shard *sh) {
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
         long long gone = 1;
-        ops_begin(j->o, "XDEL"), ops_key(j->o, sh, "dead", none),
+        ops_begin(j->o, "XDEL"), ops_keys(j->o, sh, "dead"),
             lw_arg_text(&j->o->cmd, j->item[i].entry);
         if (!j->dry && ops_ask_int(j->o, sh, &gone)) return -1;
         ops_job_count(j, &j->item[i], j->item[i].letter = gone ? 'X' : 'G');

@@ -14,8 +14,6 @@
 
 enum { JOB_TTL_MS = 30000, AUDIT_MAX = 10000 };
 
-static const struct lw_bytes none = {"", 0};
-
 /* --- options, and the audit ------------------------------------------------------------------- */
 
 /* Returns the texts as a list, or NULL if one of them is not UTF-8. A list with fewer of them would
@@ -60,13 +58,10 @@ void ops_who(const struct ops *o, char *out, size_t size) {
 int ops_audit(struct ops *o, const char *did, int64_t n) {
     char user[256], *words = words_of(o);
     ops_who(o, user, sizeof user);
-    ops_begin(o, "XADD"), ops_key(o, &o->shards[0], "audit", none);
-    lw_arg_text(&o->cmd, "MAXLEN"), lw_arg_text(&o->cmd, "~"), lw_arg_i64(&o->cmd, AUDIT_MAX),
-        lw_arg_text(&o->cmd, "*");
-    lw_arg_text(&o->cmd, "event"), lw_arg_text(&o->cmd, did), lw_arg_text(&o->cmd, "who"),
-        lw_arg_text(&o->cmd, user);
-    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, words), lw_arg_text(&o->cmd, "done"),
-        lw_arg_i64(&o->cmd, n);
+    ops_begin(o, "XADD"), ops_keys(o, &o->shards[0], "audit");
+    ops_words(o, "MAXLEN", "~"), lw_arg_i64(&o->cmd, AUDIT_MAX);
+    ops_words(o, "*", "event", did, "who", user, "words", words);
+    lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, n);
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (r) freeReplyObject(r);
     free(words);
@@ -81,9 +76,9 @@ static void job_script(struct ops_job *j, const char *what, int64_t number) {
     char name[32];
     snprintf(name, sizeof name, "%" PRId64, number);
     ops_script(o, &lw_op_job, 5);
-    ops_key(o, sh, "epoch", none), ops_key(o, sh, "job", none), ops_key(o, sh, "replays", none);
-    ops_key(o, sh, "job:", lw_bytes_of(name)), ops_key(o, sh, "audit", none);
-    lw_arg_text(&o->cmd, what), lw_arg_text(&o->cmd, j->token), lw_arg_i64(&o->cmd, JOB_TTL_MS);
+    ops_keys(o, sh, "epoch", "job", "replays");
+    ops_key(o, sh, "job:", lw_bytes_of(name)), ops_keys(o, sh, "audit");
+    ops_words(o, what, j->token), lw_arg_i64(&o->cmd, JOB_TTL_MS);
 }
 
 /* Reads the highest job number that any shard stores, so that no number is used twice even if a
@@ -91,7 +86,7 @@ static void job_script(struct ops_job *j, const char *what, int64_t number) {
 static int last_number(struct ops *o, int64_t *out) {
     *out = 0;
     for (int s = 0; s < o->c->redis.shards; s++) {
-        ops_begin(o, "GET"), ops_key(o, &o->shards[s], "replays", none);
+        ops_begin(o, "GET"), ops_keys(o, &o->shards[s], "replays");
         redisReply *r = ops_ask(o, &o->shards[s]);
         if (!r) return -1;
         int64_t n = r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
@@ -103,7 +98,7 @@ static int last_number(struct ops *o, int64_t *out) {
 
 static int tell_number(struct ops_job *j) {
     for (int s = 1; s < j->o->c->redis.shards; s++) {
-        ops_begin(j->o, "SET"), ops_key(j->o, &j->o->shards[s], "replays", none),
+        ops_begin(j->o, "SET"), ops_keys(j->o, &j->o->shards[s], "replays"),
             lw_arg_i64(&j->o->cmd, j->number);
         redisReply *r = ops_ask(j->o, &j->o->shards[s]);
         if (!r) return -1;
@@ -119,11 +114,9 @@ static int start(struct ops_job *j, int64_t last) {
     if (o->args.resume) snprintf(resume, sizeof resume, "%" PRId64, o->args.resume);
     job_script(j, "begin", o->args.resume);
     lw_arg_i64(&o->cmd, last + 1), lw_arg_text(&o->cmd, resume);
-    lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, j->who);
+    ops_words(o, "who", j->who, "words", j->words, "state", "running");
     lw_arg_text(&o->cmd, "at_ms"), lw_arg_i64(&o->cmd, lw_wall_ms());
     lw_arg_text(&o->cmd, "asked_ms"), lw_arg_i64(&o->cmd, o->asked_ms);
-    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, j->words), lw_arg_text(&o->cmd, "state"),
-        lw_arg_text(&o->cmd, "running");
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (!r) return -1;
     int bad = 0;
@@ -159,10 +152,8 @@ int ops_job_start(struct ops_job *j) {
 int ops_job_record(struct ops_job *j, const char *what, const char *state) {
     struct ops *o = j->o;
     job_script(j, what, j->number);
-    lw_arg_i64(&o->cmd, j->number), lw_arg_text(&o->cmd, "state"), lw_arg_text(&o->cmd, state);
-    if (strcmp(what, "end") == 0)
-        lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, j->who), lw_arg_text(&o->cmd, "words"),
-            lw_arg_text(&o->cmd, j->words);
+    lw_arg_i64(&o->cmd, j->number), ops_words(o, "state", state);
+    if (strcmp(what, "end") == 0) ops_words(o, "who", j->who, "words", j->words);
     lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, ops_job_done_count(j));
     lw_arg_text(&o->cmd, "taken"), lw_arg_i64(&o->cmd, j->taken);
     long long mine;
@@ -238,7 +229,7 @@ int ops_job_adopt(struct ops *o) {
     char name[32];
     snprintf(name, sizeof name, "%" PRId64, o->args.resume);
     ops_begin(o, "HMGET"), ops_key(o, &o->shards[0], "job:", lw_bytes_of(name));
-    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, "asked_ms");
+    ops_words(o, "words", "asked_ms");
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
     if (!r) return -1;
     bool known = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&

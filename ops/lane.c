@@ -66,8 +66,7 @@ static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_
                            size_t n, ops_lane_fn *fn, void *ctx, int *stop) {
     if ((*stop = ops_tick(o))) return 0;
     ops_script(o, &lw_op_look, 3);
-    ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "lanes", lw_bytes("", 0)),
-        ops_key(o, sh, "floor", lw_bytes("", 0));
+    ops_keys(o, sh, "epoch", "lanes", "floor");
     for (size_t i = 0; i < n; i++) lw_arg(&o->cmd, lanes[i]);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     size_t told = r ? (r->elements - 1) / 8 : 0;
@@ -138,8 +137,8 @@ int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OP
     struct idle only = {fn, ctx};
     if (ops_tick(o)) return -1;
     ops_begin(o, idle ? "SSCAN" : "ZSCAN");
-    ops_key(o, sh, idle ? "paused" : "lanes", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, cursor), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);
+    ops_keys(o, sh, idle ? "paused" : "lanes");
+    ops_words(o, cursor, "COUNT"), lw_arg_i64(&o->cmd, count);
     sh->in_scan = strcmp(cursor, "0") != 0;
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (!r) return -1;
@@ -214,11 +213,9 @@ static int tell(struct ops *o, int shard, struct lw_bytes lane, redisReply **e, 
 
 static redisReply *page(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, int64_t skip,
                         int64_t most) {
-    struct lw_bytes none = lw_bytes("", 0);
     if (ops_tick(o)) return NULL;
     ops_script(o, &lw_op_page, 4);
-    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none),
-        ops_key(o, sh, "wait:", lane);
+    ops_keys(o, sh, "epoch", "lanes", "floor"), ops_key(o, sh, "wait:", lane);
     lw_arg_i64(&o->cmd, skip), lw_arg_i64(&o->cmd, most);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (r && r->elements % 4 == 1 && r->element[0]->type == REDIS_REPLY_INTEGER) return r;

@@ -169,7 +169,13 @@ struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane);
  * error, ops_ask() returns NULL. */
 void ops_begin(struct ops *o, const char *name);
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys);
-/* Appends the shard's prefix, `name` and `rest` to the command as one argument. */
+/* Appends words, which are not copied: ops_words(o, "COUNT", "10"). */
+#define ops_words(o, ...) ops_add_words(o, (const char *const[]){__VA_ARGS__, NULL})
+void ops_add_words(struct ops *o, const char *const *words);
+/* Appends the names of keys of the shard: ops_keys(o, sh, "epoch", "lanes"). */
+#define ops_keys(o, sh, ...) ops_add_keys(o, sh, (const char *const[]){__VA_ARGS__, NULL})
+void ops_add_keys(struct ops *o, const struct ops_shard *sh, const char *const *names);
+/* Appends the name of a key that ends with `rest`, such as the name of a lane. */
 void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct lw_bytes rest);
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
 /* Works like ops_ask(), but fails if the reply is not of the given REDIS_REPLY_… type. */

@@ -7,7 +7,7 @@
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed) {
     long long added;
     ops_begin(o, "SADD");
-    ops_key(o, sh, "paused", lw_bytes("", 0));
+    ops_keys(o, sh, "paused");
     lw_arg(&o->cmd, lane);
     if (ops_ask_int(o, sh, &added)) return -1;
     *changed = added;
@@ -15,10 +15,8 @@ int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *c
 }
 
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed) {
-    struct lw_bytes none = lw_bytes("", 0);
     ops_script(o, &lw_op_wake, 5);
-    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "ready", none),
-        ops_key(o, sh, "paused", none);
+    ops_keys(o, sh, "epoch", "lanes", "ready", "paused");
     ops_key(o, sh, "lock:", lane);
     lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_STRING);
@@ -30,12 +28,10 @@ int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *
 
 int ops_break(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, uint64_t *fence,
               struct lw_buf *was) {
-    struct lw_bytes none = lw_bytes("", 0);
     char who[256];
     ops_who(o, who, sizeof who);
     ops_script(o, &lw_script_break, 6);
-    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "fence", none),
-        ops_key(o, sh, "ready", none), ops_key(o, sh, "audit", none);
+    ops_keys(o, sh, "epoch", "lanes", "fence", "ready", "audit");
     ops_key(o, sh, "lock:", lane);
     lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2);
     lw_arg_text(&o->cmd, who);

@@ -103,6 +103,14 @@ void ops_script(struct ops *o, const struct lw_script *s, int n_keys) {
     lw_arg_i64(&o->cmd, n_keys);
 }
 
+void ops_add_words(struct ops *o, const char *const *words) {
+    for (; *words; words++) lw_arg_text(&o->cmd, *words);
+}
+
+void ops_add_keys(struct ops *o, const struct ops_shard *sh, const char *const *names) {
+    for (; *names; names++) ops_key(o, sh, *names, lw_bytes("", 0));
+}
+
 void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct lw_bytes rest) {
     lw_arg_join(&o->cmd, lw_bytes_of(sh->prefix), name, rest);
 }

@@ -198,8 +198,7 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
  * of its lease it has to stop. */
 static int take_schema_ttl(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
-        ops_begin(o, "HGET"), ops_key(o, &o->shards[s], "epoch", lw_bytes("", 0)),
-            lw_arg_text(&o->cmd, "ttl_ms");
+        ops_begin(o, "HGET"), ops_keys(o, &o->shards[s], "epoch"), lw_arg_text(&o->cmd, "ttl_ms");
         redisReply *r = ops_ask(o, &o->shards[s]);
         if (!r) return -1;
         int64_t ttl_ms = r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;

@@ -70,8 +70,7 @@ static void encode(struct ops *o, const struct ops_message *m, struct lw_bytes p
 
 /* Adds the arguments that describe a dead letter in a topic to the call of the script `edit`. */
 static void add_fields(struct ops *o, const struct ops_message *m) {
-    lw_arg_text(&o->cmd, o->args.again ? "any" : "");
-    lw_arg_text(&o->cmd, "reason"), lw_arg(&o->cmd, m->reason);
+    ops_words(o, o->args.again ? "any" : "", "reason"), lw_arg(&o->cmd, m->reason);
     lw_arg_text(&o->cmd, "attempts"), lw_arg_i64(&o->cmd, m->attempts);
     lw_arg_text(&o->cmd, "last_ms"), lw_arg_i64(&o->cmd, m->last_ms);
 }
@@ -89,7 +88,7 @@ int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes paylo
     if (m->in_topic) lw_envelope_encode(&m->e, &was);
     struct ops_shard *sh = &o->shards[m->shard];
     ops_script(o, &lw_op_edit, 2);
-    ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "dead", lw_bytes("", 0));
+    ops_keys(o, sh, "epoch", "dead");
     char entry[OPS_DEAD_ID];
     lw_arg_text(&o->cmd, ops_dead_entry(m, entry)),
         lw_arg(&o->cmd, m->in_topic ? lw_bytes(was.p, was.n) : m->raw),

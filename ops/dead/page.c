@@ -25,9 +25,8 @@ int dead_page(struct ops *o, int place, bool newest, char at[DEAD_PLACE], int64_
     char from[STREAM_ID + 2];
     if (!is_stream_id(at)) return DEAD_MISPLACED;
     snprintf(from, sizeof from, "%s%s", at[0] ? "(" : newest ? "+" : "-", at);
-    ops_begin(o, newest ? "XREVRANGE" : "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, newest ? "-" : "+"),
-        lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);
+    ops_begin(o, newest ? "XREVRANGE" : "XRANGE"), ops_keys(o, sh, "dead");
+    ops_words(o, from, newest ? "-" : "+", "COUNT"), lw_arg_i64(&o->cmd, count);
     redisReply *r = ops_ask_entries(o, sh);
     if (!r) return -1;
     int stop = 0;

@@ -54,9 +54,8 @@ static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, op
  * this ID, so it leaves out dead letters that are added later. Otherwise a replay that fails again
  * would be replayed forever. */
 static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
-    ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
-        lw_arg_i64(&o->cmd, 1);
+    ops_begin(o, "XREVRANGE"), ops_keys(o, sh, "dead");
+    ops_words(o, "+", "-", "COUNT"), lw_arg_i64(&o->cmd, 1);
     redisReply *r = ops_ask_entries(o, sh);
     if (!r) return -1;
     out[0] = 0;
@@ -80,9 +79,8 @@ static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void
     int64_t size = OPS_PAGE_FIRST;
     for (bool more = !stop && last[0]; more && !stop;) {
         if (ops_tick(o)) return -1;
-        ops_begin(o, "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
-        lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, last), lw_arg_text(&o->cmd, "COUNT"),
-            lw_arg_i64(&o->cmd, size);
+        ops_begin(o, "XRANGE"), ops_keys(o, sh, "dead");
+        ops_words(o, from, last, "COUNT"), lw_arg_i64(&o->cmd, size);
         redisReply *r = ops_ask_entries(o, sh);
         if (!r) return -1;
         for (size_t i = 0; i < r->elements && !stop; i++) {
@@ -113,8 +111,8 @@ static bool is_id(const char *word, int *shard) {
 static int one(struct ops *o, const char *word, int shard, ops_message_fn *fn, void *ctx) {
     struct ops_shard *sh = &o->shards[shard];
     const char *id = strchr(word, ':') + 1;
-    ops_begin(o, "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, id), lw_arg_text(&o->cmd, id);
+    ops_begin(o, "XRANGE"), ops_keys(o, sh, "dead");
+    ops_words(o, id, id);
     redisReply *r = ops_ask_entries(o, sh);
     if (!r) return -1;
     int stop = r->elements ? tell(o, sh, r->element[0], fn, ctx) : 0;
@@ -125,7 +123,7 @@ static int one(struct ops *o, const char *word, int shard, ops_message_fn *fn, v
 static int count_all(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
         long long n;
-        ops_begin(o, "XLEN"), ops_key(o, &o->shards[s], "dead", lw_bytes("", 0));
+        ops_begin(o, "XLEN"), ops_keys(o, &o->shards[s], "dead");
         if (ops_ask_int(o, &o->shards[s], &n)) return -1;
         o->to_scan += n;
     }

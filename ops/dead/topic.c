@@ -270,7 +270,7 @@ int dead_look_taken(struct ops *o, struct ops_message *m) {
     char identity[320];
     struct ops_shard *sh = &o->shards[m->shard];
     ops_identity(&m->e, identity, sizeof identity);
-    ops_begin(o, "ZSCORE"), ops_key(o, sh, "taken", lw_bytes("", 0));
+    ops_begin(o, "ZSCORE"), ops_keys(o, sh, "taken");
     lw_arg_text(&o->cmd, identity);
     redisReply *r = ops_ask(o, sh);
     if (!r) return -1;

@@ -36,9 +36,8 @@ static const char *field(const struct entry *e, const char *name) {
 static int read_shard(struct ops *o, struct entries *es, int shard, const char *from,
                       int64_t most) {
     struct ops_shard *sh = &o->shards[shard];
-    ops_begin(o, "XREVRANGE"), ops_key(o, sh, "audit", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
-        lw_arg_i64(&o->cmd, most);
+    ops_begin(o, "XREVRANGE"), ops_keys(o, sh, "audit");
+    ops_words(o, from, "-", "COUNT"), lw_arg_i64(&o->cmd, most);
     redisReply *r = es->reply[shard] = ops_ask_entries(o, sh);
     if (!r) return -1;
     es->at = lw_realloc(es->at, (es->n + r->elements + 1) * sizeof *es->at);

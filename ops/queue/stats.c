@@ -89,17 +89,15 @@ static void add_reason(struct stats *s, const char *text, size_t n) {
 
 /* Counts the dead letters of a shard, and the reasons of the newest ones. */
 static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
-    struct lw_bytes none = lw_bytes("", 0);
     long long n;
-    ops_begin(o, "XLEN"), ops_key(o, sh, "dead", none);
+    ops_begin(o, "XLEN"), ops_keys(o, sh, "dead");
     if (ops_ask_int(o, sh, &n)) return -1;
     s->dead += n;
     char before[64] = "+";
     int64_t size = OPS_PAGE_FIRST;
     for (int64_t left = DEAD_LOOK; left > 0; left -= size) {
-        ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", none);
-        lw_arg_text(&o->cmd, before), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
-            lw_arg_i64(&o->cmd, size);
+        ops_begin(o, "XREVRANGE"), ops_keys(o, sh, "dead");
+        ops_words(o, before, "-", "COUNT"), lw_arg_i64(&o->cmd, size);
         redisReply *r = ops_ask_entries(o, sh);
         if (!r) return -1;
         size_t k = r->elements, bytes = 0;
@@ -125,7 +123,7 @@ static int by_count(struct reason *a, struct reason *b) {
 /* Adds up the floors of all partitions, which are their committed offsets. Only the first shard is
  * asked, because every shard stores the floors of all partitions. */
 static int floors(struct ops *o, int64_t *sum) {
-    ops_begin(o, "HGETALL"), ops_key(o, &o->shards[0], "floor", lw_bytes("", 0));
+    ops_begin(o, "HGETALL"), ops_keys(o, &o->shards[0], "floor");
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
     if (!r) return -1;
     for (size_t i = 1; i < r->elements; i += 2) *sum += strtoll(r->element[i]->str, NULL, 10);
@@ -306,7 +304,7 @@ static void print_json(const struct stats *s) {
 
 static int count_workers(struct ops *o, struct stats *s) {
     long long n;
-    ops_begin(o, "ZCOUNT"), ops_key(o, &o->shards[0], "workers", lw_bytes("", 0));
+    ops_begin(o, "ZCOUNT"), ops_keys(o, &o->shards[0], "workers");
     lw_arg_i64(&o->cmd, lw_wall_ms() - 2 * o->c->lock.ttl_ms), lw_arg_text(&o->cmd, "+inf");
     if (ops_ask_int(o, &o->shards[0], &n)) return -1;
     s->workers = n;
@@ -320,7 +318,7 @@ static void read_fleet(struct ops *o, struct stats *s) {
     struct ops_fleet_reader by = {.id = "", .host = host};
     struct lw_err before = o->err;
     ops_fleet_host(host);
-    ops_script(o, &lw_op_fleet, 1), ops_key(o, &o->shards[0], "fleet", none);
+    ops_script(o, &lw_op_fleet, 1), ops_keys(o, &o->shards[0], "fleet");
     ops_fleet_args(&o->cmd, "", none);
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (r && ops_fleet_now(r, &o->err) >= 0) s->fleet = ops_fleet_json(r, &by);

@@ -13,8 +13,8 @@
 int ops_connect(struct ops *o) { return (void)o, 0; }
 void ops_disconnect(struct ops *o) { (void)o; }
 void ops_begin(struct ops *o, const char *name) { (void)o, (void)name; }
-void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct lw_bytes rest) {
-    (void)o, (void)sh, (void)name, (void)rest;
+void ops_add_keys(struct ops *o, const struct ops_shard *sh, const char *const *names) {
+    (void)o, (void)sh, (void)names;
 }
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh) { return (void)o, (void)sh, NULL; }
 const char *api_who(const struct api_call *k, char out[API_WHO]) {
