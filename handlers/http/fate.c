@@ -162,9 +162,18 @@ static void take_failure(struct call *c, enum call_end end, const char *why) {
     end_failed(c, down, why);
 }
 
+/* Returns true if the transfer used a connection that earlier requests had used, and what came on
+ * it is no answer of HTTP. It may be the rest of an earlier answer. */
+static bool met_a_rest(const struct call *c, CURLcode code) {
+    long n = 0;
+    curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &n);
+    return n == 0 && (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY);
+}
+
 void http_settle(struct call *c, CURLcode code) {
     char why[LW_REASON_MAX];
     enum call_end end = call_ended(c, code, &c->h->set, why, sizeof why);
+    if (met_a_rest(c, code)) http_suspect(c->h, "bytes that are no answer");
     count_connections(c);
     http_leave(c);
     if (end == CALL_ANSWERED)

@@ -33,8 +33,16 @@ MUTANTS = [
         HTTP,
         'test_second_answers',
         'handlers/http/socket.c',
-        "return s->tls ? n > TLS_ANSWER_MIN && p[0] == TLS_DATA : n > 0;",
+        "return s->tls ? n > TLS_ALERT_MAX && p[0] == TLS_DATA : n > 0;",
         "return n > 0 && n < 0;",
+    ),
+    (
+        'http: what is no answer leaves the connections in use',
+        HTTP,
+        'test_late_rest_of_an_answer_over_tls',
+        'handlers/http/fate.c',
+        "if (met_a_rest(c, code)) http_suspect",
+        "if (met_a_rest(c, code) && !c) http_suspect",
     ),
     (
         'http: a connection is used for ever',

@@ -12,7 +12,7 @@
 /* The script is a server with one thread per connection. It records each connection, request and
  * broken transfer in files. */
 static const char script[] =
-    "import sys, json, os, time\n"
+    "import sys, json, os, select, time\n"
     "from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer\n"
     "here, port = sys.argv[1], int(sys.argv[2])\n"
     "def note(name, line):\n"
@@ -69,6 +69,13 @@ static const char script[] =
     "            try: self.wfile.write(b'HTTP/1.1 422 No\\r\\nContent-Length: 0\\r\\n\\r\\n')\n"
     "            except OSError: pass\n"
     "            note('second', 'sent'); return\n"
+    "        if what in ('rest', 'late-rest'):\n"
+    "            self.wfile.write(b'HTTP/1.1 204 No\\r\\n\\r\\n')\n"
+    "            if what == 'rest': time.sleep(0.1)\n"
+    "            else: select.select([self.connection], [], [])\n"
+    "            try: self.wfile.write(args[0].encode())\n"
+    "            except OSError: pass\n"
+    "            note('rest', 'sent'); return\n"
     "        if what == 'late-hang-up': time.sleep(float(args[0])); self.close_connection = True; "
     "return\n"
     "        if what == 'to-the-end': self.wfile.write(b'HTTP/1.0 200 "
@@ -384,7 +391,31 @@ static void test_more_than_the_answer_over_tls(void **state) {
     bodies_where_none_belong(&x);
 }
 
-/* A connection that the service closed while the connection was idle must not be used. */
+/* A service sends a body after a 204. It must be noticed before the next request. */
+static void test_rest_of_an_answer_over_tls(void **state) {
+    (void)state;
+    struct fx x;
+    open_tls(&x, 4);
+    assert_int_equal(run(&x, 1, "rest {\"a\":1234}"), LW_DONE);
+    wait_for(count(&x, "rest", "sent") == 1);
+    assert_int_equal(run(&x, 2, "ok"), LW_DONE);
+    assert_true(x.h->fresh_ms > 0);
+    close_fx(&x);
+}
+
+/* If the body comes after the next request, it is taken for the answer to that, but only once:
+ * after that no connection is used twice. */
+static void test_late_rest_of_an_answer_over_tls(void **state) {
+    (void)state;
+    struct fx x;
+    open_tls(&x, 4);
+    assert_int_equal(run(&x, 1, "late-rest {}"), LW_DONE);
+    assert_int_equal(run(&x, 2, "ok"), LW_RETRY);
+    assert_true(x.h->fresh_ms > 0);
+    for (int i = 3; i < 6; i++) assert_int_equal(run(&x, i, "late-rest {}"), LW_DONE);
+    close_fx(&x);
+}
+
 /* A connection must not be used for new requests for ever: an answer that belongs to the request
  * before may go unnoticed as long as the connection is busy. */
 static void test_old_connections(void **state) {
@@ -399,6 +430,7 @@ static void test_old_connections(void **state) {
     close_fx(&x);
 }
 
+/* A connection that the service closed while the connection was idle must not be used. */
 static void test_closed_while_idle(void **state) {
     (void)state;
     struct fx x;
@@ -677,6 +709,8 @@ int main(void) {
         cmocka_unit_test(test_second_answers_over_tls),
         cmocka_unit_test(test_more_than_the_answer),
         cmocka_unit_test(test_more_than_the_answer_over_tls),
+        cmocka_unit_test(test_rest_of_an_answer_over_tls),
+        cmocka_unit_test(test_late_rest_of_an_answer_over_tls),
         cmocka_unit_test(test_old_connections),
         cmocka_unit_test(test_closed_while_idle),
         cmocka_unit_test(test_large_bodies),
