@@ -490,6 +490,14 @@ MUTANTS = [
         "coalesce((SELECT o.fence < u.fence FROM latchwork_fences",
     ),
     (
+        'postgres: a large statement gets no more time than a small one',
+        POSTGRES,
+        'test_large_rows',
+        'handlers/insert/postgres/tx.c',
+        "LW_INSERT_BUSY_MS + (int64_t)size / 1000",
+        "LW_INSERT_BUSY_MS + (int64_t)size / 1000000",
+    ),
+    (
         'postgres: a missing table is the fault of a row',
         POSTGRES,
         'test_lost_table_is_an_outage',
