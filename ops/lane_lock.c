@@ -14,8 +14,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LOOK_MIN_MS = 10, LOOK_MAX_MS = 100, EPOCH_MAX = 64, TTL_LEAST_MS = 10 };
+enum { KEY_ROOM = LW_SHARD_PREFIX + 8 };
 
 struct lw_lane_lock {
     const struct lw_config *c;
@@ -23,7 +25,7 @@ struct lw_lane_lock {
     struct latchwork_lock *lock;
     /* `ops` is the lock library's table of functions, in which only `acquire` is replaced. */
     struct lw_lock_ops ops;
-    char tag[LW_SHARD_PREFIX];
+    char epoch[KEY_ROOM], fence[KEY_ROOM], lanes[KEY_ROOM], ready[KEY_ROOM]; /* keys of the shard */
     int shard;
     /* `asked_ttl_ms` is the TTL that was requested, and `schema_ttl_ms` the TTL of the schema. The
      * lock gets the smaller of the two. */
@@ -39,13 +41,6 @@ struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l) {
     return l->client;
 }
 void lw_lane_lock_take_paused(struct lw_lane_lock *l) { l->paused_too = true; }
-
-static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, const char *what,
-                            char *room, size_t size) {
-    snprintf(room, size, "%s%s", l->tag, what);
-    lw_call_text(c, room);
-    return room;
-}
 
 /* --- one try ---------------------------------------------------------------------------------- */
 
@@ -124,11 +119,10 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
  * workers. So a command whose lock.ttl_ms is longer uses the schema's TTL and does not raise it. */
 static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
-    char epoch[192];
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
     lw_call_text(&c, "HGET");
-    add_name(&c, l, "epoch", epoch, sizeof epoch);
+    lw_call_text(&c, l->epoch);
     lw_call_text(&c, "ttl_ms");
     redisReply *r = call_on(a, &c, error);
     if (!r) return false;
@@ -173,7 +167,7 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
     struct lw_life life;
-    char candidate[LW_EPOCH_ID], epoch[192], fence[192], lanes[192], host[LW_HOST_MAX];
+    char candidate[LW_EPOCH_ID], host[LW_HOST_MAX];
     int64_t distance_ms;
     if (!ask_life(a, &life, error) || !bound_ttl(a, error) || !ask_distance(a, &distance_ms, error))
         return false;
@@ -181,9 +175,9 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_epoch_id(lw_wall_ms(), lw_random(UINT64_MAX), lw_random(UINT64_MAX), candidate);
     struct lw_call c;
     lw_call_script(&c, &lw_script_enter, 3);
-    add_name(&c, l, "epoch", epoch, sizeof epoch);
-    add_name(&c, l, "fence", fence, sizeof fence);
-    add_name(&c, l, "lanes", lanes, sizeof lanes);
+    lw_call_text(&c, l->epoch);
+    lw_call_text(&c, l->fence);
+    lw_call_text(&c, l->lanes);
     lw_call_text(&c, candidate);
     lw_call_text(&c, life.id);
     lw_call_number(&c, l->schema_ttl_ms);
@@ -264,11 +258,10 @@ static enum latchwork_result answered(struct attempt *a, const redisReply *r, in
 
 static enum latchwork_result take(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
-    char epoch[192], fence[192];
     struct lw_call c;
     lw_call_script(&c, &lw_script_hold, 3);
-    add_name(&c, l, "epoch", epoch, sizeof epoch);
-    add_name(&c, l, "fence", fence, sizeof fence);
+    lw_call_text(&c, l->epoch);
+    lw_call_text(&c, l->fence);
     lw_call_add(&c, l->lock->key[LW_KEY_LOCK].p, l->lock->key[LW_KEY_LOCK].n);
     lw_call_text(&c, a->epoch);
     lw_call_number(&c, a->redis_ms + lw_boot_ms() - a->at_ms);
@@ -331,26 +324,32 @@ static enum latchwork_result acquire(struct latchwork_lock *lock, struct latchwo
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static struct lw_buf full_name(const struct lw_lane_lock *l, const char *what) {
-    struct lw_buf b = {0};
-    lw_buf_addf(&b, "%s%s", l->tag, what);
-    return b;
+static void name_keys(struct lw_lane_lock *l, const char *prefix, struct lw_buf *lock) {
+    snprintf(l->epoch, sizeof l->epoch, "%sepoch", prefix);
+    snprintf(l->fence, sizeof l->fence, "%sfence", prefix);
+    snprintf(l->lanes, sizeof l->lanes, "%slanes", prefix);
+    snprintf(l->ready, sizeof l->ready, "%sready", prefix);
+    lw_buf_addf(lock, "%slock:", prefix);
+    lw_buf_add(lock, l->lane.p, l->lane.n);
 }
 
 static bool open_lock(struct lw_lane_lock *l, const struct latchwork_lock_options *options,
                       struct latchwork_error *error) {
-    struct lw_buf lock = full_name(l, "lock:"), fence = full_name(l, "fence"),
-                  lanes = full_name(l, "lanes"), ready = full_name(l, "ready");
-    lw_buf_add(&lock, l->lane.p, l->lane.n);
-    struct latchwork_lock_names names = {
-        LATCHWORK_NAMES_INIT,          .lock = {lock.p, lock.n},
-        .fence = {fence.p, fence.n},   .hint_if = {lanes.p, lanes.n},
-        .hint_to = {ready.p, ready.n}, .hint = {l->lane.p, l->lane.n}};
+    char prefix[LW_SHARD_PREFIX];
+    struct lw_buf lock = {0};
+    lw_shard_prefix(l->c, l->shard, prefix);
+    name_keys(l, prefix, &lock);
+    struct latchwork_lock_names names = {LATCHWORK_NAMES_INIT,
+                                         .lock = {lock.p, lock.n},
+                                         .fence = {l->fence, strlen(l->fence)},
+                                         .hint_if = {l->lanes, strlen(l->lanes)},
+                                         .hint_to = {l->ready, strlen(l->ready)},
+                                         .hint = {l->lane.p, l->lane.n}};
     struct latchwork_lock_options o = *options;
     o.names = &names;
     if (!o.ttl_ms) o.ttl_ms = l->c->lock.ttl_ms;
     l->lock = latchwork_lock_open(l->client, "lane", &o, error);
-    lw_buf_free(&lock), lw_buf_free(&fence), lw_buf_free(&lanes), lw_buf_free(&ready);
+    lw_buf_free(&lock);
     if (!l->lock) return false;
     l->asked_ttl_ms = o.ttl_ms;
     l->ops = *l->lock->ops;
@@ -390,7 +389,6 @@ struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_byte
     l->c = c;
     l->lane = lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
     l->shard = lw_lane_shard(lane, c->redis.shards, &tag);
-    lw_shard_prefix(c, l->shard, l->tag);
     l->client = lw_lane_client_open(c, l->shard, error);
     if (l->client && open_lock(l, options, error)) return l;
     lw_lane_lock_close(l);
