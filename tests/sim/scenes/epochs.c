@@ -141,20 +141,6 @@ bool a_wipe_with_two_ttls(void) {
     return good;
 }
 
-/* Redis has a floor of the partition, but the consumer group has no commit. The worker must not
- * commit before it has read the recorded states from Redis. */
-bool commits_before_the_states(void) {
-    first_life();
-    end_worker();
-    scene.committed = -1;
-    begin_worker("b-2");
-    assign(2);
-    rounds(200);
-    end_worker();
-    if (scene.premature) printf("%d commits before the states were read\n", scene.premature);
-    return !scene.premature;
-}
-
 /* Starts a worker and assigns it the partition. Returns true if a record of key K is with a handler
  * long before a quarantine could be over. */
 static bool runs_at_once(const char *id, uint32_t gen) {

@@ -80,10 +80,7 @@ static void run_jobs(void *ctx, struct lw_job **jobs, size_t n) {
 static int letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *err) {
     return (void)ctx, (void)l, lw_fail(err, "no topic");
 }
-static void hold(void *ctx, uint32_t gen, bool held) {
-    (void)ctx, (void)gen;
-    scene.held = held;
-}
+static void hold(void *ctx, uint32_t gen, bool held) { (void)ctx, (void)gen, (void)held; }
 static int seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
     (void)ctx, (void)err;
     if (gen != OTHER) scene.sought = offset;
@@ -91,7 +88,6 @@ static int seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
 }
 static int commit(void *ctx, const struct lw_commit *k, size_t n, struct lw_err *err) {
     (void)ctx, (void)n, (void)err;
-    scene.premature += scene.held && k->offset != scene.committed;
     scene.asked = k->offset;
     scene.asked_gen = k->gen;
     return 0;

@@ -39,8 +39,6 @@ struct scene {
     int64_t committed, asked; /* asked: offset of the commit under way; -1: none */
     uint32_t asked_gen;
     int64_t sought; /* offset from which the worker wants to read partition 0 again; -1: none */
-    /* Number of commits that changed a partition's offset while the partition was held back. */
-    int premature;
     /* can_look: Kafka can list the commits of the group. looking: the worker waits for this list.
      * no_commits: Kafka never answers a commit. */
     bool can_look, looking, no_commits;
@@ -51,7 +49,6 @@ struct scene {
     bool fail_settle;
     int settles;
     enum lw_go go;
-    bool held;
     int stopped; /* exit status with which the worker asked to end */
     /* Names of the Redis lists of hints and of claimed hints. `ready` is NULL while the worker does
      * not want hints. */
@@ -111,7 +108,6 @@ bool k_is_locked(void);
     X(a_repair_whose_place_moves)                   \
     X(dones_of_an_ended_lease)                      \
     X(a_wipe_with_two_ttls)                         \
-    X(commits_before_the_states)                    \
     X(a_first_run)                                  \
     X(a_first_run_on_a_promoted_replica)            \
     X(a_wipe_after_the_first_commit)                \
