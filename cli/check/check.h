@@ -9,6 +9,9 @@
 
 extern const struct cli_command cli_check;
 
+/* Checks the handler section by the rules of the handler's type; for lw_problems.check_handler. */
+void lw_config_check_handler(const struct lw_config *c, struct lw_problems *problems);
+
 /* Calls lw_config_load(), and checks the handler section by the rules of the handler's type, so
  * that all problems are reported at once. */
 struct lw_config *lw_config_load_checked(const char *path, const struct lw_override *set,

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void check_handler(const struct lw_config *c, struct lw_problems *problems) {
+void lw_config_check_handler(const struct lw_config *c, struct lw_problems *problems) {
     struct lw_err err = {0};
     const struct lw_handler_type *type = lw_handler_find(c->handler.type, &err);
     if (type)
@@ -26,7 +26,7 @@ static void check_handler(const struct lw_config *c, struct lw_problems *problem
 
 struct lw_config *lw_config_load_checked(const char *path, const struct lw_override *set,
                                          size_t n_set, struct lw_problems *problems) {
-    problems->check_handler = check_handler;
+    problems->check_handler = lw_config_check_handler;
     return lw_config_load(path, set, n_set, problems);
 }
 
