@@ -229,8 +229,9 @@ static void print_fleet(const struct stats *s) {
         printf("fleet      unknown: %s\n", s->no_fleet.text);
         return;
     }
-    printf("fleet      %" PRId64 " supervisors, %" PRId64 " up",
-           (int64_t)sum_of(s->fleet, "supervisors"), (int64_t)sum_of(s->fleet, "up"));
+    int64_t all = sum_of(s->fleet, "supervisors");
+    printf("fleet      %" PRId64 " supervisor%s, %" PRId64 " up", all, all == 1 ? "" : "s",
+           (int64_t)sum_of(s->fleet, "up"));
     for (int i = 0; i < 2; i++) {
         json_int_t n = sum_of(s->fleet, states[i]);
         if (n) printf(", %" PRId64 " %s", (int64_t)n, states[i]);
