@@ -49,6 +49,19 @@ struct lw_token {
     bool write;
 };
 
+/* Limits of the fleet or of a group; 0: no limit. */
+struct lw_limit {
+    int running;    /* maximum number of messages in handlers at once */
+    int per_second; /* maximum number of messages that start in a second */
+    int burst;      /* number of messages above per_second that may start at once */
+};
+
+/* The limits of a group that limits.groups names. */
+struct lw_group_limit {
+    struct lw_bytes name;
+    struct lw_limit limit;
+};
+
 struct lw_config {
     char *path; /* path of the configuration file, as given */
     char *name;
@@ -116,10 +129,17 @@ struct lw_config {
         int64_t max_age_s; /* how long after its first failure a message may count no attempt */
         enum lw_retry_order order;
     } retry;
-    struct {            /* limits of the whole fleet; 0: no limit */
-        int running;    /* maximum number of messages in handlers at once */
-        int per_second; /* maximum number of messages that start in a second */
-        int burst;      /* number of messages above per_second that may start at once */
+    struct {
+        bool on; /* true if group.from is given and something limits groups */
+        struct lw_rule from;
+        char *from_text; /* the rule group.from as written; NULL if it is not given */
+    } group;
+    struct {
+        bool on;                       /* true if the fleet or groups have limits */
+        struct lw_limit fleet;         /* limits of the whole fleet */
+        struct lw_limit group;         /* limits of each group that `groups` does not name */
+        struct lw_group_limit *groups; /* sorted by name */
+        size_t n_groups;
     } limits;
     struct {
         enum lw_dead_to to;
@@ -200,10 +220,19 @@ struct lw_override {
  * wrong with the option. */
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text);
 
-/* Returns true if the configuration limits how many messages start or run in the fleet. */
-static inline bool lw_config_limits(const struct lw_config *c) {
-    return c->limits.running || c->limits.per_second;
+static inline bool lw_limit_any(const struct lw_limit *limit) {
+    return limit->running || limit->per_second;
 }
+
+/* Returns true if the configuration limits how many messages start or run, in the fleet or in
+ * groups. */
+static inline bool lw_config_limits(const struct lw_config *c) { return c->limits.on; }
+
+/* Returns true if the configuration limits how many messages run at once, in the fleet or in
+ * groups. */
+bool lw_config_limits_running(const struct lw_config *c);
+/* Returns the limits of a group. `name` is as lw_lane_id() makes it. */
+const struct lw_limit *lw_config_group_limit(const struct lw_config *c, struct lw_bytes name);
 
 /* Returns true if a worker may be granted several messages of a key at once. retry.order and dedup
  * must allow it, and each start must be free, because a limit needs a place and a token for each

@@ -33,14 +33,6 @@ static void finish_retry(struct lw_loader *l) {
             "retry.order: with \"skip\", later messages of a key overtake a failing one");
 }
 
-static void finish_limits(struct lw_loader *l) {
-    struct lw_config *c = l->c;
-    if (c->limits.burst && !c->limits.per_second)
-        lw_problem(l->problems, "limits.burst: no effect without limits.per_second; set that, too");
-    if (!c->limits.burst && c->limits.per_second)
-        c->limits.burst = c->limits.per_second < 20 ? 1 : c->limits.per_second / 10;
-}
-
 static void finish_dead(struct lw_loader *l) {
     const struct lw_config *c = l->c;
     for (size_t i = 0; c->dead.topic && i < c->kafka.n_topics; i++)
@@ -67,7 +59,7 @@ void lw_finish(struct lw_loader *l) {
     lw_finish_kafka(l);
     finish_redis(l);
     finish_retry(l);
-    finish_limits(l);
+    lw_finish_limits(l);
     finish_dead(l);
     finish_dedup(l);
     lw_finish_handler(l);

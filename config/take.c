@@ -57,13 +57,24 @@ static bool as_integer(const struct lw_loader *l, json_t *v, int64_t *out) {
     return *text && !*end && !errno && *text != ' ';
 }
 
-static void take_integer(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+static bool take_number(struct lw_loader *l, const char *path, json_t *v, int64_t min, int64_t max,
+                        int64_t *n) {
     char buf[LW_SHOWN_MAX];
+    if (as_integer(l, v, n) && *n >= min && *n <= max) return true;
+    lw_problem(l->problems, "%s: must be a whole number from %lld to %lld, is %s", path,
+               (long long)min, (long long)max, lw_shown(l, v, buf));
+    return false;
+}
+
+void lw_take_count(struct lw_loader *l, const char *path, json_t *v, int max, int *out) {
     int64_t n;
-    if (!as_integer(l, v, &n) || n < o->min || n > o->max)
-        lw_problem(l->problems, "%s: must be a whole number from %lld to %lld, is %s", o->path,
-                   (long long)o->min, (long long)o->max, lw_shown(l, v, buf));
-    else if (o->kind == LW_OPT_INT)
+    if (!lw_unusable(l, v) && take_number(l, path, v, 1, max, &n)) *out = (int)n;
+}
+
+static void take_integer(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    int64_t n;
+    if (!take_number(l, o->path, v, o->min, o->max, &n)) return;
+    if (o->kind == LW_OPT_INT)
         *(int *)at(l, o) = (int)n;
     else
         *(int64_t *)at(l, o) = n;
@@ -335,8 +346,8 @@ bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *point
 
 /* Reads the place of a value: header:NAME, json:/pointer, or exactly the text `word`. Returns false
  * after reporting a problem. */
-static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const char *word,
-                      struct lw_rule *out) {
+bool lw_take_rule(struct lw_loader *l, const char *path, json_t *v, const char *word,
+                  struct lw_rule *out) {
     char buf[LW_SHOWN_MAX];
     const char *text = lw_take_text(l, path, v, RULE_MAX);
     if (!text) return false;
@@ -357,13 +368,13 @@ static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const ch
 }
 
 void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v) {
-    if (!take_rule(l, o->path, v, "message-key", &l->c->key.from)) return;
+    if (!lw_take_rule(l, o->path, v, "message-key", &l->c->key.from)) return;
     free(l->c->key.from_text);
     l->c->key.from_text = lw_strdup(json_string_value(v));
 }
 
 void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v) {
-    take_rule(l, o->path, v, "offset", &l->c->dedup.id);
+    lw_take_rule(l, o->path, v, "offset", &l->c->dedup.id);
 }
 
 void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) {

@@ -49,8 +49,8 @@ struct lw_seat {
  * without a crash, `parked` is `drained` plus what waits, dropped and skipped; but a message that
  * Kafka delivers again while it waits is counted as parked again. */
 struct lw_counts {
-    _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, stale, received,
-        redelivered, commits, epochs_lost, leases_lost, letters_kept, unparked;
+    _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, stale, group_changed,
+        received, redelivered, commits, epochs_lost, leases_lost, letters_kept, unparked;
     _Atomic uint64_t redis_commands, redis_round_trips;
     /* `locks_granted` and `locks_busy` count the lanes that gate or claim tried to lock.
      * `locks_granted` counts those that this worker got. `locks_busy` counts those that were locked

@@ -399,6 +399,11 @@ static const struct metric metrics[] = {
      .type = "counter",
      .series = ONE(stale),
      .help = "Runs whose outcome was not recorded, because the lease had gone to another."},
+    {.name = "group_changed_total",
+     .type = "counter",
+     .series = ONE(group_changed),
+     .help = "Messages that name another group (`group.from`) than the one that their key waits "
+             "under: it waits under the group of its first message."},
     {.name = "wait_seconds",
      .type = "histogram",
      .hist = AT(waited),

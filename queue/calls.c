@@ -152,6 +152,17 @@ void lw_call_envelope(const struct lw_lane_call *c, struct lw_bytes envelope) {
 
 void lw_call_dedup(const struct lw_lane_call *c, struct lw_bytes id) { lw_arg(c->commands, id); }
 
+void lw_call_group(const struct lw_lane_call *c, const struct lw_bytes *group, bool parks) {
+    char text[1 + LW_LANE_MAX] = {parks ? '!' : '='};
+    if (!group) {
+        lw_arg_text(c->commands, "");
+        return;
+    }
+    assert(group->n <= LW_LANE_MAX);
+    if (group->n) memcpy(text + 1, group->p, group->n);
+    lw_arg_copy(c->commands, text, 1 + group->n);
+}
+
 void lw_call_value(const struct lw_lane_call *c, struct lw_bytes value) {
     assert(value.n && value.n < LW_TOKEN_TEXT);
     arg_copied(c, value);
@@ -225,7 +236,7 @@ bool lw_settle_carries(enum lw_outcome outcome) {
 }
 
 void lw_settle_last(const struct lw_lane_call *c, enum lw_outcome outcome, int64_t backoff_ms,
-                    const char *reason, struct lw_bytes envelope) {
+                    const char *reason, struct lw_bytes envelope, const struct lw_bytes *group) {
     if (!lw_settle_carries(outcome)) return;
     assert(outcome == LW_DEAD ? reason != NULL : backoff_ms >= 0);
     assert(envelope.n);
@@ -234,6 +245,7 @@ void lw_settle_last(const struct lw_lane_call *c, enum lw_outcome outcome, int64
     else
         lw_arg_i64(c->commands, backoff_ms);
     arg_copied(c, envelope);
+    if (outcome != LW_DEAD) lw_call_group(c, group, false);
 }
 
 /* --- claim ------------------------------------------------------------------------------------ */

@@ -6,7 +6,8 @@
  * The parts of a call come in this order:
  *
  *     gate     lw_places_add (each message) → lw_gate_begin → lw_call_lane (each lane) →
- *              lw_gate_args → lw_call_envelope, lw_call_dedup (for each message that has one)
+ *              lw_gate_args → for each lane: lw_call_group (only if the lane has envelopes),
+ *              lw_call_envelope, lw_call_dedup (for each message that has one)
  *     settle   lw_places_add (each message) → lw_settle_begin → lw_call_lane (each item) →
  *              lw_settle_args → lw_call_value (each value) → for each item: lw_settle_last,
  *              lw_call_dedup (each message; only if messages have business ids)
@@ -92,6 +93,10 @@ void lw_call_lane(const struct lw_lane_call *c, struct lw_bytes lane);
 /* Adds an argument to the call: a copy of an envelope. */
 void lw_call_envelope(const struct lw_lane_call *c, struct lw_bytes envelope);
 void lw_call_dedup(const struct lw_lane_call *c, struct lw_bytes id);
+/* Adds an argument to the call: the group under which the lane waits; NULL if no limit of a group
+ * concerns it. If `parks` is true, its messages must wait even if the lane is free, because the
+ * group has no permit for them. */
+void lw_call_group(const struct lw_lane_call *c, const struct lw_bytes *group, bool parks);
 /* Adds an argument to the call: a copy of the value of a lock. */
 void lw_call_value(const struct lw_lane_call *c, struct lw_bytes value);
 
@@ -142,10 +147,10 @@ void lw_settle_args(const struct lw_lane_call *c, const struct lw_places *p,
 /* Returns true if the arguments for a message with this outcome include the envelope. */
 bool lw_settle_carries(enum lw_outcome outcome);
 /* Adds the arguments that the last settled message of an item needs: for LW_RETRY, LW_LATER
- * and LW_BACK the backoff and the envelope, for LW_DEAD the reason and the envelope. Copies the
- * envelope. */
+ * and LW_BACK the backoff, the envelope and the group (as lw_call_group()), for LW_DEAD the reason
+ * and the envelope. Copies the envelope. */
 void lw_settle_last(const struct lw_lane_call *c, enum lw_outcome outcome, int64_t backoff_ms,
-                    const char *reason, struct lw_bytes envelope);
+                    const char *reason, struct lw_bytes envelope, const struct lw_bytes *group);
 
 /* --- claim ------------------------------------------------------------------------------------ */
 

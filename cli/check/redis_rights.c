@@ -84,7 +84,9 @@ const size_t lw_n_redis_rights = sizeof lw_redis_rights / sizeof *lw_redis_right
 
 /* Lists the names of the keys of lanes without the prefix "lw:{NAME.SHARD}:". If an entry ends with
  * ':', the names continue after it. doc/reference/redis-keys.md describes the keys. */
-const char *const lw_redis_names[] = {
-    "lock:",    "run:",  "epoch",   "wait:",  "lanes",  "ready",  "claimed:", "state:", "tries:",
-    "floor",    "fence", "dead",    "dedup:", "paused", "audit",  "job",      "job:",   "replays",
-    "vanished", "sweep", "workers", "taken",  "fleet",  "fleet:", "limit",    NULL};
+const char *const lw_redis_names[] = {"lock:",   "run:",     "epoch",   "wait:",    "lanes",
+                                      "ready",   "claimed:", "state:",  "tries:",   "floor",
+                                      "fence",   "dead",     "dedup:",  "paused",   "audit",
+                                      "job",     "job:",     "replays", "vanished", "sweep",
+                                      "workers", "taken",    "fleet",   "fleet:",   "limit",
+                                      "limit:",  "group",    "groups",  "ready:",   NULL};

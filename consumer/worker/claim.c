@@ -133,6 +133,11 @@ static struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     m->n_headers = e.n_headers;
     m->own = own;
     m->raw = lw_bytes(own, r->len);
+    if (w->c->group.on)
+        msg_group(m, group_of(w, &(struct lw_record){.key = m->key,
+                                                     .payload = m->payload,
+                                                     .headers = m->headers,
+                                                     .n_headers = m->n_headers}));
     msg_count(w, m, r->len);
     return m;
 }
@@ -201,8 +206,13 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     /* If memory has no room for more heads, no lane is claimed until some of the heads in memory
      * have finished. */
     if (!heads_fit(w)) return 0;
-    while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
-        struct lw_bytes id = hints_pop(sh);
+    while (sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
+        struct group *group = NULL;
+        struct lw_bytes id;
+        if (!ready_next(w, sh, &id, &group)) {
+            if (!sh->hints.n) break;
+            id = hints_pop(sh);
+        }
         struct lane *l = lane_get(w, id);
         /* The hint is dropped if this worker already works on the lane, because the lane's next
          * settle or gate sees the waiting messages as well. */
@@ -210,7 +220,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
             free((void *)(uintptr_t)id.p);
             continue;
         }
-        lane_call(l);
+        lane_call(l, group);
         sh->claim.item[sh->claim.n++] = (struct claim_item){(char *)(uintptr_t)id.p, id.n};
     }
     if (!sh->claim.n) return 0;
@@ -263,9 +273,12 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (int i = 0; i < n; i++) {
         struct lane *l = lane_of(w, sh, &sh->claim.item[i]);
         if (!l) continue;
+        const struct group *asked = l->asks;
         lane_answered(l);
         count_acquire(w, &e[1]->str[i], 1);
         take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim.token);
+        if (asked && l->hold && l->hold->first && l->hold->first->msg->group != asked)
+            count(&w->counts->group_changed);
     }
     if (e[2]->type == REDIS_REPLY_INTEGER) count_n(&w->counts->dropped, (uint64_t)e[2]->integer);
     drop_items(w, sh);

@@ -297,6 +297,7 @@ static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
     pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_lanes), pipe_text(sh, sh->key_ready);
     pipe_text(sh, sh->epoch.id), pipe_number(sh, TEND_BATCH);
     pipe_number(sh, w->c->lock.ttl_ms), pipe_number(sh, w->c->lock.ttl_ms / 2);
+    pipe_text(sh, w->c->group.on ? "1" : "0");
 }
 
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
@@ -329,6 +330,7 @@ void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         pipe_malformed(w, sh, lw_malformed(why, r, "tend.lua", "an integer"));
         return;
     }
+    if (r->integer > 0) ready_look(w, sh);
     /* if the batch was full, more lanes may be due */
     if (r->integer >= TEND_BATCH) tend_now(sh, now_ms(w));
 }
@@ -356,6 +358,7 @@ static const struct {
     [CALL_GATE] = {"script gate", &lw_script_gate},
     [CALL_CLAIM] = {"script claim", &lw_script_claim},
     [CALL_HINTS] = {"script hints", &lw_script_hints},
+    [CALL_READY] = {"script ready", &lw_script_ready},
     [CALL_TEND] = {"script tend", &lw_script_tend},
     [CALL_FLOOR] = {"script floor", &lw_script_floor},
     [CALL_VANISHED] = {"the look for deleted lists", NULL},

@@ -85,6 +85,7 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
         if (l->hold) hold_to_lost(w, l->hold);
     }
     hints_forget(sh);
+    ready_forget(w, sh);
     floor_unknown(w, sh);
     parts_rewind(w, true);
     commit_must_confirm(w);

@@ -23,27 +23,45 @@ bool gate_due(const struct shard *sh, int64_t now) {
     return sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
 }
 
-void gate_begin(struct shard *sh) { sh->gate.n = sh->gate.n_msgs = 0; }
+void gate_begin(struct shard *sh) { sh->gate.n = sh->gate.n_msgs = sh->gate.n_parks = 0; }
 
-void gate_list(struct shard *sh, struct lane *l, int64_t now) {
+void gate_urge(struct shard *sh) { sh->gate.rest_ms = 0; }
+
+/* Notes that the lane is in the list of lanes that wait to ask gate, or that it is not any more. */
+static void listed(struct lw_worker *w, struct shard *sh, struct lane *l) {
+    l->listed = true;
+    sh->gate.n_listed++;
+    struct group *g = l->head->group;
+    if (!g) return;
+    l->waits = g;
+    group_listed(w, g, 1);
+}
+
+static void unlisted(struct lw_worker *w, struct shard *sh, struct lane *l) {
+    l->listed = false;
+    sh->gate.n_listed--;
+    if (!l->waits) return;
+    group_listed(w, l->waits, -1);
+    l->waits = NULL;
+}
+
+void gate_list(struct lw_worker *w, struct shard *sh, struct lane *l, int64_t now) {
     assert(sh->gate.tail && !*sh->gate.tail);
     assert(!l->listed && !l->in_call && l->head);
     if (now >= l->not_before_ms) sh->gate.rest_ms = 0;
-    l->listed = true;
+    listed(w, sh, l);
     l->gate_next = NULL;
     *sh->gate.tail = l;
     sh->gate.tail = &l->gate_next;
-    sh->gate.n_listed++;
 }
 
-static struct lane *unqueue(struct shard *sh) {
+static struct lane *unqueue(struct lw_worker *w, struct shard *sh) {
     assert(sh->gate.head);
     struct lane *l = sh->gate.head;
     assert(l->listed);
     sh->gate.head = l->gate_next;
     if (!sh->gate.head) sh->gate.tail = &sh->gate.head;
-    l->listed = false;
-    sh->gate.n_listed--;
+    unlisted(w, sh, l);
     return l;
 }
 
@@ -79,6 +97,8 @@ static void encode_messages(struct lw_worker *w, const struct shard *sh,
                             const struct lw_lane_call *c) {
     for (int i = 0; i < sh->gate.n; i++) {
         const struct gate_item *it = &sh->gate.item[i];
+        const struct group *g = sh->gate.msgs[it->first]->group;
+        if (it->envelopes) lw_call_group(c, g ? &g->id : NULL, it->parks);
         for (int k = 0; k < it->n; k++) {
             struct msg *m = sh->gate.msgs[it->first + k];
             if (it->envelopes) {
@@ -110,13 +130,17 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
 
 /* Moves messages from the front of a lane to the call. Call this function only after
  * lane_may_gate() has returned true for the lane. */
-static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p,
-                 size_t most, size_t *bytes, int64_t now) {
+static void take(struct lw_worker *w, struct shard *sh, struct lane *l, bool parks,
+                 struct lw_places *p, size_t most, size_t *bytes, int64_t now) {
     assert(l->head && !l->in_call);
     assert(sh->gate.n < BATCH && !l->listed && !l->lost && most > 0);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
-    *it = (struct gate_item){
-        .lane = l, .first = sh->gate.n_msgs, .envelopes = likely_busy(w, l, now)};
+    *it = (struct gate_item){.lane = l,
+                             .first = sh->gate.n_msgs,
+                             .envelopes = parks || likely_busy(w, l, now),
+                             .parks = parks};
+    if (parks) sh->gate.n_parks++;
+    struct group *g = l->head->group;
     do {
         struct msg *m = lane_pop(w, l);
         sh->gate.msgs[sh->gate.n_msgs++] = m;
@@ -125,7 +149,7 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct l
         *bytes += it->envelopes ? m->bytes : 0;
         if (*bytes >= w->bytes.call) break;
     } while ((size_t)it->n < most && lane_first(w, l));
-    lane_call(l);
+    lane_call(l, parks ? NULL : g);
     lane_settled(l, false);
 }
 
@@ -140,24 +164,27 @@ size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     if (most > BATCH) most = BATCH;
     struct lane *again = NULL, **again_tail = &again;
     lw_places_clear(&p);
-    while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH &&
-           bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
-        struct lane *l = unqueue(sh);
-        if (!lane_may_gate(w, l, now)) {
-            if (l->head && l->not_before_ms > now) {
-                /* the lane must not ask gate before not_before_ms, so it goes back to the list */
-                l->listed = true;
-                l->gate_next = NULL;
-                *again_tail = l;
-                again_tail = &l->gate_next;
-                sh->gate.n_listed++;
-            } else {
-                lane_maybe_free(w, l);
-            }
+    while (sh->gate.head && (size_t)(sh->gate.n - sh->gate.n_parks) < most &&
+           sh->gate.n_msgs < BATCH && bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
+        struct lane *l = unqueue(w, sh);
+        bool may = lane_may_gate(w, l, now);
+        const struct group *g = may ? l->head->group : NULL;
+        bool parks = g && !limit_group_left(w, g);
+        /* a lane that must not ask gate before not_before_ms, or for which there is no permit, goes
+         * back to the list */
+        if (may ? parks && !group_parks(w, g) : l->head && l->not_before_ms > now) {
+            listed(w, sh, l);
+            l->gate_next = NULL;
+            *again_tail = l;
+            again_tail = &l->gate_next;
             continue;
         }
-        size_t left = (size_t)(BATCH - sh->gate.n_msgs);
-        take(w, sh, l, &p, each < left ? each : left, &bytes, now);
+        if (!may) {
+            lane_maybe_free(w, l);
+            continue;
+        }
+        size_t left = (size_t)(BATCH - sh->gate.n_msgs), want = parks ? AHEAD_MAX : each;
+        take(w, sh, l, parks, &p, lw_smaller(want, left), &bytes, now);
     }
     if (again) {
         if (!sh->gate.head) sh->gate.rest_ms = now + REST_MS;
@@ -168,7 +195,7 @@ size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     sh->gate.token = token_new(w);
     pipe_call(sh, CALL_GATE);
     gate_encode(w, sh);
-    return (size_t)sh->gate.n;
+    return (size_t)(sh->gate.n - sh->gate.n_parks);
 }
 
 /* Puts the messages that gate has not decided back to the front of their lane. */
@@ -337,6 +364,7 @@ void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         return;
     }
     int n = sh->gate.n, ran = 0;
+    if (sh->gate.n_parks) ready_look(w, sh);
     assert(n > 0 && n <= BATCH);
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[2]};
     sh->gate.n = 0;

@@ -299,6 +299,8 @@ static struct msg *message_of(struct lw_worker *w, struct part *p, const struct 
     }
     set_key(w, m, a, f);
     msg_count(w, m, a->record.payload.n + a->record.key.n);
+    /* a record without a key is given to no handler */
+    if (w->c->group.on && f->how == LW_KEY_OK) msg_group(m, group_of(w, &a->record));
     if (f->how == LW_KEY_OK) set_dedup(w, m, &a->record, f->lane);
     return m;
 }
@@ -317,6 +319,7 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
     }
     struct msg *m = message_of(w, p, a, &f);
     struct lane *l = lane_get(w, f.lane);
+    if (l->head && l->head->group != m->group) count(&w->counts->group_changed);
     lane_push(w, l, m);
     lane_wake(w, l);
 }

@@ -44,6 +44,12 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n) {
     if (n > w->memory.big) w->memory.big = n;
 }
 
+void msg_group(struct msg *m, struct group *g) {
+    assert(!m->group);
+    m->group = g;
+    if (g) group_message(g, 1);
+}
+
 bool heads_fit(const struct lw_worker *w) { return w->memory.heads < w->bytes.heads; }
 
 void msg_free(struct lw_worker *w, struct msg *m) {
@@ -52,6 +58,7 @@ void msg_free(struct lw_worker *w, struct msg *m) {
     assert(w->memory.held >= m->bytes);
     w->memory.held -= m->bytes;
     if (m->raw.p) w->memory.heads -= m->bytes;
+    if (m->group) group_message(m->group, -1);
     if (m->origin) w->io->release(w->ctx, m->origin);
     free(m->own);
     free(m->headers);
@@ -229,7 +236,7 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
         return;
     }
     if (l->hold && (!asks_behind(l) || l->hold->stale)) return;
-    gate_list(&w->shards[l->shard], l, now_ms(w));
+    gate_list(w, &w->shards[l->shard], l, now_ms(w));
 }
 
 /* --- holds ----------------------------------------------------------------------------------- */

@@ -17,6 +17,9 @@
 #include <assert.h>
 #include <uthash.h>
 
+struct group;
+/* Notes that there is one more (`by` is 1) or one less (-1) lane of a group in a call (group.c). */
+void group_asked(struct group *g, int by);
 struct hold;
 struct lw_worker;
 struct part;
@@ -49,7 +52,8 @@ struct msg {
     /* `dead_reason` says why the record has no key. The message then becomes a dead letter with
      * this reason, and no handler gets it. NULL: the record has a key. */
     char *dead_reason;
-    size_t bytes; /* size of the message in memory, close to the size of its envelope */
+    size_t bytes;        /* size of the message in memory, close to the size of its envelope */
+    struct group *group; /* NULL: no limit of a group concerns the message */
 };
 
 /* Counts the memory that messages take, as records and as envelopes. */
@@ -71,6 +75,8 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n);
 /* Returns true if the heads in memory are smaller in total than their limit (w->bytes.heads), so
  * that more heads may be claimed. */
 bool heads_fit(const struct lw_worker *w);
+/* Sets the group of a new message. */
+void msg_group(struct msg *m, struct group *g);
 /* Appends the message's envelope: the text in which it waits in Redis. */
 void msg_envelope(const struct msg *m, struct lw_buf *out);
 
@@ -115,6 +121,9 @@ struct lane {
     struct hold *lost;
     bool in_call; /* true: an unanswered call names the lane */
     bool listed;  /* true: the lane is in its shard's list of lanes that wait to ask gate */
+    /* While the lane is listed, `waits` is the group that it waits under. While a call asks for
+     * the lane, `asks` is the group whose permit it needs. Otherwise both are NULL. */
+    struct group *waits, *asks;
     /* `settled` is true if the lane's last call was a settle. If messages of the lane then wait for
      * gate, the lane's next call is a gate. */
     bool settled;
@@ -157,16 +166,22 @@ static inline void check_lane(const struct lane *l) {
 }
 
 /* Notes that a call names the lane. Nothing else about its key is sent until the call is answered
- * or given up. */
-static inline void lane_call(struct lane *l) {
+ * or given up. If `asks` is not NULL, the call may grant a message of this group. */
+static inline void lane_call(struct lane *l, struct group *asks) {
     assert(!l->in_call);
     l->in_call = true;
+    if (!asks) return;
+    l->asks = asks;
+    group_asked(asks, 1);
 }
 
 /* Notes that the call that named the lane was answered or given up. */
 static inline void lane_answered(struct lane *l) {
     assert(l->in_call);
     l->in_call = false;
+    if (!l->asks) return;
+    group_asked(l->asks, -1);
+    l->asks = NULL;
 }
 
 /* Notes whether the lane's last call was a settle. */

@@ -49,6 +49,7 @@ void pipe_copy(struct shard *sh, const char *text) {
     lw_arg_copy(&sh->pipe.commands, text, strlen(text));
 }
 
+void pipe_bytes(struct shard *sh, struct lw_bytes b) { lw_arg(&sh->pipe.commands, b); }
 void pipe_number(struct shard *sh, int64_t v) { lw_arg_i64(&sh->pipe.commands, v); }
 
 void pipe_key(struct shard *sh, const char *name) {
@@ -295,8 +296,8 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
     assert(c->kind <= CALL_ALIVE && !c->again);
     bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE ||
                     c->kind == CALL_GATE || c->kind == CALL_CLAIM || c->kind == CALL_HINTS ||
-                    c->kind == CALL_TEND || c->kind == CALL_FLOOR || c->kind == CALL_UNPARK ||
-                    c->kind == CALL_LIFT || c->kind == CALL_LIMIT;
+                    c->kind == CALL_READY || c->kind == CALL_TEND || c->kind == CALL_FLOOR ||
+                    c->kind == CALL_UNPARK || c->kind == CALL_LIFT || c->kind == CALL_LIMIT;
     if (scripted && common(w, sh, c, r)) return;
     switch (c->kind) {
     case CALL_LOAD: load_reply(w, sh, r); break;
@@ -310,6 +311,7 @@ static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, cons
     case CALL_GATE: gate_reply(w, sh, r); break;
     case CALL_CLAIM: claim_reply(w, sh, r); break;
     case CALL_HINTS: hints_reply(w, sh, r); break;
+    case CALL_READY: ready_reply(w, sh, r); break;
     case CALL_TEND: tend_reply(w, sh, r); break;
     case CALL_FLOOR: floor_reply(w, sh, r); break;
     case CALL_VANISHED: vanished_reply(w, sh, r); break;

@@ -53,30 +53,56 @@ struct draw {
 
 enum { DRAWS = 16 };
 
-struct limits {
+/* What this worker has got from the home, for the fleet or for a group. */
+struct permits {
+    const struct lw_limit *most;
     struct draw draw[DRAWS]; /* in the order in which they were drawn */
     int n_draws;
-    /* `places` is the number of messages that may be in handlers until `until_ms` */
+    /* `places` is the number of messages that may be in handlers until w->limits.until_ms */
     size_t places;
-    int64_t until_ms;
-    bool others; /* true: other workers waited for places or tokens at the last answer */
+    bool others;  /* true: other workers waited for places or tokens at the last answer */
+    bool refused; /* true: the last answer gave less than this worker wanted */
+    /* `stated` is true if the home may have a statement of this worker */
+    bool stated;
+    /* number of places and of tokens that the unanswered statement asks for, and whether it names
+     * the group */
+    size_t want, wanted;
+    bool in_call;
+};
+
+struct limits {
+    struct permits fleet;
+    int64_t until_ms;          /* time until which places of the fleet and of groups are good */
     int64_t stated_ms, ask_ms; /* time of the last statement, and time before the next one */
-    size_t wanted;             /* number of tokens that the unanswered statement asks for */
     size_t started;            /* number of messages that started since the last statement */
+    /* the groups that the last statement names, in order */
+    struct group **named;
+    size_t n_named, cap_named;
+    size_t from; /* number of the waiting group with which the next statement begins */
     /* What this turn may still start: `used` counts messages in handlers and those that unanswered
      * calls may grant, `left` those that may be granted besides. */
     size_t used, left;
 };
 
+void limit_open(struct lw_worker *w);
 /* Counts anew how many messages may be granted. Called at the beginning of a turn. */
 void limit_begin(struct lw_worker *w);
+/* Returns for how many more messages handlers are free or, to judge by the starts since the last
+ * statement, become free. */
+size_t limit_room(const struct lw_worker *w);
 /* Returns how many of `most` messages may be granted. */
 size_t limit_of(const struct lw_worker *w, size_t most);
 /* Notes that a call of this turn may grant n more messages. */
 void limit_grants(struct lw_worker *w, size_t n);
 /* Takes what a message needs that starts now. Returns false if the message must not start, because
- * its token or place has expired since it was granted. */
-bool limit_start(struct lw_worker *w);
+ * its token or place has expired since it was granted, or another group has the permit. */
+bool limit_start(struct lw_worker *w, struct group *g);
+/* Returns how many more messages of a group may be granted, whatever the fleet's limits are. */
+size_t limit_group_left(struct lw_worker *w, const struct group *g);
+/* Gives up the place of a message of the group that has left its handler, if others wait. */
+void limit_left_handler(struct group *g);
+/* Returns true if the home, or an unanswered statement, may know of the group. */
+bool limit_knows(const struct group *g);
 /* Adds the worker's statement to the pipeline of shard 0, if one is due. */
 void limit_build(struct lw_worker *w, struct shard *sh);
 void limit_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
@@ -86,6 +112,44 @@ void limit_forget(struct lw_worker *w);
 int64_t limit_due_ms(struct lw_worker *w, const struct shard *sh);
 /* Describes the limit because of which messages wait. Returns false if none does. */
 bool limit_why(struct lw_worker *w, char *out, size_t size);
+
+/* --- group.c --------------------------------------------------------------------------------- */
+
+/* A group of which this worker has messages or knows waiting lanes. It goes when nothing is left of
+ * it (groups_sweep). */
+struct group {
+    UT_hash_handle hh;
+    struct lw_bytes id;       /* its name, as lw_lane_id() makes it; owned */
+    struct permits permits;   /* set by limit.c */
+    size_t n_msgs;            /* number of its messages in memory */
+    size_t in_handler, asked; /* number of its messages in handlers, and of its lanes in calls */
+    size_t listed;            /* number of its lanes that wait to ask gate */
+    size_t taken;             /* number of its lanes that were taken out of ready:<group> */
+    size_t ready[]; /* of each shard: number of its lanes in ready:<group>, as far as is known */
+};
+
+struct groups {
+    struct group *table;
+    size_t listed; /* number of lanes of groups that wait to ask gate */
+};
+
+static inline size_t group_used(const struct group *g) { return g->in_handler + g->asked; }
+
+/* Returns the group of a record, or NULL if no limit of a group concerns it. A record without a
+ * group is in the group "". */
+struct group *group_of(struct lw_worker *w, const struct lw_record *r);
+/* Returns how many lanes of a group wait for a permit, as far as this worker knows. */
+size_t group_waits(const struct lw_worker *w, const struct group *g);
+/* Frees the groups of which nothing is left. */
+void groups_sweep(struct lw_worker *w);
+void groups_free(struct lw_worker *w);
+/* Each function notes that there is one more (`by` is 1) or one less (-1): message in memory, lane
+ * in the list of gate, message in a handler. */
+void group_message(struct group *g, int by);
+void group_listed(struct lw_worker *w, struct group *g, int by);
+void group_running(struct group *g, int by);
+/* Returns true if gate parks lanes of the group that have no permit. */
+bool group_parks(const struct lw_worker *w, const struct group *g);
 
 /* --- the worker ------------------------------------------------------------------------------ */
 
@@ -111,6 +175,7 @@ struct lw_worker {
     struct commits commit;
     struct rival rival;
     struct limits limits;
+    struct groups groups;
 
     size_t window; /* maximum number of messages granted and not finished (worker.c) */
     enum lw_grant_limit limit;

@@ -207,7 +207,8 @@ static void encode_last(struct lw_worker *w, const struct settle_item *it,
     w->scratch.n = 0;
     msg_envelope(last->msg, &w->scratch);
     lw_settle_last(c, it->outcome, it->backoff_ms, last->job.reason,
-                   lw_bytes(w->scratch.p, w->scratch.n));
+                   lw_bytes(w->scratch.p, w->scratch.n),
+                   last->msg->group ? &last->msg->group->id : NULL);
 }
 
 /* Encodes the items of a settle, and collects in `values` one hold for each different value of a
@@ -306,7 +307,7 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         h->listed = it->n_runs < h->n_finished;
         if (h->listed) settle_list(sh, h);
         hold_in_call(h, it->n_runs);
-        lane_call(l);
+        lane_call(l, NULL);
         runs += it->n_runs ? it->n_runs : 1;
         h = next;
     }
@@ -394,6 +395,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
 static void released(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a) {
     struct lane *l = it->hold->lane;
     assert(l->hold == it->hold);
+    if (w->c->group.on) ready_look(w, sh);
     if (a == LW_SETTLED_RELEASED && it->backoff_ms) tend_by(sh, now_ms(w) + it->backoff_ms + 2);
     if (a == LW_SETTLED_BAD) lane_hold_off(l, now_ms(w) + HOLD_BAD_MS);
     hold_free(w, it->hold);

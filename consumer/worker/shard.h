@@ -50,6 +50,7 @@ enum call_kind {
     CALL_GATE,
     CALL_CLAIM,
     CALL_HINTS,
+    CALL_READY,
     CALL_TEND,
     CALL_FLOOR,
     CALL_VANISHED,
@@ -90,6 +91,7 @@ void pipe_command(struct shard *sh, enum call_kind kind, const char *name);
 void pipe_script(struct shard *sh, enum call_kind kind, const struct lw_script *script, int n_keys);
 void pipe_text(struct shard *sh, const char *text);
 void pipe_copy(struct shard *sh, const char *text);
+void pipe_bytes(struct shard *sh, struct lw_bytes b);
 void pipe_number(struct shard *sh, int64_t v);
 /* Appends the name of a key of the shard. `name` is the part after the shard's prefix. */
 void pipe_key(struct shard *sh, const char *name);
@@ -127,12 +129,14 @@ struct gate_item {
     struct lane *lane;
     int first, n; /* index of the lane's first message in the call, and number of its messages */
     bool envelopes;
+    bool parks; /* true: the messages must wait, because their group has no permit */
 };
 
 struct gate {
     struct gate_item item[BATCH];
     struct msg *msgs[BATCH];
     int n, n_msgs;
+    int n_parks;    /* number of items that park */
     uint64_t token; /* the token that all locks taken by one call share */
     struct lane *head, **tail;
     size_t n_listed; /* number of lanes that wait to ask gate */
@@ -152,7 +156,9 @@ void gate_open(struct shard *sh);
  * gate stay listed. */
 void gate_begin(struct shard *sh);
 /* Adds the lane to the list of lanes that wait to ask gate. */
-void gate_list(struct shard *sh, struct lane *l, int64_t now);
+void gate_list(struct lw_worker *w, struct shard *sh, struct lane *l, int64_t now);
+/* Lets the listed lanes ask again at once, because there are new permits. */
+void gate_urge(struct shard *sh);
 /* Frees the messages of a gate call that will never be answered. */
 void gate_forget(struct lw_worker *w, struct shard *sh);
 /* Stops admission for a moment, because Redis is at maxmemory. Waiting messages still run. */
@@ -298,6 +304,30 @@ struct tried grants_tries(struct grants *g);
 /* Adds the heads that a reply hands over to a hold: to h or, if h is NULL, to a new hold. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
                 struct grants *g, size_t n, uint64_t token);
+
+/* --- group.c --------------------------------------------------------------------------------- */
+
+struct group;
+struct ready_lane;
+
+struct ready {                /* lanes of groups that wait in Redis */
+    struct ready_lane *lanes; /* those that were taken and not claimed yet */
+    struct group *asked[64];  /* groups of which the unanswered call takes lanes */
+    int n_asked;
+    bool looks;      /* true: the unanswered call names groups */
+    int64_t look_ms; /* time of the next look for groups that have lanes */
+};
+
+/* Makes the next pipeline look for groups that have lanes. */
+void ready_look(struct lw_worker *w, struct shard *sh);
+void ready_forget(struct lw_worker *w, struct shard *sh);
+void ready_build(struct lw_worker *w, struct shard *sh);
+void ready_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+/* Takes the next lane out of the list for whose group there is a permit. The caller frees `lane`.
+ * Returns false if there is none. */
+bool ready_next(struct lw_worker *w, struct shard *sh, struct lw_bytes *lane, struct group **group);
+/* Returns the time at which a turn can take or claim lanes of groups, or INT64_MAX. */
+int64_t ready_due_ms(struct lw_worker *w, const struct shard *sh);
 
 /* --- watch.c --------------------------------------------------------------------------------- */
 
@@ -585,7 +615,7 @@ struct shard {
     char prefix[LW_SHARD_PREFIX]; /* prefix of the names of the shard's keys in Redis */
     size_t n_prefix;
     char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed,
-        *key_workers, *key_vanished, *key_limit;
+        *key_workers, *key_vanished, *key_limit, *key_groups;
     enum phase phase;
     struct connection server;
     struct epoch epoch;
@@ -596,6 +626,7 @@ struct shard {
     struct settle settle;
     struct claim claim;
     struct hints hints;
+    struct ready ready;
     struct watch watch;
     struct floors floors;
     struct vanished vanished;

@@ -28,6 +28,7 @@
  *                     settle   reports finished messages, so that their lanes are released before
  *                              claim and gate ask for lanes
  *                     hints    fetches more hints
+ *                     ready    takes lanes of groups that have permits
  *                     claim    asks for heads of waiting lists, before new messages because they
  *                              are older
  *                     gate     asks for the lanes of new messages
@@ -124,6 +125,7 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
 static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
     assert(sh->phase == READY && epoch_joined(sh));
     hints_build(w, sh, *most);
+    ready_build(w, sh);
     size_t claimed = claim_build(w, sh, limit_of(w, *most));
     assert(claimed <= *most);
     limit_grants(w, claimed);
@@ -238,6 +240,8 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
         if (sh->pipe.n_kept > 0) return 0;
         int64_t due = settle_due_ms(w, sh), limit_ms = limit_due_ms(w, sh);
         if (limit_ms < due) due = limit_ms;
+        int64_t ready_ms = may_grant(w) ? ready_due_ms(w, sh) : INT64_MAX;
+        if (ready_ms < due) due = ready_ms;
         if (has_work(w, sh, now) && may_grant(w)) due = now;
         if (due <= now) due = should_send(w, sh, now) ? now : sh->pipe.sent_ms + PACE_MS;
         if (due <= now) return 0;
@@ -290,6 +294,7 @@ static void shard_init(struct lw_worker *w, struct shard *sh, int index) {
     sh->key_workers = key_of(sh, "workers", "");
     sh->key_vanished = key_of(sh, "vanished", "");
     sh->key_limit = key_of(sh, "limit", "");
+    sh->key_groups = key_of(sh, "groups", "");
     sh->key_claimed = key_of(sh, "claimed:", w->set.id);
     gate_open(sh);
     settle_open(sh);
@@ -299,7 +304,7 @@ static void shard_free(struct shard *sh) {
     assert(!sh->lanes);
     char *names[] = {sh->key_epoch,    sh->key_lanes, sh->key_floor,   sh->key_fence,
                      sh->key_ready,    sh->key_dead,  sh->key_workers, sh->key_claimed,
-                     sh->key_vanished, sh->key_limit};
+                     sh->key_vanished, sh->key_limit, sh->key_groups};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) free(names[i]);
     pipe_free(sh);
     hints_free(sh);
@@ -328,6 +333,7 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     w->lanes_seed = XXH3_64bits(setup->id, strlen(setup->id)); /* the id has random digits */
     w->bytes = bounds(&setup->bytes);
     msgs_open(w);
+    limit_open(w);
     pthread_mutex_init(&w->epoch_mutex, NULL);
     w->leases = lw_leases_open(w->n_shards, w->c->lock.ttl_ms);
     w->shards = lw_alloc((size_t)w->n_shards * sizeof *w->shards);
@@ -352,10 +358,13 @@ void lw_worker_free(struct lw_worker *w) {
     assert(!w->held);
     for (int s = 0; s < w->n_shards; s++) {
         lanes_free(w, &w->shards[s]);
+        ready_forget(w, &w->shards[s]);
         shard_free(&w->shards[s]);
     }
     struct part *p, *tmp;
     HASH_ITER(hh, w->parts, p, tmp) part_free(w, p);
+    groups_free(w);
+    free(w->limits.named);
     FREE_LIST(w->runs.free, next)
     FREE_LIST(w->free_holds, next)
     FREE_LIST(w->memory.free, next)

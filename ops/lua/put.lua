@@ -52,7 +52,7 @@ local function put(lock, envelope, original, entry)
         call('ZADD', lanes, 'NX', text(now + (is_free and handoff or math.max(left, 0))), lane)
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, envelope)
     if type(pushed) == 'table' then
-        if added == 1 then call('ZREM', lanes, lane) end
+        if added == 1 then forget_lane(lane) end
         return 'B'
     end
     set_state(tp, offset, LW_STATE_WAITING)

@@ -12,7 +12,9 @@
 --         envelopes; '' means one message per lane, no envelopes,
 --         9 the places of the messages, three bytes each (parts/groups.lua),
 --         10 G, then of each segment: topic:partition, its number, first and last byte to read,
---         then of each message, if it has them: envelope, business id
+--         then of each lane that has envelopes its group: '' if no limit of a group concerns it,
+--         =NAME, or !NAME if the messages must wait even if the lane is free;
+--         and of each of its messages, if it has them: envelope, business id
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per message (LW_GATED in
 --         queue/codes.h), tries}
 --         fence: the i-th message that is granted in a lane has fence + i, counted from 0
@@ -40,7 +42,8 @@ for i = 1, #KEYS - first_key do
     local key, count = KEYS[first_key + i], counts ~= '' and byte(counts, i) or 1
     local with_envelope = count >= LW_GATE_ENVELOPES
     if with_envelope then count = count - LW_GATE_ENVELOPES end
-    local fresh = plain and not (waiting and waiting[i])
+    local parks = with_envelope and byte(ARGV[arg]) == 33
+    local fresh = plain and not parks and not (waiting and waiting[i])
     for k = 1, fresh and count or 0 do
         local s, index = place(m + k)
         fresh = fresh and get_state(s, index) == LW_STATE_UNSEEN and s.base + index >= s.floor
@@ -50,14 +53,15 @@ for i = 1, #KEYS - first_key do
         for k = 1, count do out[m + k] = k == 1 and 'LW_GATED_RUN' or 'LW_GATED_ALSO' end
     else
         left[#left + 1] = {i = i, key = key, m = m, count = count, arg = arg, held = held,
-            with_envelope = with_envelope}
+            with_envelope = with_envelope, parks = parks}
     end
     m = m + count
     arg = arg + count * ((with_envelope and 1 or 0) + (with_dedup and 1 or 0))
+        + (with_envelope and 1 or 0)
 end
 if #left == 0 then return {fence, table.concat(out), {}} end
 
--- @locks @envelopes @lanes @grants
+-- @locks @envelopes @lanes @hints @grants
 -- Decides who holds a lane whose lock exists or may exist. Returns 'mine' if this call holds its
 -- lock, 'bad' if the key of the lock has another type, and otherwise 'taken'.
 local function whose_is(key, held)
@@ -67,10 +71,10 @@ local function whose_is(key, held)
     return 'mine'
 end
 
--- Takes a lane, unless it is paused or messages wait in it: then only a call that was sent before
--- has it. Returns the same as whose_is().
+-- Takes a lane, unless it is paused, messages wait in it, or its messages must wait: then only a
+-- call that was sent before has it. Returns the same as whose_is().
 local function take_lane(l)
-    if (any_paused and is_paused(l.key)) or (waiting and waiting[l.i]) then
+    if l.parks or (any_paused and is_paused(l.key)) or (waiting and waiting[l.i]) then
         l.held = pcall_('GET', l.key)
         return l.held and whose_is(l.key, l.held) or 'taken'
     end
@@ -83,7 +87,10 @@ local function park(l, parked)
     for k, p in ipairs(parked) do envelopes[k] = p[4] end
     -- the lane must be in `lanes` before its list exists
     local listed = not (waiting and waiting[l.i])
-    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(l.key), 0)), lane) end
+    if listed then
+        call('ZADD', lanes, 'NX', text(now + math.max(lock_left(l.key), 0)), lane)
+        set_group(lane, l.group)
+    end
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, unpack(envelopes))
     local ok = type(pushed) ~= 'table'
     for _, p in ipairs(parked) do
@@ -91,7 +98,7 @@ local function park(l, parked)
         if ok then put_state(p[2], p[3], LW_STATE_WAITING) end
     end
     if listed and not ok then
-        call('ZREM', lanes, lane)
+        forget_lane(lane)
     elseif ok and not listed and pushed == #envelopes then
         -- the list had vanished: the lane was in `lanes`, but its list was empty before this push
         list_vanished(lane)
@@ -99,6 +106,8 @@ local function park(l, parked)
         -- what has waited is not due yet, but what came now is: tend examines the lane soon
         call('DEL', l.key)
         call('ZADD', lanes, text(now), lane)
+    elseif ok and l.parks and listed and not l.held and not is_paused(l.key) then
+        hint(lane, now)
     end
 end
 
@@ -112,6 +121,7 @@ end
 -- 'taken' or 'bad'; it is 'over' when nothing more is decided.
 local function decide(l)
     local whose, parked, told = nil, {}, false
+    if l.with_envelope then l.group, l.arg = ARGV[l.arg], l.arg + 1 end
     for k = l.m + 1, l.m + l.count do
         local envelope, dedup = nil, ''
         if l.with_envelope then envelope, l.arg = ARGV[l.arg], l.arg + 1 end

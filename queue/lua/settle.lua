@@ -16,9 +16,9 @@
 --         continues; number of named messages; number of heads wanted (at least 1 for LW_GO_NEXT);
 --         number of list elements before the wanted heads. queue/codes.h explains the letters. The
 --         arguments of an item are those for its last settled message (for LW_RETRY, LW_LATER and
---         LW_BACK: backoff_ms, envelope; for LW_DEAD: reason, envelope), then, if messages carry
---         business ids, the ids of the settled and of the named messages. In ARGV 9, the settled
---         messages of an item come before its named messages.
+--         LW_BACK: backoff_ms, envelope, group as in gate; for LW_DEAD: reason, envelope), then, if
+--         messages carry business ids, the ids of the settled and of the named messages. In ARGV 9,
+--         the settled messages of an item come before its named messages.
 -- Result: 'LOST', 'QUARANTINE', or {fence, one letter per item (LW_SETTLED), one letter per named
 --         message (LW_NAMED), number of duplicates dropped, tries, heads, one byte per item: number
 --         of heads that are handed over}
@@ -66,7 +66,7 @@ end
 -- @fences @locks @heads @grants @hints
 local handoff, skip, window, reserve = tonumber(ARGV[3]), ARGV[4] == 'skip',
     tonumber(with_dedup and ARGV[5] or 0), tonumber(ARGV[6])
-local lanes, ready, dead = KEYS[2], KEYS[5], KEYS[6]
+local lanes, dead = KEYS[2], KEYS[6]
 local until_ms, arg = now + tonumber(ttl), first_value + tonumber(ARGV[first_value - 1])
 take_bounds(ARGV[7])
 local function take_place()
@@ -109,6 +109,7 @@ local function put_back(r)
     local rests = backoff > 0 and not rotate
     if not bad then
         call('ZADD', lanes, text(now + (rests and backoff or handoff)), lane)
+        if not rotate then set_group(lane, r.group) end
         if not (head_tp == tp and head_offset == offset) then call('RPUSH', wait, r.envelope) end
         put_state(s, index, LW_STATE_WAITING)
     end
@@ -127,7 +128,7 @@ local function put_back(r)
     if rests then
         backoffs[#backoffs + 1] = {lock, backoff}
     else
-        call('LPUSH', ready, lane)
+        push_ready(lane)
         free[#free + 1] = lock
     end
     return 'LW_SETTLED_RELEASED'
@@ -181,9 +182,9 @@ local function record(r)
             forget_later(s, index)
         end
     end
-    local backoff, reason, envelope
+    local backoff, reason, envelope, group
     if outcome == LW_RETRY or outcome == LW_LATER or outcome == LW_BACK then
-        backoff, envelope = tonumber(take_arg()), take_arg()
+        backoff, envelope, group = tonumber(take_arg()), take_arg(), take_arg()
     elseif outcome == LW_DEAD then
         reason, envelope = take_arg(), take_arg()
     end
@@ -210,7 +211,7 @@ local function record(r)
         die(s, index, reason, envelope)
     end
     r.is_held, r.at, r.s, r.index, r.outcome = is_held, at, s, index, outcome
-    r.backoff, r.envelope, r.ids = backoff, envelope, ids
+    r.backoff, r.envelope, r.group, r.ids = backoff, envelope, group, ids
 end
 
 -- The next functions continue the lane of an item: go_MODE() does so for one mode, keep() keeps the

@@ -4,7 +4,8 @@
 -- nor paused. If the waiting list of a lane has vanished, reports the lane to the owners of the
 -- messages that waited in it.
 -- KEYS    1 epoch, 2 lanes, 3 ready
--- ARGV    1 epoch id, 2 maximum number of lanes, 3 ttl_ms, 4 handoff_ms
+-- ARGV    1 epoch id, 2 maximum number of lanes, 3 ttl_ms, 4 handoff_ms, 5 '1' if the caller has
+--         limits of groups; otherwise it does not run lanes of groups, so all hints go to `ready`
 -- Result: 'LOST', 'QUARANTINE', or the number of lanes examined; 0 if the list `ready` is so long
 --         that no further hint was added. If this number is less than the maximum, no further call
 --         is needed now.
@@ -14,6 +15,7 @@ local id, most, ttl, handoff = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), to
 local why = refuse(id, '', 0)
 if why then return why end
 local lanes, ready = KEYS[2], KEYS[3]
+ignore_groups = ARGV[5] ~= '1'
 local due = call('ZRANGEBYSCORE', lanes, '-inf', text(now), 'LIMIT', 0, most)
 -- also examine lanes whose score is too far ahead, which was set before Redis' clock went back
 if #due < most then

@@ -16,6 +16,43 @@ struct asks {
     int number, running, per_second, burst, has, want, tokens;
 };
 
+/* A group in a statement, and the answer about it. */
+struct group {
+    const char *name;
+    int running, per_second, burst, has, more, hand;
+    int places, tokens;
+};
+
+/* Makes a statement about groups, of a fleet with these limits, and with a free handler for each
+ * message. Returns the numbers of places and tokens of the fleet as "P T". */
+static const char *groups_of(struct lt *l, struct asks a, struct group *g, int n) {
+    static char text[64];
+    lt_begin(l, &lw_script_limit);
+    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "limit");
+    lt_add_text(&l->args, l->epoch), lt_add_text(&l->args, a.worker);
+    lt_addf(&l->args, "%d", a.number), lt_addf(&l->args, "%" PRId64, l->ttl_ms);
+    lt_addf(&l->args, "%d", a.running), lt_addf(&l->args, "%d", a.per_second);
+    lt_addf(&l->args, "%d", a.burst), lt_addf(&l->args, "%d", a.has);
+    lt_addf(&l->args, "%d", a.want), lt_addf(&l->args, "%d", a.tokens);
+    lt_addf(&l->args, "0"), lt_addf(&l->args, "100");
+    for (int i = 0; i < n; i++) {
+        lt_add_text(&l->args, g[i].name);
+        lt_addf(&l->args, "%d", g[i].running), lt_addf(&l->args, "%d", g[i].per_second);
+        lt_addf(&l->args, "%d", g[i].burst), lt_addf(&l->args, "%d", g[i].has);
+        lt_addf(&l->args, "%d", g[i].more), lt_addf(&l->args, "%d", g[i].hand);
+    }
+    lt_run(l);
+    assert_int_equal(l->reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(l->reply->elements, 6 + 5 * n);
+    for (int i = 0; i < n; i++) {
+        g[i].places = (int)l->reply->element[6 + 5 * i]->integer;
+        g[i].tokens = (int)l->reply->element[7 + 5 * i]->integer;
+    }
+    snprintf(text, sizeof text, "%lld %lld", l->reply->element[0]->integer,
+             l->reply->element[1]->integer);
+    return text;
+}
+
 /* Makes a statement, and returns the numbers of places and tokens in the answer as "P T". */
 static const char *state_of(struct lt *l, struct asks a) {
     static char text[64];
@@ -175,6 +212,126 @@ static void tokens_have_their_distance(void **state) {
     assert_true(l->reply->element[2]->integer <= 60000);
 }
 
+/* --- groups ----------------------------------------------------------------------------------- */
+
+static void a_group_has_limits_of_its_own(void **state) {
+    struct lt *l = *state;
+    struct group g[] = {{.name = "acme", .running = 2, .more = 9},
+                        {.name = "", .running = 3, .more = 1}};
+    groups_of(l, (struct asks){.worker = "a", .number = 1}, g, 2);
+    assert_int_equal(g[0].places, 2);
+    assert_int_equal(g[1].places, 1);
+    groups_of(l, (struct asks){.worker = "b", .number = 1}, g, 2);
+    assert_int_equal(g[0].places, 0);
+    assert_int_equal(g[1].places, 1);
+    /* what a gives back is b's */
+    struct group none[] = {{.name = "acme", .running = 2}, {.name = "", .running = 3}};
+    groups_of(l, (struct asks){.worker = "a", .number = 2}, none, 2);
+    groups_of(l, (struct asks){.worker = "b", .number = 2}, g, 2);
+    assert_int_equal(g[0].places, 2);
+}
+
+static void groups_get_no_more_than_the_fleet_lets_start(void **state) {
+    struct lt *l = *state;
+    struct group g[] = {{.name = "x", .running = 9, .more = 3},
+                        {.name = "y", .running = 9, .more = 3}};
+    assert_string_equal(groups_of(l, (struct asks){.worker = "a", .number = 1, .running = 4}, g, 2),
+                        "4 0");
+    assert_int_equal(g[0].places, 3);
+    assert_int_equal(g[1].places, 1);
+    assert_string_equal(groups_of(l, (struct asks){.worker = "b", .number = 1, .running = 4}, g, 2),
+                        "0 0");
+    assert_int_equal(g[0].places + g[1].places, 0);
+}
+
+static void the_fleet_gives_no_more_than_groups_can_use(void **state) {
+    struct lt *l = *state;
+    struct group g[] = {{.name = "x", .running = 1, .more = 3}};
+    next_in(l, -10000);
+    const struct asks a = {.worker = "a", .number = 1, .running = 4, .per_second = 100, .burst = 9};
+    assert_string_equal(groups_of(l, a, g, 1), "1 1");
+}
+
+static void the_first_token_of_a_group_is_no_burst(void **state) {
+    struct lt *l = *state;
+    struct group g[] = {{.name = "x", .per_second = 1, .burst = 5, .more = 9}};
+    groups_of(l, (struct asks){.worker = "a", .number = 1}, g, 1);
+    assert_int_equal(g[0].tokens, 0);
+    /* but when tokens have been known for long, a group of which nothing is known was quiet */
+    lt_int(l, "DEL " LT_TAG "limit:x");
+    lt_int(l, "HSET " LT_TAG "limit since %" PRId64 "000", lt_now_ms(l) - 100000);
+    groups_of(l, (struct asks){.worker = "a", .number = 2}, g, 1);
+    assert_int_equal(g[0].tokens, 5);
+}
+
+static void nothing_is_left_of_a_quiet_group(void **state) {
+    struct lt *l = *state;
+    struct group g[] = {{.name = "x", .running = 1, .per_second = 10, .burst = 5, .more = 1}};
+    groups_of(l, (struct asks){.worker = "a", .number = 1}, g, 1);
+    int64_t left = lt_int(l, "PTTL " LT_TAG "limit:x");
+    assert_true(left > 0 && left <= LT_TTL_MS + 2000);
+    g[0].more = 0;
+    g[0].per_second = 0;
+    lt_int(l, "DEL " LT_TAG "limit:x");
+    groups_of(l, (struct asks){.worker = "a", .number = 2}, g, 1);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "limit:x"), 0);
+}
+
+/* --- lanes of groups -------------------------------------------------------------------------- */
+
+static const char *ready(struct lt *l, const char *group, int n) {
+    static char text[200];
+    size_t at = 0;
+    lt_begin(l, &lw_script_ready);
+    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "lanes");
+    lt_add_text(&l->keys, LT_TAG "groups");
+    lt_add_text(&l->args, l->epoch), lt_addf(&l->args, "500"), lt_addf(&l->args, "9");
+    if (n) lt_add_text(&l->args, group), lt_addf(&l->args, "%d", n);
+    lt_run(l);
+    text[0] = 0;
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < l->reply->element[k]->elements; i++) {
+            const redisReply *e = l->reply->element[k]->element[i];
+            at += (size_t)(e->str ? snprintf(text + at, sizeof text - at, "%s ", e->str)
+                                  : snprintf(text + at, sizeof text - at, "%lld ", e->integer));
+        }
+    return text;
+}
+
+static struct lt_msg message(const char *lane, int64_t offset) {
+    return (struct lt_msg){.topic = "orders",
+                           .offset = offset,
+                           .lane = lw_bytes_of(lane),
+                           .token = "w.1",
+                           .dedup = "",
+                           .group = "g"};
+}
+
+static void a_lane_without_a_permit_waits_under_its_group(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m[] = {message("k", 1), message("j", 2)};
+    m[0].parks = m[1].parks = true;
+    assert_string_equal(lt_gate(l, m, 2), "WW");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k"), 0);
+    assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 0);
+    assert_string_equal(ready(l, "", 0), "g 2 ");
+    assert_string_equal(ready(l, "g", 1), "0 j g 1 ");
+    assert_string_equal(ready(l, "g", 9), "0 k ");
+    assert_string_equal(ready(l, "g", 9), "");
+}
+
+static void a_lane_that_is_given_back_waits_under_its_group(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = message("k", 1);
+    assert_string_equal(lt_gate(l, &m, 1), "R");
+    m.outcome = "back";
+    m.mode = "drop";
+    assert_string_equal(lt_settle(l, &m, 1), "L");
+    assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 0);
+    assert_string_equal(ready(l, "g", 1), "0 k ");
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "group k"), "g");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         LT(places_are_given_up_to_the_limit),
@@ -191,6 +348,13 @@ int main(void) {
         LT(tokens_are_shared_in_order_of_waiting),
         LT(a_clock_that_went_back_costs_one_wait),
         LT(tokens_have_their_distance),
+        LT(a_group_has_limits_of_its_own),
+        LT(groups_get_no_more_than_the_fleet_lets_start),
+        LT(the_fleet_gives_no_more_than_groups_can_use),
+        LT(the_first_token_of_a_group_is_no_burst),
+        LT(nothing_is_left_of_a_quiet_group),
+        LT(a_lane_without_a_permit_waits_under_its_group),
+        LT(a_lane_that_is_given_back_waits_under_its_group),
     };
     return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_FULL);
 }

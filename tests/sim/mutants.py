@@ -862,19 +862,64 @@ M = {
     ],
     # The next mutants change the limits of the fleet.
     'places of other workers do not count': [
-        ('queue/lua/limit.lua', "share(running - in_use - has,", "share(running - has,")
+        ('queue/lua/limit.lua', "share(p, running - p.in_use - has,", "share(p, running - has,")
     ],
     'a late statement counts': [
-        ('queue/lua/limit.lua', "if mine and mine >= number then", "if not id then")
+        ('queue/lua/limit.lua', "if fleet.mine and fleet.mine >= number then", "if not id then")
     ],
     'statements of a lost epoch count': [
         ('queue/lua/limit.lua', "n and of == id and now", "n and now")
     ],
     'the first token is a burst': [
-        ('queue/lua/limit.lua', "math.max(next_us or last,", "math.max(next_us or 0,")
+        ('queue/lua/limit.lua', "math.max(p.next_us or first_us,", "math.max(p.next_us or 0,")
     ],
     'who waits longest is not first': [
-        ('queue/lua/limit.lua', "then before = before + 1 end", "then before = before end")
+        ('queue/lua/limit.lua', "p.before = p.before + 1", "p.before = p.before")
+    ],
+    'tokens come twice as fast': [
+        ('queue/lua/limit.lua', "p.step = 1000000 / rate", "p.step = 500000 / rate")
+    ],
+    'tokens are good for too long': [
+        ('consumer/worker/limit.c', "TOKEN_MS = 100, ", "TOKEN_MS = 2000, ")
+    ],
+    'other shards are asked beyond the statement': [
+        ('consumer/worker/limit.c', "x->left = lw_smaller(x->left, keep);", "x->left = x->left;")
+    ],
+    # The next mutants change the limits of groups.
+    'a message starts without a permit of its group': [
+        (
+            'consumer/worker/limit.c',
+            "if (g && !may_start(w, &g->permits, g->in_handler)) return false;",
+            "",
+        )
+    ],
+    'a group takes no tokens': [
+        (
+            'consumer/worker/limit.c',
+            "if (g && g->permits.most->per_second) take_token(&g->permits, now);",
+            "",
+        )
+    ],
+    'lanes are taken before their group has a permit': [
+        (
+            'consumer/worker/gate.c',
+            "bool parks = g && !limit_group_left(w, g);",
+            "bool parks = false;",
+        )
+    ],
+    'permits are given back before they are used': [
+        ('consumer/worker/limit.c', "keep = in_hand(w, &x->fleet, used, keep);", "keep = 0;"),
+        ('consumer/worker/limit.c', "surplus ? GIVE_BACK_MS : period", "1 ? GIVE_BACK_MS : period"),
+    ],
+    'nobody looks for groups that wait': [
+        (
+            'consumer/worker/group.c',
+            "sh->ready.looks = now >= sh->ready.look_ms;",
+            "sh->ready.looks = false;",
+        )
+    ],
+    'groups forget their tokens at once': [
+        ('queue/lua/limit.lua', "fleet.known_us + AHEAD_MAX_US)", "0)")
     ],
     # The next mutants change what happens to a slot that moves between nodes of a cluster.
     'a settle that failed in the middle is sent again as it was': [
@@ -926,6 +971,14 @@ MODE = {
     'attempts may count nothing for ever': 'later',
     'a retry comes back when the backoff says': 'later',
     'places of other workers do not count': 'limits',
+    'tokens come twice as fast': 'limits',
+    'tokens are good for too long': 'groups',
+    'other shards are asked beyond the statement': 'limits',
+    'a message starts without a permit of its group': 'groups',
+    'a group takes no tokens': 'groups',
+    'lanes are taken before their group has a permit': 'groups',
+    'permits are given back before they are used': 'groupswipe',
+    'nobody looks for groups that wait': 'groups',
     'partitions of replays are never forgotten': 'operator',
     'no quarantine': 'wipe',
     'fence restarts after a wipe': 'wipe',
@@ -996,6 +1049,7 @@ TEST = {
     'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',
     'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',
     'the first token is a burst': 'tests/lua/test_limit:the_first_token_is_no_burst',
+    'groups forget their tokens at once': 'tests/lua/test_limit:the_first_token_of_a_group_is_no_burst',
     'who waits longest is not first': 'tests/lua/test_limit:who_waits_longest_is_first',
     'a stop forgets the heads that a settle hands over': 'tests/sim/sim_scenes a_stop_while_the_next_head_comes',
     'all messages are suspects while one is': 'tests/sim/sim_scenes suspects_run_beside_others',

@@ -114,9 +114,11 @@ struct lt_msg {
     int64_t offset;
     struct lw_bytes lane;
     const char *token, *dedup;
-    const char *run; /* what renew notes as running; NULL: nothing */
-    bool bare;       /* true if the call of gate contains no envelope of this message */
-    size_t size;     /* size of the payload; 0 means a short payload */
+    const char *run;   /* what renew notes as running; NULL: nothing */
+    bool bare;         /* true if the call of gate contains no envelope of this message */
+    bool parks;        /* true if gate must park the message even if its lane is free */
+    const char *group; /* group of the message; NULL: none */
+    size_t size;       /* size of the payload; 0 means a short payload */
     /* Only settle uses the members below. */
     /* `mode` is a value of enum lw_go as a word: next, drop, keep, Keep (for LW_GO_KEEP_ALONE),
      * more or heads. */

@@ -144,6 +144,11 @@ static void add_envelope(const struct lw_lane_call *c, const struct lt_msg *m) {
     lw_buf_free(&b);
 }
 
+static void add_group(const struct lw_lane_call *c, const struct lt_msg *m) {
+    struct lw_bytes name = lw_bytes_of(m->group ? m->group : "");
+    lw_call_group(c, m->group ? &name : NULL, m->parks);
+}
+
 static void begin_item(struct lt *l, int n_messages, int n_named) {
     assert_true(l->n_items < LT_BATCH_MAX);
     l->item[l->n_items].n_messages = n_messages;
@@ -188,6 +193,7 @@ const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n) {
                      dedup, token, lw_bytes((char *)counts, counted ? (size_t)l->n_items : 0)});
     at = 0;
     for (int i = 0; i < l->n_items; i++) {
+        if (counts[i] >= LW_GATE_ENVELOPES) add_group(&c, &m[at]);
         for (int k = 0; k < l->item[i].n_messages; k++, at++) {
             if (counts[i] >= LW_GATE_ENVELOPES) add_envelope(&c, &m[at]);
             if (dedup) lw_call_dedup(&c, lw_bytes_of(m[at].dedup));
@@ -225,8 +231,10 @@ static void settle_needs(const struct lt *l, const struct lw_lane_call *c,
     const struct lt_msg *last = it->n_done ? &it->done[it->n_done - 1] : NULL;
     if (lw_settle_carries(outcome_of(it))) {
         struct lw_buf b = {0};
+        struct lw_bytes group = lw_bytes_of(last->group ? last->group : "");
         lt_encode(last, &b);
-        lw_settle_last(c, outcome_of(it), last->backoff_ms, last->reason, lw_bytes(b.p, b.n));
+        lw_settle_last(c, outcome_of(it), last->backoff_ms, last->reason, lw_bytes(b.p, b.n),
+                       last->group ? &group : NULL);
         lw_buf_free(&b);
     }
     if (!l->window_s) return;

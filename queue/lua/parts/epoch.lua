@@ -28,7 +28,7 @@ local any_paused = nil
 local time = call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = floor(now_us / 1000)
-local epoch = call('HMGET', KEYS[1], 'id', 'not_before', 'ttl_ms', 'first')
+local epoch = call('HMGET', KEYS[1], 'id', 'not_before', 'ttl_ms', 'first', 'groups')
 
 -- Returns the reason why the call must not act, or nil if it may act. LOST: the shard is in another
 -- epoch. JUMP: the clock of Redis is not where the caller expects it. QUARANTINE: leases of an

@@ -38,7 +38,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
     trimmed = false
     if call_left <= 0 then
         if emptied and call('EXISTS', P .. 'wait:' .. lane) == 0 then
-            call('ZREM', P .. 'lanes', lane)
+            forget_lane(lane)
             return nil
         end
         return 'MORE'
@@ -113,7 +113,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         at, dropped = at + #list - drop, dropped + drop
         if not any and #list < most then
             if dropped > 0 or emptied then
-                call('ZREM', P .. 'lanes', lane)
+                forget_lane(lane)
             elseif call('ZMSCORE', P .. 'lanes', lane)[1] then
                 forget_vanished(lane)
             end
@@ -123,7 +123,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
     until full or #list < most or at + dropped == size or dropped >= PRUNE_MAX or call_left <= 0
     -- the loop may have stopped at a limit just when it had removed the last element of the list
     if not any and call('EXISTS', wait) == 0 then
-        call('ZREM', P .. 'lanes', lane)
+        forget_lane(lane)
         return nil
     end
     return any and out or 'MORE'

@@ -6,6 +6,12 @@ local function is_paused(lock)
     return any_paused and call('SISMEMBER', P .. 'paused', lane_of(lock)) == 1
 end
 
+-- Takes a lane out of `lanes`, and its group out of `group` (parts/hints.lua).
+local function forget_lane(lane)
+    call('ZREM', P .. 'lanes', lane)
+    if epoch[5] then call('HDEL', P .. 'group', lane) end
+end
+
 -- The scripts add a lane to `lanes` before they create its waiting list, and remove the lane when
 -- the list is empty. If a lane is in `lanes` but its list is missing, someone has deleted the list
 -- with its messages, Redis has evicted it, or a script failed in the middle. The stream `vanished`
@@ -19,5 +25,5 @@ end
 -- not in `lanes` is never examined again.
 local function forget_vanished(lane)
     list_vanished(lane)
-    call('ZREM', P .. 'lanes', lane)
+    forget_lane(lane)
 end

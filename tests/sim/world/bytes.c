@@ -23,6 +23,8 @@ static size_t largest(const struct world *w) {
 
 static struct lw_bytes payload_of(const struct world *w, int part, int index) {
     static char bytes[LARGE];
+    const char *group = limits_payload(w, part, index);
+    if (group) return lw_bytes_of(group);
     if (w->f->tight && (index + part) % 2) return lw_bytes(bytes, MEDIUM);
     return w->f->big && (index + part) % 16 == 0 ? lw_bytes(bytes, LARGE) : lw_bytes_of("{}");
 }

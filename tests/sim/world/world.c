@@ -442,9 +442,10 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
-    c->limits.running = w->f->running;
-    c->limits.per_second = w->f->per_second;
-    c->limits.burst = LIMIT_BURST;
+    c->limits.fleet.running = w->f->running;
+    c->limits.fleet.per_second = w->f->per_second;
+    c->limits.fleet.burst = LIMIT_BURST;
+    limits_configure(w);
     /* A revoke never reaches this timeout: revoke.c reports a slow revoke long before. */
     c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000;
     w->longer = *c;
@@ -510,11 +511,15 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
         set_up(w);
         for (int i = 0; i < o->steps; i++) world_step(w);
         w->faults_on = false; /* oracle O6: once faults stop, everything must get done */
+        w->calm_ms = w->now_ms;
         operator_rest(w);
         if (f->move > 0) cluster_rest(w);
         trace(w, "faults stop");
         int i = 0;
-        for (; i < 150000 && !all_committed(w); i++) world_step(w);
+        for (; i < 150000 && !all_committed(w); i++) {
+            world_step(w);
+            limits_idle(w);
+        }
         if (!all_committed(w) && o->trace) world_dump(w);
         if (!all_committed(w))
             world_bad(w,

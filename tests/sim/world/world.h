@@ -22,7 +22,8 @@ enum {
     KEYS = 4,
     WORKERS = 3,
     TTL_MS = 1000,
-    LIMIT_BURST = 2, /* limits.burst */
+    LIMIT_BURST = 2, /* limits.burst, also of groups */
+    GROUPS = 2,
     MAX_RECORDS = 400,
     PIPES = 512,
     SERVERS = 4096,
@@ -94,14 +95,17 @@ struct faults {
      * the number is 0, there are no such records. */
     int linger;
     int running, per_second; /* limits.running and limits.per_second; 0 means no limit */
-    double commits;          /* rate at which Kafka's coordinator goes away for a while */
-    double seeks;            /* rate at which seeks fail */
-    double cut_repairs;      /* rate at which connections break during a repair */
-    double errors;           /* rate of error replies to individual commands (errors.c) */
-    double refusals;         /* rate of periods in which a server refuses nearly every command */
-    double full;             /* rate of periods in which a server is at maxmemory */
-    double torn;             /* rate at which scripts fail in the middle */
-    bool fresh;              /* in the first 2 to 27 s of a run, nearly every commit is refused */
+    /* limits.group.running and limits.group.per_second. If one of them is not 0, each record names
+     * a group: mostly that of its key, sometimes another one. */
+    int group_running, group_per_second;
+    double commits;     /* rate at which Kafka's coordinator goes away for a while */
+    double seeks;       /* rate at which seeks fail */
+    double cut_repairs; /* rate at which connections break during a repair */
+    double errors;      /* rate of error replies to individual commands (errors.c) */
+    double refusals;    /* rate of periods in which a server refuses nearly every command */
+    double full;        /* rate of periods in which a server is at maxmemory */
+    double torn;        /* rate at which scripts fail in the middle */
+    bool fresh;         /* in the first 2 to 27 s of a run, nearly every commit is refused */
     /* Rate at which slots of a cluster move between nodes (cluster.c). If it is 0, there is no
      * cluster. */
     double move;
@@ -275,9 +279,14 @@ struct world {
     struct operator* operator;
     struct rules *rules;
     uint64_t runs, dups, cuts;
-    /* Number of starts above what limits.per_second allows, as of `starts_ms` (limits.c). */
-    double starts;
-    int64_t starts_ms, jumped_ms; /* `jumped_ms` is the time of the last jump of the home's clock */
+    /* The fleet, then each group: its starts in a bucket that loses per_second of them in a second,
+     * as of `ms`, and the time since when its messages could start, but none did (limits.c). */
+    struct starts {
+        double n;
+        int64_t ms, idle_ms;
+    } starts[1 + GROUPS];
+    int64_t jumped_ms; /* time of the last jump of the home's clock */
+    int64_t calm_ms;   /* time at which the faults stopped; 0: they have not */
     char settle_sha[41], repair_sha[41];
     jmp_buf out;
     char bad[512];
@@ -341,7 +350,12 @@ struct server *cluster_find(struct world *w, int shard);
 void lane_vanishes(struct world *w, int shard, int key, bool marks);
 
 /* limits.c defines the following functions. limits_start() checks a start, before the message is
- * among those that run. limits_jump() notes a jump of a shard's clock. */
+ * among those that run. limits_jump() notes a jump of a shard's clock. limits_idle() checks, after
+ * the faults have stopped, that no messages wait that may start. limits_payload() returns a payload
+ * that names the record's group, or NULL if there are no groups. */
+void limits_configure(struct world *w);
+void limits_idle(struct world *w);
+const char *limits_payload(const struct world *w, int part, int index);
 void limits_start(struct world *w, const struct exec *x);
 void limits_jump(struct world *w, int shard);
 void limits_end(struct world *w);

@@ -95,6 +95,7 @@ static void gate_carries(void **state) {
     lw_call_lane(&c, text("k"));
     lw_gate_args(&c, &places,
                  &(struct lw_gate_call){.dedup = true, .token = text("t"), .counts = text("\x82")});
+    lw_call_group(&c, &(struct lw_bytes){"G", 1}, true);
     lw_call_envelope(&c, text("E1")), lw_call_dedup(&c, text("D1"));
     lw_call_envelope(&c, text("E2")), lw_call_dedup(&c, text(""));
     static const char *const want[] = {"EVALSHA",
@@ -127,6 +128,7 @@ static void gate_carries(void **state) {
                                        "0",
                                        "64",
                                        "64",
+                                       "!G",
                                        "E1",
                                        "D1",
                                        "E2",
@@ -174,7 +176,9 @@ static void settle_says_what_became_of_each(void **state) {
                                             .items = lw_bytes((char *)items, sizeof items),
                                             .n_values = 1});
     lw_call_value(&c, lw_value_text(value, "w", 7, 99));
-    for (int i = 0; i < 4; i++) lw_settle_last(&c, of[i].outcome, 500 + i, "why", text("ENVELOPE"));
+    for (int i = 0; i < 4; i++)
+        lw_settle_last(&c, of[i].outcome, 500 + i, "why", text("ENVELOPE"),
+                       i == 1 ? &(struct lw_bytes){"G", 1} : NULL);
     lw_call_dedup(&c, text("D"));
     static const char *const want[] = {"EVALSHA",
                                        "SHA",
@@ -212,6 +216,7 @@ static void settle_says_what_became_of_each(void **state) {
                                        "w.7:99",
                                        "501",
                                        "ENVELOPE",
+                                       "=G",
                                        "why",
                                        "ENVELOPE",
                                        "D",
