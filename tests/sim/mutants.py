@@ -48,20 +48,20 @@ M = {
     'gate ignores waiters': [
         (
             "queue/lua/gate.lua",
-            "if (any_paused and is_paused(l.key)) or (waiting and waiting[l.i]) then",
-            "if any_paused and is_paused(l.key) then",
+            "if l.parks or (any_paused and is_paused(l.key)) or (waiting and waiting[l.i]) then",
+            "if l.parks or any_paused and is_paused(l.key) then",
         ),
         (
             "queue/lua/gate.lua",
-            "local fresh = plain and not (waiting and waiting[i])",
-            "local fresh = plain",
+            "local fresh = plain and not parks and not (waiting and waiting[i])",
+            "local fresh = plain and not parks",
         ),
     ],
     'the short way of gate ignores waiters': [
         (
             "queue/lua/gate.lua",
-            "local fresh = plain and not (waiting and waiting[i])",
-            "local fresh = plain",
+            "local fresh = plain and not parks and not (waiting and waiting[i])",
+            "local fresh = plain and not parks",
         )
     ],
     'the short way of gate though it is not new': [
@@ -487,8 +487,8 @@ M = {
     'a list before its lane is listed': [
         (
             'queue/lua/gate.lua',
-            "    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(l.key), 0)), lane) end\n",
-            "",
+            "        call('ZADD', lanes, 'NX', text(now + math.max(lock_left(l.key), 0)), lane)\n        set_group",
+            "        set_group",
         ),
         (
             'queue/lua/gate.lua',
