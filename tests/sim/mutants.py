@@ -876,12 +876,6 @@ M = {
     'who waits longest is not first': [
         ('queue/lua/limit.lua', "p.before = p.before + 1", "p.before = p.before")
     ],
-    'tokens come twice as fast': [
-        ('queue/lua/limit.lua', "p.step = 1000000 / rate", "p.step = 500000 / rate")
-    ],
-    'tokens are good for too long': [
-        ('consumer/worker/limit.c', "TOKEN_MS = 100, ", "TOKEN_MS = 2000, ")
-    ],
     'other shards are asked beyond the statement': [
         ('consumer/worker/limit.c', "x->left = lw_smaller(x->left, keep);", "x->left = x->left;")
     ],
@@ -892,24 +886,6 @@ M = {
             "if (g && !may_start(w, &g->permits, g->in_handler)) return false;",
             "",
         )
-    ],
-    'a group takes no tokens': [
-        (
-            'consumer/worker/limit.c',
-            "if (g && g->permits.most->per_second) take_token(&g->permits, now);",
-            "",
-        )
-    ],
-    'lanes are taken before their group has a permit': [
-        (
-            'consumer/worker/gate.c',
-            "bool parks = g && !limit_group_left(w, g);",
-            "bool parks = false;",
-        )
-    ],
-    'permits are given back before they are used': [
-        ('consumer/worker/limit.c', "keep = in_hand(w, &x->fleet, used, keep);", "keep = 0;"),
-        ('consumer/worker/limit.c', "surplus ? GIVE_BACK_MS : period", "1 ? GIVE_BACK_MS : period"),
     ],
     'nobody looks for groups that wait': [
         (
@@ -971,13 +947,8 @@ MODE = {
     'attempts may count nothing for ever': 'later',
     'a retry comes back when the backoff says': 'later',
     'places of other workers do not count': 'limits',
-    'tokens come twice as fast': 'limits',
-    'tokens are good for too long': 'groups',
     'other shards are asked beyond the statement': 'limits',
     'a message starts without a permit of its group': 'groups',
-    'a group takes no tokens': 'groups',
-    'lanes are taken before their group has a permit': 'groups',
-    'permits are given back before they are used': 'groupswipe',
     'nobody looks for groups that wait': 'groups',
     'partitions of replays are never forgotten': 'operator',
     'no quarantine': 'wipe',
