@@ -168,7 +168,7 @@ size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
            sh->gate.n_msgs < BATCH && bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
         struct lane *l = unqueue(w, sh);
         bool may = lane_may_gate(w, l, now);
-        const struct group *g = may ? l->head->group : NULL;
+        const struct group *g = may && l->head ? l->head->group : NULL;
         bool parks = g && !limit_group_left(w, g);
         /* a lane that must not ask gate before not_before_ms, or for which there is no permit, goes
          * back to the list */

@@ -201,7 +201,7 @@ void ready_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
               r->element[0]->type == REDIS_REPLY_ARRAY && r->element[1]->type == REDIS_REPLY_ARRAY;
     if (ok) {
         /* a group of which fewer lanes came than asked for has no more */
-        size_t before[TAKEN_MAX];
+        size_t before[TAKEN_MAX] = {0};
         for (int i = 0; i < sh->ready.n_asked; i++) before[i] = sh->ready.asked[i]->taken;
         ok = take_lanes(sh, r->element[0]);
         for (int i = 0; i < sh->ready.n_asked; i++)
@@ -216,17 +216,15 @@ void ready_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 
 bool ready_next(struct lw_worker *w, struct shard *sh, struct lw_bytes *lane,
                 struct group **group) {
-    struct ready_lane *r, *tmp;
-    DL_FOREACH_SAFE(sh->ready.lanes, r, tmp) {
-        if (!limit_group_left(w, r->group)) continue;
-        DL_DELETE(sh->ready.lanes, r);
-        r->group->taken--;
-        *group = r->group;
-        *lane = lw_bytes(lw_memdup(r->lane, r->bytes), r->bytes);
-        free(r);
-        return true;
-    }
-    return false;
+    struct ready_lane *r = sh->ready.lanes;
+    while (r && !limit_group_left(w, r->group)) r = r->next;
+    if (!r) return false;
+    DL_DELETE(sh->ready.lanes, r);
+    r->group->taken--;
+    *group = r->group;
+    *lane = lw_bytes(lw_memdup(r->lane, r->bytes), r->bytes);
+    free(r);
+    return true;
 }
 
 int64_t ready_due_ms(struct lw_worker *w, const struct shard *sh) {
