@@ -303,13 +303,17 @@ void limit_build(struct lw_worker *w, struct shard *sh) {
     size_t keep = look_at_groups(w, more).have;
     keep = in_hand(w, &x->fleet, used, keep);
     size_t spare = less(tokens(&x->fleet, true, now_us(w)), more + keep);
-    used += keep;
+    /* The places of an answer are kept for one more statement, because the connection to the shard
+     * that needs them may be busy for as long as the answer took. */
+    size_t own = x->fresh ? lw_smaller(more, less(places(w, &x->fleet), used + keep)) : 0;
+    x->fresh = false;
     fill = less(fill, keep);
+    used += keep + own, more -= own;
     if (x->fleet.n_draws == DRAWS) fill = lw_smaller(fill, spare);
     /* Until the answer comes, only the places that are stated are sure. Calls to other shards in
      * this turn must not ask for more, because the home would learn of them too late. */
     x->fleet.places = used;
-    if (x->fleet.most->running) x->left = lw_smaller(x->left, keep);
+    if (x->fleet.most->running) x->left = lw_smaller(x->left, keep + own);
     x->fleet.wanted = want + fill;
     x->started = 0;
     x->stated_ms = now;
@@ -376,6 +380,7 @@ void limit_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     x->fleet.places = (size_t)e[0]->integer;
     x->fleet.others = e[5]->integer > 0;
+    x->fresh = true;
     x->until_ms = sh->pipe.sent_ms + w->c->lock.ttl_ms;
     x->ask_ms = e[4]->integer ? now_ms(w) + e[4]->integer : 0;
     if (lw_config_limits_running(w->c)) lw_leases_bound(w->leases, x->until_ms);

@@ -74,6 +74,7 @@ struct limits {
     struct permits fleet;
     int64_t until_ms;          /* time until which places of the fleet and of groups are good */
     int64_t stated_ms, ask_ms; /* time of the last statement, and time before the next one */
+    bool fresh;                /* true: no statement was made since the last answer */
     size_t started;            /* number of messages that started since the last statement */
     /* the groups that the last statement names, in order */
     struct group **named;
