@@ -166,6 +166,48 @@ def kill_a_worker_of_a_limited_fleet(t):
 
 
 @scenario
+def kill_a_worker_while_a_tenant_floods(t):
+    """The messages of one tenant stand before those of twenty others. Each tenant has its own
+    limits, and a worker is killed. The others must be through while half of the flood waits, and
+    the handlers count what each tenant starts, as above."""
+    rate, burst, places, handlers = 200, 20, 2, 20
+    flood, tenants = 1500, ["t%d" % i for i in range(20)]
+    t.start_redis()
+    t.make_topics()
+
+    def record(tenant, i):
+        key, payload = b"%s-%d" % (tenant.encode(), i % 50), b'{"tenant":"%s"}' % tenant.encode()
+        return (i % 4, key, payload)
+
+    records = [record("flood", i) for i in range(flood)]
+    records += [record(tenant, i) for i in range(20) for tenant in tenants]
+    for topic in t.topics:
+        t.kafka.produce(topic, records)
+    limits = {"per_second": rate, "burst": burst, "running": places}
+    run = t.start(group={"from": "json:/tenant"}, limits={"group": limits})
+    run.wait_workers(4)
+    wait_until(lambda: t.ends_so_far() > 300, 60, "the first messages")
+    run.kill_worker(random.choice(run.workers()))
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    runs, again = t.judge()
+    check_blame(t, run, again)
+    by_tenant = {}
+    for r in runs:
+        by_tenant.setdefault(bytes.fromhex(r.key).decode().split("-")[0], []).append(r)
+    t.same(sorted(by_tenant), sorted(["flood", *tenants]), "the tenants whose messages ran")
+    for tenant, those in by_tenant.items():
+        ahead, most = most_above(those, rate), most_at_once(those)
+        t.check(ahead <= burst + rate * 0.1 + handlers, "%d starts of %s too early" % (ahead, tenant))
+        t.check(most <= places, "%d of %s ran at once" % (most, tenant))
+    through = max(r.start_us for tenant in tenants for r in by_tenant[tenant])
+    left = sum(r.start_us > through for r in by_tenant["flood"])
+    t.check(left >= len(by_tenant["flood"]) // 2, "the others waited: %d of the flood left" % left)
+    t.figure(flood=len(by_tenant["flood"]), left=left)
+
+
+@scenario
 def kill_workers_that_bury(t):
     """Workers are killed while they make dead letters of records that have no key. The locks of a
     killed worker stay until their leases end, so its records wait in Redis when Kafka delivers them
