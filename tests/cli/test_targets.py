@@ -68,6 +68,13 @@ class Targets(unittest.TestCase):
                 )
         self.assertGreater(scenarios, 100)
 
+    def test_each_mode_of_the_simulation(self):
+        """A seed's number decides its mode, and `make test` runs the first seeds."""
+        source = text_of('tests/sim/sim_lanes.c')
+        modes = re.search(r' modes\[\] = \{(.*?)^\};', source, re.M | re.S)[1].count('{.name = ')
+        (quick,) = re.findall(r'^quick=(\d+)', text_of('tests/run.sh'), re.M)
+        self.assertEqual(int(quick), modes, 'number of seeds of quick in tests/run.sh')
+
 
 if __name__ == '__main__':
     unittest.main()
