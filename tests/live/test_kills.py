@@ -199,7 +199,9 @@ def kill_a_worker_while_a_tenant_floods(t):
     t.same(sorted(by_tenant), sorted(["flood", *tenants]), "the tenants whose messages ran")
     for tenant, those in by_tenant.items():
         ahead, most = most_above(those, rate), most_at_once(those)
-        t.check(ahead <= burst + rate * 0.1 + handlers, "%d starts of %s too early" % (ahead, tenant))
+        t.check(
+            ahead <= burst + rate * 0.1 + handlers, "%d starts of %s too early" % (ahead, tenant)
+        )
         t.check(most <= places, "%d of %s ran at once" % (most, tenant))
     through = max(r.start_us for tenant in tenants for r in by_tenant[tenant])
     left = sum(r.start_us > through for r in by_tenant["flood"])

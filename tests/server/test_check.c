@@ -169,8 +169,9 @@ static void test_redis_rights(void **state) {
     expect_redis(url, "PTTL");
     expect_redis(url, "SISMEMBER");
     say("ACL SETUSER elsewhere on >hunter2 ~other:* +@all");
-    expect_redis(with_user(url, sizeof url, "elsewhere"),
-                 "lw:{t.0}:limit; give it the key pattern: ACL SETUSER elsewhere ~lw:{t.[0-9]*}:*");
+    expect_redis(
+        with_user(url, sizeof url, "elsewhere"),
+        "lw:{t.0}:ready:check; give it the key pattern: ACL SETUSER elsewhere ~lw:{t.[0-9]*}:*");
     say("ACL SETUSER some on >hunter2 ~lw:{t.*}:[^d]* %%R~lw:{t.*}:d* +@all");
     expect_redis(with_user(url, sizeof url, "some"),
                  "may not read and write lw:{t.0}:dead, lw:{t.0}:dedup:check; give");

@@ -877,7 +877,11 @@ M = {
         ('queue/lua/limit.lua', "p.before = p.before + 1", "p.before = p.before")
     ],
     'other shards are asked beyond the statement': [
-        ('consumer/worker/limit.c', "x->left = lw_smaller(x->left, keep);", "x->left = x->left;")
+        (
+            'consumer/worker/limit.c',
+            "x->left = lw_smaller(x->left, keep + own);",
+            "x->left = x->left;",
+        )
     ],
     # The next mutants change the limits of groups.
     'a message starts without a permit of its group': [
