@@ -142,7 +142,14 @@ class Browser:
             self.process.kill()
             self.process.wait(10)
         self.log.close()
-        self.folder.cleanup()
+        limit = Limit(30)
+        while True:  # Chromium's processes may outlive their driver, and write into the profile
+            try:
+                return self.folder.cleanup()
+            except OSError:
+                if limit.over():
+                    raise
+                time.sleep(0.1)
 
     # --- looking ----------------------------------------------------------------------------------
 
