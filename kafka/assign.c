@@ -74,23 +74,18 @@ static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t 
     }
 }
 
-/* Counts the partitions of all topics, once. If that fails, no partition counts as added later. */
-static void count_partitions(struct lw_source *s, int64_t until_ms) {
+rd_kafka_resp_err_t lw_source_count(struct lw_source *s, int64_t until_ms) {
     const struct rd_kafka_metadata *m = NULL;
-    if (s->counted || !s->config->kafka.reset_latest) return;
+    if (s->counted || !s->config->kafka.reset_latest) return RD_KAFKA_RESP_ERR_NO_ERROR;
     rd_kafka_resp_err_t code = rd_kafka_metadata(s->rk, 1, NULL, &m, time_left(until_ms, ASK_MS));
-    if (code) {
-        lw_warn("kafka: can't count the partitions of the topics: %s; one that is added later is "
-                "read from its end, as auto.offset.reset says",
-                rd_kafka_err2str(code));
-        return;
-    }
+    if (code) return code;
     s->counts = lw_alloc((size_t)(m->topic_cnt + 1) * sizeof *s->counts);
     for (int i = 0; i < m->topic_cnt; i++)
         s->counts[s->n_counts++] =
             (struct lw_topic_count){lw_strdup(m->topics[i].topic), m->topics[i].partition_cnt};
     s->counted = true;
     rd_kafka_metadata_destroy(m);
+    return code;
 }
 
 void lw_source_forget_counts(struct lw_source *s) {
@@ -141,7 +136,11 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
 static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list,
                        struct lw_assigned *found, struct lw_anchor *anchors) {
     int64_t until_ms = lw_boot_ms() + ASSIGN_MS;
-    count_partitions(s, until_ms);
+    rd_kafka_resp_err_t code = lw_source_count(s, until_ms);
+    if (code)
+        lw_warn("kafka: can't count the partitions of the topics: %s; one that is added later is "
+                "read from its end, as auto.offset.reset says",
+                rd_kafka_err2str(code));
     if (ask_committed(s, list, until_ms)) return -1;
     for (int i = 0; i < list->cnt; i++) {
         rd_kafka_topic_partition_t *tp = &list->elems[i];

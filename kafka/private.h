@@ -77,7 +77,7 @@ struct lw_source {
     rd_kafka_resp_err_t trouble;
     int64_t trouble_ms;
     struct lw_kafka_look look;
-    /* With auto.offset.reset "latest": how many partitions each topic had at the first assignment,
+    /* With auto.offset.reset "latest": how many partitions each topic had when the worker began,
      * so that a partition that was added later is read from its first record. */
     struct lw_topic_count {
         char *topic;
@@ -94,6 +94,9 @@ struct lw_source {
     bool no_metadata;
 };
 
+/* Counts the partitions of all topics, once. Until that has succeeded, no partition counts as added
+ * later. Waits for the answer, at most until this time on the boot clock. */
+rd_kafka_resp_err_t lw_source_count(struct lw_source *s, int64_t until_ms);
 /* Frees what is known of the numbers of partitions (kafka/assign.c). */
 void lw_source_forget_counts(struct lw_source *s);
 /* The functions lw_source_saw() to lw_source_metadata() are in kafka/check.c, which detects

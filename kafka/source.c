@@ -34,6 +34,7 @@ enum {
     AUTH_MS = 60000,
     TROUBLE_MS = 10000, /* minimum time between two log lines about the same problem */
     INSPECTOR_MS = 500,
+    COUNT_MS = 2000,   /* time that Kafka has at the start to tell how many partitions there are */
     DESTROY_MS = 3000, /* minimum time that librdkafka's threads are given to end */
     /* error code of the new group protocol if another member uses our id; older headers of
      * librdkafka have no name for this code */
@@ -182,6 +183,8 @@ static int connect_kafka(struct lw_source *s, struct lw_err *err) {
     uint64_t one = 1;
     rd_kafka_queue_io_event_enable(s->consumer_queue, s->fd, &one, sizeof one);
     rd_kafka_queue_io_event_enable(s->commit_queue, s->fd, &one, sizeof one);
+    /* before the group may give a partition to this worker; if it fails, at the first assignment */
+    lw_source_count(s, lw_boot_ms() + COUNT_MS);
     return subscribe(s, err);
 }
 
