@@ -367,7 +367,7 @@ void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (sh->gate.n_parks) ready_look(w, sh);
     assert(n > 0 && n <= BATCH);
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[2]};
-    sh->gate.n = 0;
+    sh->gate.n = sh->gate.n_parks = 0;
     sh->gate.oom_until_ms = 0;
     for (int i = 0; i < n; i++) {
         struct lane *l = sh->gate.item[i].lane;

@@ -108,6 +108,7 @@ static size_t asked_for(const struct lw_worker *w) {
     size_t n = 0;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
+        assert(sh->gate.n >= sh->gate.n_parks);
         if (sh->pipe.open || sh->pipe.n_kept > 0)
             n += (size_t)(sh->gate.n - sh->gate.n_parks + sh->claim.n);
     }
