@@ -21,7 +21,6 @@
 
 enum {
     NAMED_MAX = 64,  /* number of groups that a call of ready names */
-    TAKEN_MAX = 64,  /* number of groups of which a call of ready takes lanes */
     LOOK_MS = 50,    /* time between two looks for groups that have lanes */
     LOOK_ON_MS = 10, /* the same while there are more groups than one call names */
 };
@@ -68,24 +67,24 @@ size_t group_waits(const struct lw_worker *w, const struct group *g) {
     return g->listed + g->taken + lanes_ready(w, g);
 }
 
+static void forget(struct lw_worker *w, struct group *g) {
+    assert(!g->n_msgs);
+    HASH_DELETE(hh, w->groups.table, g);
+    free((void *)(uintptr_t)g->id.p);
+    free(g);
+}
+
 void groups_sweep(struct lw_worker *w) {
     struct group *g, *tmp;
     HASH_ITER(hh, w->groups.table, g, tmp) {
         if (g->n_msgs || group_used(g) || limit_knows(g) || group_waits(w, g)) continue;
-        HASH_DELETE(hh, w->groups.table, g);
-        free((void *)(uintptr_t)g->id.p);
-        free(g);
+        forget(w, g);
     }
 }
 
 void groups_free(struct lw_worker *w) {
     struct group *g, *tmp;
-    HASH_ITER(hh, w->groups.table, g, tmp) {
-        assert(!g->n_msgs);
-        HASH_DELETE(hh, w->groups.table, g);
-        free((void *)(uintptr_t)g->id.p);
-        free(g);
-    }
+    HASH_ITER(hh, w->groups.table, g, tmp) forget(w, g);
 }
 
 /* --- what the worker has of a group ----------------------------------------------------------- */
@@ -200,7 +199,7 @@ void ready_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     bool ok = r->type == REDIS_REPLY_ARRAY && r->elements == 2 &&
               r->element[0]->type == REDIS_REPLY_ARRAY && r->element[1]->type == REDIS_REPLY_ARRAY;
     if (ok) {
-        /* a group of which fewer lanes came than asked for has no more */
+        /* a group of which no lane came has none any more */
         size_t before[TAKEN_MAX] = {0};
         for (int i = 0; i < sh->ready.n_asked; i++) before[i] = sh->ready.asked[i]->taken;
         ok = take_lanes(sh, r->element[0]);

@@ -18,6 +18,7 @@
  * fleet lets start. */
 #include "consumer/worker/private.h"
 
+#include "base/clock.h"
 #include "base/redis/reply.h"
 
 enum {
@@ -416,17 +417,16 @@ static int64_t token_ms(const struct permits *p, int64_t now) {
     return due;
 }
 
-static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
-
 int64_t limit_due_ms(struct lw_worker *w, const struct shard *sh) {
     if (!lw_config_limits(w->c)) return INT64_MAX;
     int64_t due = INT64_MAX, now = now_ms(w);
     size_t more = demand(w);
     if (more || w->groups.table) due = token_ms(&w->limits.fleet, now);
     for (const struct group *g = w->groups.table; g; g = g->hh.next)
-        if (g->permits.n_draws && group_waits(w, g)) due = sooner(due, token_ms(&g->permits, now));
+        if (g->permits.n_draws && group_waits(w, g))
+            due = lw_earlier(due, token_ms(&g->permits, now));
     if (sh->index || sh->phase != READY) return due;
-    return sooner(due, statement_ms(w, more, tokens_wanted(w, more)));
+    return lw_earlier(due, statement_ms(w, more, tokens_wanted(w, more)));
 }
 
 bool limit_why(struct lw_worker *w, char *out, size_t size) {

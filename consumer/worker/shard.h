@@ -310,9 +310,11 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
 struct group;
 struct ready_lane;
 
-struct ready {                /* lanes of groups that wait in Redis */
-    struct ready_lane *lanes; /* those that were taken and not claimed yet */
-    struct group *asked[64];  /* groups of which the unanswered call takes lanes */
+enum { TAKEN_MAX = 64 }; /* number of groups of which a call of ready takes lanes */
+
+struct ready {                      /* lanes of groups that wait in Redis */
+    struct ready_lane *lanes;       /* those that were taken and not claimed yet */
+    struct group *asked[TAKEN_MAX]; /* groups of which the unanswered call takes lanes */
     int n_asked;
     bool looks;      /* true: the unanswered call names groups */
     int64_t look_ms; /* time of the next look for groups that have lanes */

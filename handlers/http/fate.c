@@ -24,9 +24,15 @@ static void count_code(const struct lw_handler *h, int code) {
 }
 
 /* Counts the connections that libcurl has made for this call. */
-static void count_connections(const struct call *c) {
+/* Returns the number of connections that were made for the call; 0: it used one that was kept. */
+static long connections_of(const struct call *c) {
     long n = 0;
     curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &n);
+    return n;
+}
+
+static void count_connections(const struct call *c) {
+    long n = connections_of(c);
     if (n > 0 && c->h->counts)
         atomic_fetch_add_explicit(&c->h->counts->connections, (uint64_t)n, memory_order_relaxed);
 }
@@ -165,9 +171,8 @@ static void take_failure(struct call *c, enum call_end end, const char *why) {
 /* Returns true if the transfer used a connection that earlier requests had used, and what came on
  * it is no answer of HTTP. It may be the rest of an earlier answer. */
 static bool met_a_rest(const struct call *c, CURLcode code) {
-    long n = 0;
-    curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &n);
-    return n == 0 && (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY);
+    return connections_of(c) == 0 &&
+           (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY);
 }
 
 void http_settle(struct call *c, CURLcode code) {

@@ -42,7 +42,7 @@ for i = 1, #KEYS - first_key do
     local key, count = KEYS[first_key + i], counts ~= '' and byte(counts, i) or 1
     local with_envelope = count >= LW_GATE_ENVELOPES
     if with_envelope then count = count - LW_GATE_ENVELOPES end
-    local parks = with_envelope and byte(ARGV[arg]) == 33
+    local parks = with_envelope and byte(ARGV[arg]) == 33 -- '!'
     local fresh = plain and not parks and not (waiting and waiting[i])
     for k = 1, fresh and count or 0 do
         local s, index = place(m + k)
