@@ -23,10 +23,8 @@ struct group {
     int places, tokens;
 };
 
-/* Makes a statement about groups, of a fleet with these limits, and with a free handler for each
- * message. Returns the numbers of places and tokens of the fleet as "P T". */
-static const char *groups_of(struct lt *l, struct asks a, struct group *g, int n) {
-    static char text[64];
+/* Begins a call with the arguments that tell of the fleet. */
+static void begin(struct lt *l, struct asks a) {
     lt_begin(l, &lw_script_limit);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "limit");
     lt_add_text(&l->args, l->epoch), lt_add_text(&l->args, a.worker);
@@ -34,6 +32,13 @@ static const char *groups_of(struct lt *l, struct asks a, struct group *g, int n
     lt_addf(&l->args, "%d", a.running), lt_addf(&l->args, "%d", a.per_second);
     lt_addf(&l->args, "%d", a.burst), lt_addf(&l->args, "%d", a.has);
     lt_addf(&l->args, "%d", a.want), lt_addf(&l->args, "%d", a.tokens);
+}
+
+/* Makes a statement about groups, of a fleet with these limits, and with a free handler for each
+ * message. Returns the numbers of places and tokens of the fleet as "P T". */
+static const char *groups_of(struct lt *l, struct asks a, struct group *g, int n) {
+    static char text[64];
+    begin(l, a);
     lt_addf(&l->args, "0"), lt_addf(&l->args, "100");
     for (int i = 0; i < n; i++) {
         lt_add_text(&l->args, g[i].name);
@@ -56,13 +61,7 @@ static const char *groups_of(struct lt *l, struct asks a, struct group *g, int n
 /* Makes a statement, and returns the numbers of places and tokens in the answer as "P T". */
 static const char *state_of(struct lt *l, struct asks a) {
     static char text[64];
-    lt_begin(l, &lw_script_limit);
-    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "limit");
-    lt_add_text(&l->args, l->epoch), lt_add_text(&l->args, a.worker);
-    lt_addf(&l->args, "%d", a.number), lt_addf(&l->args, "%" PRId64, l->ttl_ms);
-    lt_addf(&l->args, "%d", a.running), lt_addf(&l->args, "%d", a.per_second);
-    lt_addf(&l->args, "%d", a.burst), lt_addf(&l->args, "%d", a.has);
-    lt_addf(&l->args, "%d", a.want), lt_addf(&l->args, "%d", a.tokens);
+    begin(l, a);
     const char *answer = lt_run(l);
     if (l->reply->type != REDIS_REPLY_ARRAY) return answer;
     assert_int_equal(l->reply->elements, 6);
