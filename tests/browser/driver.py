@@ -15,7 +15,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../live"))
-from lib.process import Limit  # noqa: E402
+from lib.process import Limit, wait_until  # noqa: E402
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", "Space": "\ue00d"}
@@ -142,14 +142,15 @@ class Browser:
             self.process.kill()
             self.process.wait(10)
         self.log.close()
-        limit = Limit(30)
-        while True:  # Chromium's processes may outlive their driver, and write into the profile
-            try:
-                return self.folder.cleanup()
-            except OSError:
-                if limit.over():
-                    raise
-                time.sleep(0.1)
+        # Chromium's processes may outlive their driver, and write into the profile.
+        wait_until(self._clean_up, 30, "an end of writes to Chromium's profile")
+
+    def _clean_up(self):
+        try:
+            self.folder.cleanup()
+        except OSError:
+            return False
+        return True
 
     # --- looking ----------------------------------------------------------------------------------
 
