@@ -181,7 +181,6 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, candidate);
     lw_call_text(&c, life.id);
     lw_call_number(&c, l->schema_ttl_ms);
-    lw_call_text(&c, "0"); /* argument grace_ms of enter.lua: add no time to a quarantine */
     /* argument of enter.lua: this caller knows of no epoch that was lost because Redis' clock
      * jumped */
     lw_call_text(&c, "");

@@ -128,8 +128,7 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     pipe_copy(sh, id);
     const struct lw_life *life = &sh->server.new_life;
     pipe_text(sh, life->id);
-    pipe_number(sh, w->c->lock.ttl_ms), pipe_number(sh, w->set.grace_ms);
-    pipe_text(sh, sh->server.jumped);
+    pipe_number(sh, w->c->lock.ttl_ms), pipe_text(sh, sh->server.jumped);
     pipe_text(sh, w->set.host), pipe_number(sh, sh->server.wall_offset_ms);
     pipe_number(sh, (int64_t)w->runs.max_fence);
     pipe_text(sh, life->history);

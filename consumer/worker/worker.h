@@ -110,11 +110,8 @@ struct lw_worker_setup {
     /* `id` identifies this worker. No other worker of the fleet ever has the same id. The format is
      * host-pid-random. */
     const char *id;
-    const char *host;       /* name of the host whose wall clock is read */
-    const char *cluster_id; /* id of the Kafka cluster; "": unknown */
-    /* `grace_ms` is the time for which an old master may go on serving clients (the rule "old
-     * master's grace"); 0 for a single server */
-    int64_t grace_ms;
+    const char *host;            /* name of the host whose wall clock is read */
+    const char *cluster_id;      /* id of the Kafka cluster; "": unknown */
     struct lw_byte_bounds bytes; /* limits in bytes; tests with small messages set smaller limits */
     /* `part_records` is the maximum number of tracked records above the watermark of a partition;
      * 0: as many as fit into the partition's share of 64 MiB */

@@ -3,15 +3,15 @@
 -- enter: joins the epoch of this shard, or starts a new epoch.
 -- KEYS    1 epoch, 2 fence, 3 lanes
 -- ARGV    1 candidate for the id of a new epoch (random),
---         2 life of the server (run_id/master_replid), 3 ttl_ms, 4 grace_ms,
---         5 id of the epoch in which the server's clock jumped, or '',
---         6 name of the host, or '' if its clock is not to be compared,
---         7 Redis time minus the caller's wall clock, in ms,
---         8 highest fence that the caller has seen,
---         9 history of the server (run_id/number of bytes read as a replica, queue/life.h), or '',
---         10 old_ms: time in ms for which leases of epochs that the caller knew before may still
+--         2 life of the server (run_id/master_replid), 3 ttl_ms,
+--         4 id of the epoch in which the server's clock jumped, or '',
+--         5 name of the host, or '' if its clock is not to be compared,
+--         6 Redis time minus the caller's wall clock, in ms,
+--         7 highest fence that the caller has seen,
+--         8 history of the server (run_id/number of bytes read as a replica, queue/life.h), or '',
+--         9 old_ms: time in ms for which leases of epochs that the caller knew before may still
 --         live, or 0,
---         11.. name and value of each part of the schema, on which all workers must agree
+--         10.. name and value of each part of the schema, on which all workers must agree
 -- Result: {'OK', id, Redis time in ms, not_before in ms, ttl_ms of the epoch, '1' while no commit
 --         of the group is known (lift.lua), otherwise ''},
 --         or {'REFUSED', part of the schema that differs, its value in the epoch}
@@ -19,15 +19,15 @@
 -- and offset:HOST) are overwritten only after the new epoch is written. So if a call fails between
 -- these writes, the next call recognizes the end of the same epoch.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
-local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2],
-    tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local history, old_ms = ARGV[9], tonumber(ARGV[10])
+local candidate, life, ttl, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]),
+    ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+local history, old_ms = ARGV[8], tonumber(ARGV[9])
 local time = redis.call('TIME')
 local now = math.floor((tonumber(time[1]) * 1000000 + tonumber(time[2])) / 1000)
 local function text(n) return string.format('%.0f', n) end
 
 local id = redis.call('HGET', epoch_key, 'id')
-for i = 11, #ARGV, 2 do
+for i = 10, #ARGV, 2 do
     local theirs = redis.call('HGET', epoch_key, ARGV[i])
     if theirs and theirs ~= ARGV[i + 1] then return {'REFUSED', ARGV[i], theirs} end
 end
@@ -37,7 +37,7 @@ end
 local known_life, known_history = redis.call('HGET', epoch_key, 'life'),
     redis.call('HGET', epoch_key, 'history')
 local same = known_life == life or (history ~= '' and known_history == history)
-for i = 11, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
+for i = 10, #ARGV, 2 do redis.call('HSET', epoch_key, ARGV[i], ARGV[i + 1]) end
 local used = tonumber(redis.call('HGET', epoch_key, 'ttl_ms') or 0)
 if ttl > used then
     redis.call('HSET', epoch_key, 'ttl_ms', text(ttl))
@@ -73,7 +73,7 @@ end
 -- TTL was away). Later quarantines do not cover these old leases, so a TTL that is no longer used
 -- is forgotten.
 local not_before = tonumber(redis.call('HGET', epoch_key, 'not_before') or 0)
-local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)
+local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used)
 if fence > tonumber(redis.call('GET', fence_key) or 0) then
     redis.call('SET', fence_key, text(fence))
 end
@@ -87,7 +87,7 @@ if not id or not same or jumped == id or moved then
     -- the time left of the last quarantine does not count if it exceeds the length of that
     -- quarantine, because then the clock has gone back
     local left = not_before - now
-    length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
+    length = math.max(used, old_ms, left <= length and left or 0)
     redis.call('HSET', epoch_key, 'id', id, 'was', was, 'not_before', text(now + length),
         'quarantine_ms', text(length))
     -- The score of a lane in `lanes` is the time at which tend examines the lane. A score that lies
@@ -99,11 +99,11 @@ if not id or not same or jumped == id or moved then
     end
 elseif not_before > now + length then
     redis.call('HSET', epoch_key, 'not_before', text(now + length))
-elseif not_before > now and old_ms + grace > length then
+elseif not_before > now and old_ms > length then
     -- extend the quarantine, because the worker that began it knew only of shorter leases
-    not_before = not_before + old_ms + grace - length
+    not_before = not_before + old_ms - length
     redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms',
-        text(old_ms + grace))
+        text(old_ms))
 end
 if known_life ~= life or known_history ~= history then
     redis.call('HSET', epoch_key, 'life', life, 'history', history)

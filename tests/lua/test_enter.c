@@ -8,14 +8,13 @@
 
 #include <cmocka.h>
 
-enum { GRACE_MS = 700, FAR_MS = LT_TTL_MS };
+enum { FAR_MS = LT_TTL_MS };
 
 static struct lt_enter caller(const char *candidate) {
     return (struct lt_enter){.candidate = candidate,
                              .life = "life",
                              .host = "h1",
                              .ttl_ms = LT_TTL_MS,
-                             .grace_ms = GRACE_MS,
                              .field = "shards",
                              .value = "1"};
 }
@@ -33,7 +32,7 @@ static struct lt_entered fresh(struct lt *l) {
 }
 
 static void assert_quarantine(const struct lt_entered *e, int64_t ttl_ms) {
-    assert_int_equal(e->not_before_ms - e->now_ms, ttl_ms + GRACE_MS);
+    assert_int_equal(e->not_before_ms - e->now_ms, ttl_ms);
 }
 
 static void starts_a_fresh_epoch(void **state) {
@@ -227,8 +226,7 @@ static void a_quarantine_too_long_is_cut(void **state) {
     lt_int(l, "HSET " LT_TAG "epoch not_before %lld", (long long)a.not_before_ms + 3600000);
     struct lt_entered b = entered(l, caller("b"));
     assert_string_equal(b.id, "a");
-    assert_true(b.not_before_ms >= a.not_before_ms &&
-                b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS + GRACE_MS);
+    assert_true(b.not_before_ms >= a.not_before_ms && b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS);
 }
 
 /* Redis was wiped and no longer knows of earlier, longer leases, but a caller does. The quarantine

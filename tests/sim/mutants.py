@@ -716,8 +716,8 @@ M = {
     'a quarantine under way is cut by who knows less': [
         (
             'queue/lua/enter.lua',
-            "local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)",
-            "local length = used + grace",
+            "local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used)",
+            "local length = used",
         )
     ],
     'earlier epochs of the fleet are forgotten': [

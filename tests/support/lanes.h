@@ -192,7 +192,7 @@ struct lw_bytes lt_states(const struct lt *l, int i);
 
 struct lt_enter {
     const char *candidate, *life, *history, *jumped, *host;
-    int64_t ttl_ms, grace_ms, offset_ms;
+    int64_t ttl_ms, offset_ms;
     uint64_t fence;
     const char *field, *value; /* name and value of one field of the schema */
     int64_t old_ms;

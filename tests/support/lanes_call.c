@@ -418,7 +418,6 @@ const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *
         lt_add_text(&l->keys, LT_TAG "lanes");
     lt_add_text(&l->args, e->candidate), lt_add_text(&l->args, e->life);
     lt_addf(&l->args, "%" PRId64, e->ttl_ms);
-    lt_addf(&l->args, "%" PRId64, e->grace_ms);
     lt_add_text(&l->args, e->jumped ? e->jumped : ""), lt_add_text(&l->args, e->host);
     lt_addf(&l->args, "%" PRId64, e->offset_ms);
     lt_addf(&l->args, "%" PRIu64, e->fence);

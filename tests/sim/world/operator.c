@@ -385,7 +385,7 @@ static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32])
     script(w, shard, lw_script_enter.text, 0, names);
     lw_arg_copy(cmd, candidate, strlen(candidate)), lw_arg_text(cmd, life.id),
         lw_arg_i64(cmd, TTL_MS);
-    lw_arg_text(cmd, "0"), lw_arg_text(cmd, "");
+    lw_arg_text(cmd, "");
     /* The operator works on the same host as all workers. skew_ms is the server's time minus the
      * wall clock of this host. */
     lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms);
