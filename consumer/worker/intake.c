@@ -161,7 +161,6 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     p->log_begin = a->log_begin;
     p->log_end = a->log_end;
     p->committed = a->committed;
-    p->had_commit = a->committed >= 0;
     p->leaving = false;
     p->offsets = lw_offsets_open(a->begin);
     reset_in(w, p);
@@ -177,7 +176,6 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
 
 void part_committed(struct part *p, int64_t offset) {
     if (offset > p->committed) p->committed = offset;
-    p->had_commit = true;
 }
 
 void part_forget_kept(struct part *p) { p->kept.n = 0; }

@@ -66,7 +66,6 @@ struct part {
      * is the end of these records. `committed` is the commit that Kafka has accepted, or -1 if
      * there is none yet. */
     int64_t begin, log_begin, log_end, committed;
-    bool had_commit;
     bool leaving; /* true: it is being revoked: no more messages start, and it is not rewound */
     bool held;    /* true: nothing is read from Kafka for now */
     /* time of the last log line that says that the partition tracks too many records; 0: never */

@@ -162,7 +162,7 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     if (!floor->len) return true;
     int64_t f = strtoll(floor->str, NULL, 10);
-    if (p->log_end >= f && p->had_commit && p->begin >= f) return true;
+    if (p->committed >= 0 && p->begin >= f) return true;
     char why[900];
     if (p->log_end < f && p->begin < f) {
         snprintf(why, sizeof why,
@@ -170,11 +170,9 @@ static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *fl
                  " that was committed: the topic was recreated or truncated; choose another "
                  "\"name\" and group.id for the new topic",
                  p->name, p->log_end, f);
-    } else if (p->begin >= f && p->had_commit) {
-        return true;
     } else if (only_behind(w, p, f)) {
         return false;
-    } else if (!p->had_commit) {
+    } else if (p->committed < 0) {
         snprintf(why, sizeof why,
                  "%s: the group has no committed offset, yet all below %" PRId64
                  " is known finished. If the topic was deleted and recreated, which deletes its "
