@@ -282,7 +282,6 @@ static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival 
 static struct msg *message_of(struct lw_worker *w, struct part *p, const struct lw_arrival *a,
                               const struct found *f) {
     struct msg *m = msg_new(w, p);
-    m->gen = p->gen;
     m->pass = p->pass;
     m->tag = f->tag;
     m->offset = a->offset;

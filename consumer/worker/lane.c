@@ -205,7 +205,6 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
             /* this worker has already granted the message, and that grant's settle covers this
              * delivery as well */
             if (l->hold->kind == LANE) part_mark(m->part, m->offset, LW_OFF_WAITING);
-            same->gen = m->gen;
             same->pass = m->pass;
         } else if (msg_current(m)) {
             return m;

@@ -38,7 +38,8 @@ struct tried {
 struct msg {
     struct msg *next;
     struct part *part;
-    uint32_t gen, pass, tag;
+    uint32_t pass; /* that of the partition at the delivery (part.h); 0: a head */
+    uint32_t tag;
     int64_t offset, timestamp_ms, first_ms;
     struct lw_bytes key, payload, dedup;
     struct lw_header *headers; /* the headers, which the message owns */
@@ -84,7 +85,7 @@ void msg_envelope(const struct msg *m, struct lw_buf *out);
  * inline because every step calls it for every message. */
 static inline bool msg_current(const struct msg *m) {
     assert(m && m->part);
-    if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;
+    if (!m->pass || m->part->pass != m->pass) return false;
     enum lw_offset_state s = lw_offsets_get(m->part->offsets, m->offset);
     return s == LW_OFF_IN || s == LW_OFF_WAITING;
 }
