@@ -165,13 +165,13 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
     bool stop = h && (h->failed || (w->stopping && h->first));
     for (size_t i = 0; i < n; i++) {
         struct tried tried = grants_tries(g);
-        struct msg *m = grants_head(w, g), *same;
+        struct msg *m = grants_head(w, g);
         if (!m) {
             /* an unreadable head stays in its waiting list, so no head behind it may run */
             stop = true;
             continue;
         }
-        if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {
+        if (stop || (h && (h->failed || hold_msg(h, m->part, m->offset)))) {
             msg_free(w, m);
             continue;
         }

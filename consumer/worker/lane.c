@@ -200,8 +200,8 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;
-        struct msg *same;
-        if (l->hold && hold_has(l->hold, m->part, m->offset, &same)) {
+        struct msg *same = l->hold ? hold_msg(l->hold, m->part, m->offset) : NULL;
+        if (same) {
             /* this worker has already granted the message, and that grant's settle covers this
              * delivery as well */
             if (l->hold->kind == LANE) part_mark(m->part, m->offset, LW_OFF_WAITING);
@@ -390,13 +390,10 @@ void hold_to_settle(struct lw_worker *w, struct hold *h) {
     if ((h->kind == LANE || h->lane->head || h->failed) && settle_due(w, h, 0)) settle_urge(sh);
 }
 
-bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m) {
+struct msg *hold_msg(const struct hold *h, const struct part *p, int64_t offset) {
     for (struct run *r = h->first; r; r = r->next)
-        if (r->msg && r->msg->part == p && r->msg->offset == offset) {
-            *m = r->msg;
-            return true;
-        }
-    return false;
+        if (r->msg && r->msg->part == p && r->msg->offset == offset) return r->msg;
+    return NULL;
 }
 
 /* Notes in this worker's memory which messages of a lost hold are done, because Redis was not told

@@ -244,7 +244,8 @@ void hold_remove(struct lw_worker *w, struct hold *h, struct run *r);
 /* Removes and frees the first n runs of a hold. */
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);
 void hold_to_settle(struct lw_worker *w, struct hold *h);
-bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
+/* Returns the hold's message with this offset, or NULL. */
+struct msg *hold_msg(const struct hold *h, const struct part *p, int64_t offset);
 /* Handles the loss of the epoch: keeps the hold only as long as a handler runs one of its messages,
  * or repair may still write one of them back. */
 void hold_to_lost(struct lw_worker *w, struct hold *h);

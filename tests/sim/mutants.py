@@ -256,7 +256,7 @@ M = {
         )
     ],
     'the same message twice in one worker': [
-        ("consumer/worker/lane.c", "if (l->hold && hold_has(", "if (0 && hold_has(")
+        ("consumer/worker/lane.c", "= l->hold ? hold_msg(", "= 0 ? hold_msg(")
     ],
     'another life of the server goes unseen': [
         ('consumer/worker/connection.c', "} else if (!same_life(sh)) {", "} else if (0) {"),
@@ -311,8 +311,8 @@ M = {
         ),
         (
             'consumer/worker/claim.c',
-            "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {",
-            "if (stop || (h && hold_has(h, m->part, m->offset, &same))) {",
+            "if (stop || (h && (h->failed || hold_msg(h, m->part, m->offset)))) {",
+            "if (stop || (h && hold_msg(h, m->part, m->offset))) {",
         ),
     ],
     'named messages known by their place alone': [
@@ -376,7 +376,7 @@ M = {
         ('queue/lua/parts/heads.lua', "false, after_tp == nil, {}", "false, true, {}"),
         (
             'consumer/worker/claim.c',
-            "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {",
+            "if (stop || (h && (h->failed || hold_msg(h, m->part, m->offset)))) {",
             "if (stop || (h && h->failed)) {",
         ),
     ],
