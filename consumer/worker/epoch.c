@@ -387,9 +387,12 @@ void first_committed(struct lw_worker *w) {
 /* Asks Kafka for all commits of the group, as soon as this worker has joined the epoch of every
  * shard. */
 void first_look(struct lw_worker *w) {
-    bool wanted = false;
-    for (int s = 0; s < w->n_shards; s++) wanted |= should_look(&w->shards[s]);
-    if (!wanted || !w->io->look || w->looking || !all_joined(w) || now_ms(w) < w->look_ms) return;
+    bool wanted = false, joined = true;
+    for (int s = 0; s < w->n_shards; s++) {
+        wanted |= should_look(&w->shards[s]);
+        joined &= epoch_joined(&w->shards[s]);
+    }
+    if (!wanted || !joined || !w->io->look || w->looking || now_ms(w) < w->look_ms) return;
     w->look_ms = now_ms(w) + LOOK_AGAIN_MS;
     w->looking = !has_commit(w) && w->io->look(w->ctx);
     for (int s = 0; s < w->n_shards; s++)

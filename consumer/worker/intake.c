@@ -128,12 +128,6 @@ void parts_pause(struct lw_worker *w) {
     for (size_t i = 0; i < w->n_assigned; i++) part_pause(w, w->assigned[i]);
 }
 
-bool all_joined(const struct lw_worker *w) {
-    for (int s = 0; s < w->n_shards; s++)
-        if (!epoch_joined(&w->shards[s])) return false;
-    return true;
-}
-
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     struct part *p = part_of_gen(w, gen);
     if (p) lw_offsets_end(p->offsets, offset);

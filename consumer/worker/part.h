@@ -136,8 +136,6 @@ void part_again(struct lw_worker *w, struct part *p);
 /* Holds back or resumes reading. */
 void part_pause(struct lw_worker *w, struct part *p);
 void parts_pause(struct lw_worker *w);
-/* Returns true if this worker has joined the epochs of all shards. */
-bool all_joined(const struct lw_worker *w);
 /* Returns true if all messages of the partition before `m` were delivered, and those with the tag
  * of `m` are known to be done. */
 bool part_closed(const struct part *p, const struct msg *m);
