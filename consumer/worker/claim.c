@@ -192,8 +192,7 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
     assert(sh->claim.n > 0 && sh->claim.n <= CLAIM_BATCH);
     struct lw_lane_call c = pipe_lane_call(w, sh, &lw_script_claim);
     lw_claim_begin(&c, sh->claim.n);
-    for (int i = 0; i < sh->claim.n; i++)
-        lw_call_lane(&c, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
+    for (int i = 0; i < sh->claim.n; i++) lw_call_lane(&c, sh->claim.lane[i]->id);
     struct lw_claim_call l = {.taken = (int64_t)sh->hints.taken,
                               .token = lw_token_text(token, w->set.id, sh->claim.token),
                               .want = (int64_t)wanted_heads(w),
@@ -214,14 +213,12 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
             id = hints_pop(sh);
         }
         struct lane *l = lane_get(w, id);
+        free((void *)(uintptr_t)id.p);
         /* The hint is dropped if this worker already works on the lane, because the lane's next
          * settle or gate sees the waiting messages as well. */
-        if (l->hold || l->lost || l->in_call) {
-            free((void *)(uintptr_t)id.p);
-            continue;
-        }
+        if (l->hold || l->lost || l->in_call) continue;
         lane_call(l, group);
-        sh->claim.item[sh->claim.n++] = (struct claim_item){(char *)(uintptr_t)id.p, id.n};
+        sh->claim.lane[sh->claim.n++] = l;
     }
     if (!sh->claim.n) return 0;
     sh->claim.token = token_new(w);
@@ -231,27 +228,12 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     return (size_t)sh->claim.n;
 }
 
-/* Returns the lane of an item. The lane is always found while an unanswered call names it. */
-static struct lane *lane_of(struct lw_worker *w, struct shard *sh, const struct claim_item *it) {
-    return lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
-}
-
-/* Empties the list of lanes to claim, after the call was answered or given up. */
-static void drop_items(struct lw_worker *w, struct shard *sh) {
-    for (int i = 0; i < sh->claim.n; i++) {
-        struct lane *l = lane_of(w, sh, &sh->claim.item[i]);
-        if (l) lane_wake(w, l);
-        free(sh->claim.item[i].lane);
-    }
-    sh->claim.n = 0;
-}
-
 void claim_forget(struct lw_worker *w, struct shard *sh) {
     for (int i = 0; i < sh->claim.n; i++) {
-        struct lane *l = lane_of(w, sh, &sh->claim.item[i]);
-        if (l) lane_answered(l);
+        lane_answered(sh->claim.lane[i]);
+        lane_wake(w, sh->claim.lane[i]);
     }
-    drop_items(w, sh);
+    sh->claim.n = 0;
 }
 
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
@@ -271,15 +253,15 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[3], .heads = e[4]};
     for (int i = 0; i < n; i++) {
-        struct lane *l = lane_of(w, sh, &sh->claim.item[i]);
-        if (!l) continue;
+        struct lane *l = sh->claim.lane[i];
         const struct group *asked = l->asks;
         lane_answered(l);
         count_acquire(w, &e[1]->str[i], 1);
         take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim.token);
         if (asked && l->hold && l->hold->first && l->hold->first->msg->group != asked)
             count(&w->counts->group_changed);
+        lane_wake(w, l);
     }
+    sh->claim.n = 0;
     if (e[2]->type == REDIS_REPLY_INTEGER) count_n(&w->counts->dropped, (uint64_t)e[2]->integer);
-    drop_items(w, sh);
 }

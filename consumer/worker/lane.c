@@ -94,28 +94,15 @@ int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) {
     return lw_lane_shard(lane, w->n_shards, tag);
 }
 
-/* Returns a lane's place in the table. Strangers choose the names, so the hash has a seed. */
-static unsigned place_of(const struct lw_worker *w, struct lw_bytes id) {
-    return (unsigned)XXH3_64bits_withSeed(id.p, id.n, w->lanes_seed);
-}
-
-static struct lane *find(struct shard *sh, struct lw_bytes id, unsigned place) {
-    struct lane *l = NULL;
-    HASH_FIND_BYHASHVALUE(hh, sh->lanes, id.p, id.n, place, l);
-    return l;
-}
-
-struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id) {
-    return find(sh, id, place_of(w, id));
-}
-
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
     assert(id.n <= LW_LANE_MAX);
     uint32_t tag;
     int s = shard_of(w, id, &tag);
     struct shard *sh = &w->shards[s];
-    unsigned place = place_of(w, id);
-    struct lane *l = find(sh, id, place);
+    /* strangers choose the names, so the hash has a seed */
+    unsigned place = (unsigned)XXH3_64bits_withSeed(id.p, id.n, w->lanes_seed);
+    struct lane *l;
+    HASH_FIND_BYHASHVALUE(hh, sh->lanes, id.p, id.n, place, l);
     if (l) return l;
     l = w->free_lanes;
     if (l)

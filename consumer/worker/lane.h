@@ -135,7 +135,6 @@ struct lane {
 };
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
-struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
 /* Adds the lane to the list of lanes that wait to ask gate, if its messages need gate. Frees the
  * lane if nothing is left in it. Call this function after each change of the lane. */
 void lane_wake(struct lw_worker *w, struct lane *l);

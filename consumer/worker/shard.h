@@ -248,13 +248,8 @@ static inline void check_settle(const struct settle *s) {
 
 enum { CLAIM_BATCH = 64 };
 
-struct claim_item {
-    char *lane;
-    size_t n_lane;
-};
-
 struct claim {
-    struct claim_item item[CLAIM_BATCH];
+    struct lane *lane[CLAIM_BATCH];
     int n;
     uint64_t token; /* the token that all locks taken by one call share */
 };
