@@ -9,17 +9,25 @@
 
 #include "base/redis/reply.h"
 
+#include <utlist.h>
+
 /* --- hints ----------------------------------------------------------------------------------- */
 
 enum { HINTS_MAX = 4096 };
+
+struct hint {
+    struct hint *next, *prev;
+    struct lw_bytes lane; /* id of the lane; owned */
+};
 
 bool hints_known(const struct shard *sh) { return sh->hints.n || sh->hints.more; }
 
 /* Takes a hint out of the list and returns it. The caller frees it. */
 static struct lw_bytes hints_pop(struct shard *sh) {
-    assert(sh->hints.n);
-    struct lw_bytes lane = sh->hints.ring[sh->hints.head];
-    sh->hints.head = (sh->hints.head + 1) % sh->hints.cap;
+    struct hint *h = sh->hints.first;
+    struct lw_bytes lane = h->lane;
+    DL_DELETE(sh->hints.first, h);
+    free(h);
     sh->hints.n--;
     sh->hints.taken++;
     return lane;
@@ -28,12 +36,6 @@ static struct lw_bytes hints_pop(struct shard *sh) {
 void hints_forget(struct shard *sh) {
     while (sh->hints.n) free((void *)(uintptr_t)hints_pop(sh).p);
     sh->hints.taken = 0;
-    assert(!sh->hints.n);
-}
-
-void hints_free(struct shard *sh) {
-    hints_forget(sh);
-    free(sh->hints.ring);
 }
 
 void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
@@ -45,19 +47,10 @@ void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
 static void push(struct shard *sh, struct lw_bytes lane) {
     /* a hint with an id longer than LW_LANE_MAX names no lane of this application */
     if (lane.n > LW_LANE_MAX) return;
-    if (sh->hints.n == sh->hints.cap) {
-        size_t cap = sh->hints.cap ? sh->hints.cap * 2 : 64;
-        struct lw_bytes *ring = lw_alloc(cap * sizeof *ring);
-        for (size_t i = 0; i < sh->hints.n; i++)
-            ring[i] = sh->hints.ring[(sh->hints.head + i) % sh->hints.cap];
-        free(sh->hints.ring);
-        sh->hints.ring = ring;
-        sh->hints.head = 0;
-        sh->hints.cap = cap;
-    }
-    assert(sh->hints.n < sh->hints.cap);
-    sh->hints.ring[(sh->hints.head + sh->hints.n++) % sh->hints.cap] =
-        lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
+    struct hint *h = lw_alloc(sizeof *h);
+    h->lane = lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
+    DL_APPEND(sh->hints.first, h);
+    sh->hints.n++;
 }
 
 void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {

@@ -266,9 +266,11 @@ static inline void check_claim(const struct claim *c) {
     assert(!c->n || c->token);
 }
 
-struct hints {             /* the list of lanes that hints name */
-    struct lw_bytes *ring; /* ids of the lanes; the list owns these bytes */
-    size_t head, n, cap;
+struct hint;
+
+struct hints {          /* lanes that hints name */
+    struct hint *first; /* the oldest */
+    size_t n;
     size_t taken; /* number of hints that were taken and not yet reported to Redis */
     bool on;      /* true: the blocking pop should run */
     bool more;    /* true: the list `ready` in Redis may hold more hints */
@@ -277,15 +279,11 @@ struct hints {             /* the list of lanes that hints name */
 /* Returns true if the list has a hint, or if the list `ready` in Redis may hold more hints. */
 bool hints_known(const struct shard *sh);
 void hints_forget(struct shard *sh);
-void hints_free(struct shard *sh);
 void hints_want(struct lw_worker *w, struct shard *sh, bool want);
 void hints_build(struct lw_worker *w, struct shard *sh, size_t most);
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 
-static inline void check_hints(const struct hints *h) {
-    assert(h->n <= h->cap);
-    assert(h->ring ? h->head < h->cap : !h->cap);
-}
+static inline void check_hints(const struct hints *h) { assert(!h->first == !h->n); }
 
 /* Holds the position in a reply whose grants are read one after the other. */
 struct grants {

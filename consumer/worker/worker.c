@@ -307,7 +307,7 @@ static void shard_free(struct shard *sh) {
                      sh->key_vanished, sh->key_limit, sh->key_groups};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) free(names[i]);
     pipe_free(sh);
-    hints_free(sh);
+    hints_forget(sh);
 }
 
 /* --- begin and end --------------------------------------------------------------------------- */
