@@ -74,8 +74,7 @@ static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp,
                          : "retrying while the partition is ours");
     else
         s->auth_since_ms = 0;
-    if (lw_source_part(s, k->gens[i]))
-        s->ev.committed(s->ctx, k->gens[i], tp->offset, !code, is_stale(code));
+    if (lw_source_part(s, k->gens[i])) s->ev.committed(s->ctx, k->gens[i], tp->offset, !code);
 }
 
 static void forget(struct lw_sent *k) {

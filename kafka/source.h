@@ -60,10 +60,8 @@ struct lw_source_events {
     void (*record)(void *ctx, uint32_t gen, rd_kafka_message_t *m);
     /* Called when reading has reached the end of a partition. */
     void (*end)(void *ctx, uint32_t gen, int64_t offset);
-    /* Called with the answer to a commit. `ok` is true if the broker accepted the commit. `stale`
-     * is true if the broker refused the commit because this worker is no longer a member of the
-     * group, or no longer the owner of the partition. */
-    void (*committed)(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale);
+    /* Called with the answer to a commit. `ok` is true if the broker accepted the commit. */
+    void (*committed)(void *ctx, uint32_t gen, int64_t offset, bool ok);
     /* Called for each partition whose commit has metadata, after a request by
      * lw_source_look(s, false). May be NULL. */
     void (*looked)(void *ctx, const struct lw_group_offset *o);

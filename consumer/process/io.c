@@ -207,8 +207,8 @@ static void on_listed(void *ctx, bool known, size_t commits) {
     lw_worker_listed(((struct process *)ctx)->logic, known, commits);
 }
 
-static void on_committed(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale) {
-    lw_worker_committed(((struct process *)ctx)->logic, gen, offset, ok, stale);
+static void on_committed(void *ctx, uint32_t gen, int64_t offset, bool ok) {
+    lw_worker_committed(((struct process *)ctx)->logic, gen, offset, ok);
 }
 
 static void on_fatal(void *ctx, const char *reason) {

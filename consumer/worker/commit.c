@@ -63,11 +63,10 @@ void commit_step(struct lw_worker *w) {
         lw_warn_some(1, "commit: %s; retrying in %d ms", err.text, COMMIT_MS);
 }
 
-void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale) {
+void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok) {
     struct part *p = part_of_gen(w, gen);
     /* nothing is done about a refused commit: if the partition was lost, Kafka also reports this by
      * a rebalance, and otherwise the commit is sent again */
-    (void)stale;
     if (!p || !ok) return;
     part_committed(p, offset);
     first_committed(w);

@@ -174,7 +174,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a);
 bool lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost);
 void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arrival *a);
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset);
-void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok, bool stale);
+void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool ok);
 /* Tells the worker which offset the group has committed in one partition, which another worker may
  * own. Call this function periodically. By these offsets the worker notices another fleet in its
  * consumer group (commit.c). */

@@ -275,7 +275,7 @@ static void serve_commits(struct member *me) {
         const struct lw_commit *c = &me->commit[i];
         log_of(me, c->gen)->committed = c->offset;
         meter_enter();
-        lw_worker_committed(me->lw, c->gen, c->offset, true, false);
+        lw_worker_committed(me->lw, c->gen, c->offset, true);
         meter_leave();
     }
     me->n_commit = 0;

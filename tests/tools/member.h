@@ -100,7 +100,7 @@ struct member {
     struct owned owned[GENS];
     int n_owned;
     int64_t records;
-    int assigns, revokes, revoked_parts, losts, commits_ok, commits_bad, stale;
+    int assigns, revokes, revoked_parts, losts, commits_ok, commits_bad;
     /* `seek_every` is the number of records between two seeks in the record callback; 0 means no
      * seeks. `seeks` is the number of seeks so far. */
     int64_t seek_every, seeks;
@@ -215,13 +215,12 @@ static void on_end(void *ctx, uint32_t gen, int64_t offset) {
     o->end = offset;
 }
 
-static void on_committed(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale) {
+static void on_committed(void *ctx, uint32_t gen, int64_t offset, bool ok) {
     struct member *m = ctx;
     (void)offset;
     CHECK(owned_by(m, gen));
     m->commits_ok += ok;
     m->commits_bad += !ok;
-    m->stale += stale;
 }
 
 static void on_looked(void *ctx, const struct lw_group_offset *o) {

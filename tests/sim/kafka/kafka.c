@@ -153,11 +153,7 @@ void step_commits(struct world *w, struct sim_worker *me) {
         struct lw_commit c = {me->commit[i].gen, me->commit[i].offset, ""};
         bool taken, wrong = trouble_commit(w, &taken);
         bool ok = (!wrong || taken) && take_commit(w, me, &c) && !wrong;
-        if (wrong) {
-            lw_worker_committed(me->lw, c.gen, c.offset, false, false);
-            continue;
-        }
-        lw_worker_committed(me->lw, c.gen, c.offset, ok, !ok);
+        lw_worker_committed(me->lw, c.gen, c.offset, ok);
     }
     me->n_commit = 0;
 }
@@ -198,7 +194,7 @@ int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok,
     for (size_t i = 0; i < n; i++) {
         bool taken = take_commit(me->world, me, &c[i]);
         if (ok) ok[i] = taken;
-        lw_worker_committed(me->lw, c[i].gen, c[i].offset, taken, !taken);
+        lw_worker_committed(me->lw, c[i].gen, c[i].offset, taken);
     }
     return 0;
 }

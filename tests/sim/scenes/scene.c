@@ -100,7 +100,7 @@ static int commit_sync(void *ctx, const struct lw_commit *k, size_t n, bool *ok,
         if (ok) ok[i] = true;
         if (k[i].gen == OTHER) continue;
         scene.committed = k[i].offset;
-        lw_worker_committed(scene.lw, k[i].gen, k[i].offset, true, false);
+        lw_worker_committed(scene.lw, k[i].gen, k[i].offset, true);
     }
     return 0;
 }
@@ -185,7 +185,7 @@ static void take_commit(void) {
     if (scene.asked < 0 || scene.no_commits) return;
     scene.committed = scene.asked;
     scene.asked = -1;
-    lw_worker_committed(scene.lw, scene.asked_gen, scene.committed, true, false);
+    lw_worker_committed(scene.lw, scene.asked_gen, scene.committed, true);
 }
 
 void round_of_all(void) {
