@@ -5,8 +5,6 @@
 #include "base/log.h"
 #include "kafka/conf.h"
 
-#include <string.h>
-
 enum { EVERY_MS = 1000, ANSWER_MS = 10000 };
 
 static rd_kafka_topic_partition_list_t *partitions(const struct lw_board *b) {
@@ -16,17 +14,6 @@ static rd_kafka_topic_partition_list_t *partitions(const struct lw_board *b) {
     return list;
 }
 
-/* The workers of this supervisor raise the committed offset on the board, too, so this function
- * never sets the offset to a lower value. */
-static void note(struct lw_drain_partition *p, const rd_kafka_topic_partition_t *tp) {
-    if (tp->err || tp->offset < 0 || tp->partition != p->partition ||
-        strcmp(tp->topic, p->topic) != 0)
-        return;
-    int64_t had = atomic_load(&p->committed);
-    while (had < tp->offset && !atomic_compare_exchange_weak(&p->committed, &had, tp->offset))
-        continue;
-}
-
 static void ask(rd_kafka_t *rk, struct lw_board *b) {
     rd_kafka_topic_partition_list_t *list = partitions(b);
     rd_kafka_resp_err_t code = rd_kafka_committed(rk, list, ANSWER_MS);
@@ -34,7 +21,11 @@ static void ask(rd_kafka_t *rk, struct lw_board *b) {
         lw_warn("--drain: can't read the group's commits: %s; retrying in %d ms",
                 rd_kafka_err2str(code), EVERY_MS);
     else
-        for (int i = 0; i < list->cnt && i < b->n_drain; i++) note(&b->drain[i], &list->elems[i]);
+        for (int i = 0; i < list->cnt; i++) {
+            const rd_kafka_topic_partition_t *tp = &list->elems[i];
+            if (!tp->err && tp->offset >= 0)
+                lw_board_committed(b, tp->topic, tp->partition, tp->offset);
+        }
     rd_kafka_topic_partition_list_destroy(list);
 }
 
