@@ -148,11 +148,7 @@ int64_t process_log_end(void *process, uint32_t gen) {
 }
 
 static void on_assign(void *ctx, const struct lw_assigned *a) {
-    struct process *p = ctx;
-    /* For `run --drain`, everything below the offset at which reading begins counts as committed,
-     * because no record below it will arrive. */
-    lw_board_committed(p->board, a->topic, a->partition, a->begin);
-    lw_worker_assign(p->logic, a);
+    lw_worker_assign(((struct process *)ctx)->logic, a);
 }
 
 static bool on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {

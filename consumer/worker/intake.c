@@ -163,6 +163,8 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     w->assigned = lw_more(w->assigned, w->n_assigned, &w->cap_assigned, sizeof(struct part *));
     w->assigned[w->n_assigned++] = p;
     part_pause(w, p); /* nothing is read from the partition until its states have been read */
+    /* For `run --drain`, everything below the offset at which reading begins counts as committed,
+     * because no record below it will arrive. */
     if (w->set.board) lw_board_committed(w->set.board, p->topic, p->partition, a->begin);
     lw_debug("%s assigned at %" PRId64 " (committed %" PRId64 ")", p->name, a->begin, a->committed);
     check_part(p);
