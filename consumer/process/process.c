@@ -338,7 +338,7 @@ static void beat(struct process *p) {
     if (now - p->observed_ms >= OBSERVE_MS) {
         p->observed_ms = now;
         write_loads(p);
-        lw_worker_observe(p->logic, p->index, p->source ? process_log_end : NULL, p);
+        lw_worker_observe(p->logic, p->source ? process_log_end : NULL, p);
     }
     atomic_store_explicit(&p->self->waiting, lw_worker_waiting(p->logic), memory_order_relaxed);
     atomic_store_explicit(&p->self->in_handler, lw_worker_in_handler(p->logic),

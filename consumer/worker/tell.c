@@ -141,25 +141,25 @@ static void show_part(struct part *p, int64_t end, int64_t now) {
     put(&b->watermark, mark);
 }
 
-static void take_slot(struct lw_worker *w, int worker, struct part *p, int64_t now) {
+static void take_slot(struct lw_worker *w, struct part *p, int64_t now) {
     assert(p->gen && !p->board.slot);
-    p->board.slot = lw_board_own(w->set.board, worker, p->topic, p->partition);
+    p->board.slot = lw_board_own(w->set.board, w->set.index, p->topic, p->partition);
     if (!p->board.slot) return;
     put(&p->board.slot->watermark, lw_offsets_watermark(p->offsets));
     put(&p->board.slot->moved_ms, now);
 }
 
-void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen),
+void lw_worker_observe(struct lw_worker *w, int64_t (*log_end)(void *ctx, uint32_t gen),
                        void *ctx) {
     if (!w->set.board) return;
     int64_t now = now_ms(w);
     for (struct part *p = w->parts; p; p = p->hh.next) {
         bool ours = p->gen && p->offsets;
         if (p->board.slot && !ours) {
-            lw_board_disown(p->board.slot, worker);
+            lw_board_disown(p->board.slot, w->set.index);
             p->board.slot = NULL;
         } else if (ours) {
-            if (!p->board.slot) take_slot(w, worker, p, now);
+            if (!p->board.slot) take_slot(w, p, now);
             if (p->board.slot) show_part(p, log_end ? log_end(ctx, p->gen) : -1, now);
         }
     }

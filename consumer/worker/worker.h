@@ -193,8 +193,7 @@ void lw_worker_commit_all(struct lw_worker *w);
 /* Writes the worker's partitions to the board, where the exporter reads them for the metrics
  * (tell.c). `log_end` returns the end of a partition's log, or -1 if that is unknown. `log_end`
  * may be NULL. */
-void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen),
-                       void *ctx);
+void lw_worker_observe(struct lw_worker *w, int64_t (*log_end)(void *ctx, uint32_t gen), void *ctx);
 /* Logs the state in the worker's memory, in a bounded number of lines. */
 void lw_worker_dump(struct lw_worker *w);
 /* Returns how many messages of the worker's partitions wait in Redis. */
