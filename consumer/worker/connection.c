@@ -343,31 +343,6 @@ enum {
     SAY_MS = 1000,       /* minimum time between two log lines about different refusals */
 };
 
-static const struct {
-    const char *name; /* name of a kind of call in log lines */
-    const struct lw_script *script;
-} calls[] = {
-    [CALL_LOAD] = {"loading the scripts", NULL},
-    [CALL_INFO] = {"the look at the server", NULL},
-    [CALL_TIME] = {"the look at the server's clock", NULL},
-    [CALL_OWNER] = {"the look at the epoch", NULL},
-    [CALL_ENTER] = {"script enter", &lw_script_enter},
-    [CALL_REPAIR] = {"script repair", &lw_script_repair},
-    [CALL_WATCH] = {"script watch", &lw_script_watch},
-    [CALL_SETTLE] = {"script settle", &lw_script_settle},
-    [CALL_GATE] = {"script gate", &lw_script_gate},
-    [CALL_CLAIM] = {"script claim", &lw_script_claim},
-    [CALL_HINTS] = {"script hints", &lw_script_hints},
-    [CALL_READY] = {"script ready", &lw_script_ready},
-    [CALL_TEND] = {"script tend", &lw_script_tend},
-    [CALL_FLOOR] = {"script floor", &lw_script_floor},
-    [CALL_VANISHED] = {"the look for deleted lists", NULL},
-    [CALL_UNPARK] = {"script unpark", &lw_script_unpark},
-    [CALL_LIFT] = {"script lift", &lw_script_lift},
-    [CALL_LIMIT] = {"script limit", &lw_script_limit},
-    [CALL_ALIVE] = {"the heartbeat", NULL},
-};
-
 /* Asserts that a refusal has a text, and that its times are in order. */
 static inline void check_refusal(const struct refusal *r) {
     assert(!r->last_ms || r->text[0]);
@@ -377,18 +352,17 @@ static inline void check_refusal(const struct refusal *r) {
 
 static void write_text(const struct lw_worker *w, struct shard *sh, enum call_kind kind,
                        const char *error) {
-    assert(error && kind < sizeof calls / sizeof *calls);
-    assert(calls[kind].name);
+    const struct call_type *call = &call_types[kind];
     char command[LW_DENIED_NAMES], *text = sh->refusal.text;
     size_t size = sizeof sh->refusal.text;
-    enum lw_denied denied = lw_denied(error, calls[kind].script, command);
+    enum lw_denied denied = lw_denied(error, call->script, command);
     if (denied == LW_DENIED_COMMAND)
         snprintf(text, size, "this Redis user may not run %s (in %s)",
-                 *command ? command : "a command", calls[kind].name);
+                 *command ? command : "a command", call->name);
     else if (denied == LW_DENIED_KEY)
         snprintf(text, size,
                  "this Redis user may not use a key%s%s (in %s); it needs ~lw:{%s.[0-9]*}:*",
-                 *command ? " of " : "", command, calls[kind].name, w->c->name);
+                 *command ? " of " : "", command, call->name, w->c->name);
     else
         snprintf(text, size, "Redis refuses this worker: %.*s", (int)strcspn(error, "\r\n"), error);
 }

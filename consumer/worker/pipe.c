@@ -121,9 +121,33 @@ struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
                                    .met = w->memory.big};
 }
 
-static bool keeps(enum call_kind k) {
-    return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM;
-}
+static void load_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
+
+const struct call_type call_types[] = {
+    [CALL_LOAD] = {"loading the scripts", NULL, load_reply},
+    [CALL_INFO] = {"the look at the server", NULL, life_reply},
+    [CALL_TIME] = {"the look at the server's clock", NULL, time_reply},
+    [CALL_OWNER] = {"the look at the epoch", NULL, owner_reply},
+    [CALL_ENTER] = {"script enter", &lw_script_enter, enter_reply},
+    [CALL_REPAIR] = {"script repair", &lw_script_repair, repair_reply, NULL, repair_forget},
+    [CALL_WATCH] = {"script watch", &lw_script_watch, watch_reply},
+    [CALL_SETTLE] = {"script settle", &lw_script_settle, settle_reply, settle_encode, settle_forget,
+                     settle_back},
+    [CALL_GATE] = {"script gate", &lw_script_gate, gate_reply, gate_encode, gate_forget, gate_back},
+    [CALL_CLAIM] = {"script claim", &lw_script_claim, claim_reply, claim_encode, claim_forget,
+                    claim_forget},
+    [CALL_HINTS] = {"script hints", &lw_script_hints, hints_reply},
+    [CALL_READY] = {"script ready", &lw_script_ready, ready_reply},
+    [CALL_TEND] = {"script tend", &lw_script_tend, tend_reply},
+    [CALL_FLOOR] = {"script floor", &lw_script_floor, floor_reply},
+    [CALL_VANISHED] = {"the look for deleted lists", NULL, vanished_reply},
+    [CALL_UNPARK] = {"script unpark", &lw_script_unpark, unpark_reply},
+    [CALL_LIFT] = {"script lift", &lw_script_lift, lift_reply},
+    [CALL_LIMIT] = {"script limit", &lw_script_limit, limit_reply},
+    [CALL_ALIVE] = {"the heartbeat", NULL, NULL},
+};
+
+static bool keeps(enum call_kind k) { return call_types[k].encode != NULL; }
 
 /* Sends the calls in the list `kept` again. Nothing else that names the same keys may be sent
  * before them. */
@@ -136,11 +160,7 @@ static void send_again(struct lw_worker *w, struct shard *sh) {
     sh->pipe.n_kept = 0;
     for (int i = 0; i < n; i++) {
         pipe_call(sh, sh->pipe.kept[i]);
-        switch (sh->pipe.kept[i]) {
-        case CALL_SETTLE: settle_encode(w, sh); break;
-        case CALL_GATE: gate_encode(w, sh); break;
-        default: claim_encode(w, sh); break;
-        }
+        call_types[sh->pipe.kept[i]].encode(w, sh);
     }
     pipe_send(w, sh);
 }
@@ -159,13 +179,7 @@ static void keep_calls(struct shard *sh) {
 }
 
 static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind kind) {
-    switch (kind) {
-    case CALL_GATE: gate_forget(w, sh); break;
-    case CALL_SETTLE: settle_forget(sh); break;
-    case CALL_CLAIM: claim_forget(w, sh); break;
-    case CALL_REPAIR: repair_forget(sh); break;
-    default: break;
-    }
+    if (call_types[kind].forget) call_types[kind].forget(w, sh);
 }
 
 void pipe_forget(struct lw_worker *w, struct shard *sh) {
@@ -281,12 +295,7 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
         /* The server is in a quarantine that this worker did not know of. The worker tries again
          * after 10 ms. */
         epoch_quarantine(sh, now_ms(w) + 10);
-        switch (c->kind) {
-        case CALL_SETTLE: settle_back(w, sh); break;
-        case CALL_GATE: gate_back(w, sh); break;
-        case CALL_CLAIM: claim_forget(w, sh); break;
-        default: break;
-        }
+        if (call_types[c->kind].back) call_types[c->kind].back(w, sh);
         return true;
     }
     return false;
@@ -294,32 +303,9 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
 
 static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     assert(c->kind <= CALL_ALIVE && !c->again);
-    bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE ||
-                    c->kind == CALL_GATE || c->kind == CALL_CLAIM || c->kind == CALL_HINTS ||
-                    c->kind == CALL_READY || c->kind == CALL_TEND || c->kind == CALL_FLOOR ||
-                    c->kind == CALL_UNPARK || c->kind == CALL_LIFT || c->kind == CALL_LIMIT;
-    if (scripted && common(w, sh, c, r)) return;
-    switch (c->kind) {
-    case CALL_LOAD: load_reply(w, sh, r); break;
-    case CALL_INFO: life_reply(w, sh, r); break;
-    case CALL_TIME: time_reply(w, sh, r); break;
-    case CALL_OWNER: owner_reply(w, sh, r); break;
-    case CALL_ENTER: enter_reply(w, sh, r); break;
-    case CALL_REPAIR: repair_reply(w, sh, r); break;
-    case CALL_WATCH: watch_reply(w, sh, r); break;
-    case CALL_SETTLE: settle_reply(w, sh, r); break;
-    case CALL_GATE: gate_reply(w, sh, r); break;
-    case CALL_CLAIM: claim_reply(w, sh, r); break;
-    case CALL_HINTS: hints_reply(w, sh, r); break;
-    case CALL_READY: ready_reply(w, sh, r); break;
-    case CALL_TEND: tend_reply(w, sh, r); break;
-    case CALL_FLOOR: floor_reply(w, sh, r); break;
-    case CALL_VANISHED: vanished_reply(w, sh, r); break;
-    case CALL_UNPARK: unpark_reply(w, sh, r); break;
-    case CALL_LIFT: lift_reply(w, sh, r); break;
-    case CALL_LIMIT: limit_reply(w, sh, r); break;
-    case CALL_ALIVE: break;
-    }
+    const struct call_type *t = &call_types[c->kind];
+    if (t->script && c->kind != CALL_ENTER && common(w, sh, c, r)) return;
+    if (t->reply) t->reply(w, sh, r);
 }
 
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {

@@ -60,6 +60,17 @@ enum call_kind {
     CALL_ALIVE
 };
 
+/* What a kind of call is. NULL stands for "none" or "nothing happens". */
+struct call_type {
+    const char *name; /* in log lines */
+    const struct lw_script *script;
+    void (*reply)(struct lw_worker *w, struct shard *sh, const redisReply *r);
+    void (*encode)(struct lw_worker *w, struct shard *sh); /* builds the call again */
+    void (*forget)(struct lw_worker *w, struct shard *sh); /* it will never be answered */
+    void (*back)(struct lw_worker *w, struct shard *sh);   /* the answer is QUARANTINE */
+};
+extern const struct call_type call_types[];
+
 struct call {
     enum call_kind kind;
     bool again; /* true: the call did not execute, so it is sent again unchanged */
@@ -231,7 +242,7 @@ void settle_unlist(struct shard *sh, struct hold *h);
 void settle_urge(struct shard *sh);
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
 /* Gives up a settle that will never be answered. */
-void settle_forget(struct shard *sh);
+void settle_forget(struct lw_worker *w, struct shard *sh);
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
@@ -523,7 +534,7 @@ void repair_restart(struct shard *sh);
 void repair_begin(struct shard *sh);
 /* Makes late runs ready for another repair call, because the repair call that names them will never
  * be answered. */
-void repair_forget(struct shard *sh);
+void repair_forget(struct lw_worker *w, struct shard *sh);
 /* Adds `by`, which is 1 or -1, to the number of late runs that wait for a repair. */
 void late_count(struct shard *sh, int by);
 /* Begins the repair of every shard again, because the set of messages known as done has changed. */
