@@ -11,15 +11,6 @@
 #include "base/redis/reply.h"
 #include "queue/life.h"
 
-/* SHA-1 of each script, from the reply to SCRIPT LOAD; it is the same on all shards */
-static char sha[LW_SCRIPTS][41];
-
-const char *script_sha(const struct lw_script *s) {
-    for (int i = 0; i < LW_SCRIPTS; i++)
-        if (lw_scripts[i] == s) return sha[i];
-    return "";
-}
-
 /* Begins a pipeline. Gate, settle and claim keep items: the lanes and holds that their calls name.
  * While such calls wait to be sent again, the items stay as they are, because the calls are built
  * from them once more. A pipeline that is sent before these calls only checks the connection or
@@ -65,7 +56,7 @@ void pipe_script(struct shard *sh, enum call_kind kind, const struct lw_script *
                  int n_keys) {
     assert(script && n_keys > 0);
     pipe_command(sh, kind, "EVALSHA");
-    pipe_text(sh, script_sha(script)), pipe_number(sh, n_keys);
+    pipe_text(sh, script->sha1), pipe_number(sh, n_keys);
 }
 
 void pipe_send(struct lw_worker *w, struct shard *sh) {
@@ -83,7 +74,7 @@ struct lw_lane_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
                                    const struct lw_script *script) {
     assert(epoch_joined(sh) && !sh->pipe.open);
     return (struct lw_lane_call){.commands = &sh->pipe.commands,
-                                 .sha = script_sha(script),
+                                 .sha = script->sha1,
                                  .prefix = lw_bytes(sh->prefix, sh->n_prefix),
                                  .epoch = sh->key_epoch,
                                  .lanes = sh->key_lanes,
@@ -262,15 +253,13 @@ void pipe_malformed(struct lw_worker *w, struct shard *sh, const char *why) {
 
 static void load_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->pipe.answered > 0 && sh->phase == HELLO);
-    int at = 0;
-    for (int i = 0; i < sh->pipe.answered - 1; i++) at += sh->pipe.calls[i].kind == CALL_LOAD;
     if (r->type != REDIS_REPLY_STRING || r->len != 40) {
         char why[LW_REPLY_TEXT];
         pipe_malformed(w, sh, lw_malformed(why, r, "SCRIPT LOAD", "a string of 40 bytes"));
         return;
     }
-    memcpy(sha[at], r->str, 41);
-    connection_scripts(sh, at == LW_SCRIPTS - 1);
+    /* an error of a later one ends the connection, so all are loaded when HELLO is answered */
+    connection_scripts(sh, true);
 }
 
 /* Handles the replies that every script may give: LOST, JUMP and QUARANTINE. Returns false for any

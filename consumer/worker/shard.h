@@ -118,7 +118,6 @@ void pipe_forget(struct lw_worker *w, struct shard *sh);
  * are sent again on the next connection. The caller must return at once. */
 void pipe_malformed(struct lw_worker *w, struct shard *sh, const char *why);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
-const char *script_sha(const struct lw_script *s);
 /* Returns the arguments that gate, settle and claim have in common, in the form that queue/calls.h
  * takes. */
 struct lw_lane_call pipe_lane_call(struct lw_worker *w, struct shard *sh,

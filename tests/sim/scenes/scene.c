@@ -31,7 +31,7 @@ static int count_repairs(const struct lw_commands *k) {
     int n = 0;
     for (int i = 0; i < k->n; i++) {
         const char *const *a = k->argv + k->cmd[i].first;
-        n += !strcmp(a[0], "EVALSHA") && !strncmp(a[1], script_sha(&lw_script_repair), 40);
+        n += !strcmp(a[0], "EVALSHA") && !strncmp(a[1], lw_script_repair.sha1, 40);
     }
     return n;
 }
@@ -39,7 +39,7 @@ static int count_repairs(const struct lw_commands *k) {
 /* Looks at a call of settle. Its ARGV begin behind the number of keys and the keys, and ARGV[8]
  * holds the items, whose fourth byte says how a lane continues. */
 static void look_at_settle(const char *const *a, redisReply **reply) {
-    if (strcmp(a[0], "EVALSHA") || strncmp(a[1], script_sha(&lw_script_settle), 40)) return;
+    if (strcmp(a[0], "EVALSHA") || strncmp(a[1], lw_script_settle.sha1, 40)) return;
     scene.settles++;
     scene.go = (enum lw_go)a[2 + atoi(a[2]) + 8][3];
     if (!scene.fail_settle) return;
