@@ -4,67 +4,17 @@
 #ifndef LW_TEST_LOCK_FIXTURE_H
 #define LW_TEST_LOCK_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "include/latchwork/lock.h"
-#include "tests/support/redis_server.h"
+#include "tests/support/redis_fixture.h"
 
-static struct lw_test_redis *server;
-static redisContext *admin;
-static char url[256];
 static struct latchwork_error error;
 
-static inline int start_server(void **state) {
-    (void)state;
-    server = lw_test_redis_start(NULL);
-    if (!server) return -1;
-    admin = lw_test_redis_connect(server);
-    snprintf(url, sizeof url, "unix://%s", lw_test_redis_path(server));
-    return admin ? 0 : -1;
-}
-static inline int stop_server(void **state) {
-    (void)state;
-    if (admin) redisFree(admin);
-    lw_test_redis_stop(server);
-    return 0;
-}
 static inline void admin_anew(void) {
     redisFree(admin);
     admin = lw_test_redis_connect(server);
     assert_non_null(admin);
 }
-static inline int flush(void **state) {
-    (void)state;
-    return lw_test_redis_flush(server) ? 0 : -1;
-}
-
-/* Sends a command and returns the reply as text. The reply must be nil, a number or a string. */
-__attribute__((format(printf, 1, 2))) static inline const char *redis_says(const char *fmt, ...) {
-    static char text[16384];
-    va_list ap;
-    va_start(ap, fmt);
-    redisReply *r = redisvCommand(admin, fmt, ap);
-    va_end(ap);
-    if (!r) fail_msg("redis: %s", admin->errstr);
-    if (r->type == REDIS_REPLY_NIL)
-        snprintf(text, sizeof text, "nil");
-    else if (r->type == REDIS_REPLY_INTEGER)
-        snprintf(text, sizeof text, "%lld", r->integer);
-    else
-        snprintf(text, sizeof text, "%s", r->str ? r->str : "");
-    freeReplyObject(r);
-    return text;
-}
-#define redis_number(...) strtoll(redis_says(__VA_ARGS__), NULL, 10)
 
 static inline struct latchwork_client *open_client(const struct latchwork_client_options *o) {
     struct latchwork_client *c = latchwork_client_open(url, o, &error);

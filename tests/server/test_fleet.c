@@ -7,68 +7,20 @@
 #include "ops/fleet.h"
 #include "ops/script.h"
 
-#include "tests/support/redis_server.h"
+#include "tests/support/redis_fixture.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #define FLEET "lw:{orders.0}:fleet"
 
-static struct lw_test_redis *server;
-static redisContext *redis;
-static char url[256];
 static char *urls[] = {url};
 static struct lw_config config = {.name = (char *)"orders",
                                   .redis = {.urls = urls, .n_urls = 1, .shards = 1}};
 static struct ops_fleet_reader reader = {.id = "", .host = "here"};
 
-static int start(void **state) {
-    (void)state;
-    server = lw_test_redis_start(NULL);
-    redis = server ? lw_test_redis_connect(server) : NULL;
-    if (!redis) return -1;
-    snprintf(url, sizeof url, "unix://%s", lw_test_redis_path(server));
-    return 0;
-}
-
-static int stop(void **state) {
-    (void)state;
-    redisFree(redis);
-    lw_test_redis_stop(server);
-    return 0;
-}
-
 static int clean(void **state) {
-    (void)state;
     reader = (struct ops_fleet_reader){.id = "", .host = "here"};
-    return lw_test_redis_flush(server) ? 0 : -1;
-}
-
-static redisReply *get(const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    redisReply *r = redisvCommand(redis, fmt, ap);
-    va_end(ap);
-    assert_non_null(r);
-    if (r->type == REDIS_REPLY_ERROR) fail_msg("%s", r->str);
-    return r;
-}
-
-static int64_t number(const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    redisReply *r = redisvCommand(redis, fmt, ap);
-    va_end(ap);
-    assert_non_null(r);
-    assert_int_equal(r->type, REDIS_REPLY_INTEGER);
-    int64_t n = r->integer;
-    freeReplyObject(r);
-    return n;
+    return flush(state);
 }
 
 /* Calls fleet.lua. */
@@ -77,7 +29,7 @@ static redisReply *call(const char *id, struct lw_bytes text) {
     lw_cmd(&c, "EVAL");
     lw_arg_text(&c, lw_op_fleet.text), lw_arg_i64(&c, 1), lw_arg_text(&c, FLEET);
     ops_fleet_args(&c, id, text);
-    redisReply *r = redisCommandArgv(redis, c.cmd[0].argc, c.argv, c.len);
+    redisReply *r = redisCommandArgv(admin, c.cmd[0].argc, c.argv, c.len);
     lw_commands_free(&c);
     assert_non_null(r);
     return r;
@@ -123,7 +75,7 @@ static void test_sums_are_of_those_that_are_up(void **state) {
     beat("a-1-x", "{\"host\":\"a\",\"pid\":1," FIGURES ",\"per_second\":1.5}");
     beat("b-2-x", "{\"host\":\"b\",\"pid\":2," FIGURES ",\"per_second\":2.5}");
     beat("c-3-x", "{\"host\":\"c\",\"pid\":3," FIGURES ",\"per_second\":9}");
-    freeReplyObject(get("ZINCRBY " FLEET " -%d b-2-x", OPS_FLEET_SILENT_MS + 1000));
+    redis_says("ZINCRBY " FLEET " -%d b-2-x", OPS_FLEET_SILENT_MS + 1000);
     reader.id = "c-3-x";
     json_t *f = look();
     assert_int_equal(count(f, "supervisors"), 3);
@@ -146,7 +98,7 @@ static void test_sums_are_of_those_that_are_up(void **state) {
 static void test_an_outage_makes_nobody_silent(void **state) {
     (void)state;
     beat("a-1-x", "{\"host\":\"a\"," FIGURES ",\"per_second\":0}");
-    freeReplyObject(get("ZINCRBY " FLEET " -%d a-1-x", OPS_FLEET_SILENT_MS + 1000));
+    redis_says("ZINCRBY " FLEET " -%d a-1-x", OPS_FLEET_SILENT_MS + 1000);
     redisReply *r = call("", lw_bytes("", 0));
     reader.steady_ms = ops_fleet_now(r, NULL);
     freeReplyObject(r);
@@ -232,13 +184,13 @@ static void test_old_entries_go(void **state) {
     (void)state;
     beat("a-1-x", "{\"host\":\"a\"}");
     beat("b-2-x", "{\"host\":\"b\"}");
-    freeReplyObject(get("ZINCRBY " FLEET " -%d a-1-x", OPS_FLEET_FORGET_MS + 1000));
-    assert_in_range(number("PTTL " FLEET), 1, OPS_FLEET_FORGET_MS);
-    assert_in_range(number("PTTL " FLEET ":a-1-x"), 1, OPS_FLEET_FORGET_MS);
+    redis_says("ZINCRBY " FLEET " -%d a-1-x", OPS_FLEET_FORGET_MS + 1000);
+    assert_in_range(redis_number("PTTL " FLEET), 1, OPS_FLEET_FORGET_MS);
+    assert_in_range(redis_number("PTTL " FLEET ":a-1-x"), 1, OPS_FLEET_FORGET_MS);
     beat("b-2-x", "{\"host\":\"b\"}");
-    assert_int_equal(number("ZCARD " FLEET), 1);
+    assert_int_equal(redis_number("ZCARD " FLEET), 1);
     beat("b-2-x", ""); /* it leaves */
-    assert_int_equal(number("EXISTS " FLEET " " FLEET ":b-2-x"), 0);
+    assert_int_equal(redis_number("EXISTS " FLEET " " FLEET ":b-2-x"), 0);
 }
 
 /* The clock of Redis may be set back: then entries from before look as if they were of the future.
@@ -250,10 +202,10 @@ static void test_entries_of_a_clock_set_back(void **state) {
         char id[32];
         snprintf(id, sizeof id, "gone-%d-x", i);
         beat(id, "{\"host\":\"gone\"," FIGURES ",\"per_second\":1}");
-        freeReplyObject(get("ZINCRBY " FLEET " %d %s", 2 * OPS_FLEET_FORGET_MS, id));
+        redis_says("ZINCRBY " FLEET " %d %s", 2 * OPS_FLEET_FORGET_MS, id);
     }
     beat("gone-x", "{\"host\":\"gone\"," FIGURES ",\"per_second\":1}");
-    freeReplyObject(get("ZINCRBY " FLEET " %d gone-x", OPS_FLEET_FORGET_MS / 2));
+    redis_says("ZINCRBY " FLEET " %d gone-x", OPS_FLEET_FORGET_MS / 2);
     beat("a-1-x", "{\"host\":\"a\"," FIGURES ",\"per_second\":1}");
     json_t *f = look();
     assert_int_equal(count(f, "supervisors"), 2);
@@ -268,13 +220,13 @@ static void test_entries_of_a_clock_set_back(void **state) {
  * deletes first. */
 static void test_heartbeats_at_maxmemory(void **state) {
     (void)state;
-    freeReplyObject(get("CONFIG SET maxmemory 1"));
+    redis_says("CONFIG SET maxmemory 1");
     redisReply *r = call("a-1-x", lw_bytes_of("{\"host\":\"a\"," FIGURES "}"));
-    freeReplyObject(get("CONFIG SET maxmemory 0"));
+    redis_says("CONFIG SET maxmemory 0");
     struct lw_err err = {0};
     if (ops_fleet_now(r, &err) < 0) fail_msg("%s", err.text);
     freeReplyObject(r);
-    assert_int_equal(number("ZCARD " FLEET), 1);
+    assert_int_equal(redis_number("ZCARD " FLEET), 1);
 }
 
 /* --- what others wrote ------------------------------------------------------------------------ */
@@ -283,8 +235,8 @@ static void plant(const char *id, size_t n_id, const char *said, size_t n_said) 
     redisReply *r = call("", lw_bytes("", 0));
     int64_t now_ms = ops_fleet_now(r, NULL);
     freeReplyObject(r);
-    freeReplyObject(get("ZADD " FLEET " %lld %b", (long long)now_ms, id, n_id));
-    freeReplyObject(get("SET " FLEET ":%b %b", id, n_id, said, n_said));
+    redis_says("ZADD " FLEET " %lld %b", (long long)now_ms, id, n_id);
+    redis_says("SET " FLEET ":%b %b", id, n_id, said, n_said);
 }
 
 static void is_unknown(const char *said, size_t n) {
@@ -343,8 +295,8 @@ static void test_odd_ids_and_times(void **state) {
     plant("\xff\x00\n", 3, "{\"host\":\"a\"}", 12);
     plant("", 0, "{\"host\":\"a\"}", 12);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        freeReplyObject(get("ZADD " FLEET " %s t%d", times[i], (int)i));
-    freeReplyObject(get("LPUSH " FLEET ":t0 {}"));
+        redis_says("ZADD " FLEET " %s t%d", times[i], (int)i);
+    redis_says("LPUSH " FLEET ":t0 {}");
     json_t *f = look();
     assert_int_equal(count(f, "supervisors"), 8);
     assert_int_equal(count(f, "unknown"), 6); /* those with odd times, and that with a long id */
@@ -440,7 +392,7 @@ static void test_a_supervisor(void **state) {
     json_decref(j);
 
     /* a name of the wrong type is told, and ends with it */
-    freeReplyObject(get("DEL " FLEET)), freeReplyObject(get("SET " FLEET " x"));
+    redis_says("DEL " FLEET), redis_says("SET " FLEET " x");
     j = beat_and_look(f, 2000000);
     assert_false(known(j));
     assert_non_null(strstr(text(j, "why"), "WRONGTYPE"));
@@ -448,13 +400,13 @@ static void test_a_supervisor(void **state) {
     assert_true(json_is_null(json_object_get(j, "sums")));
     assert_true(json_is_integer(json_object_get(j, "at_ms")));
     json_decref(j);
-    freeReplyObject(get("DEL " FLEET));
+    redis_says("DEL " FLEET);
     j = beat_and_look(f, 2000000);
     assert_true(known(j));
     json_decref(j);
 
     /* a supervisor that stands still does not say that it is up */
-    freeReplyObject(get("DEL " FLEET));
+    redis_says("DEL " FLEET);
     atomic_store(&board->ticked_ms, 1);
     j = beat_and_look(f, 2000000);
     assert_true(known(j));
@@ -463,9 +415,9 @@ static void test_a_supervisor(void **state) {
     atomic_store(&board->ticked_ms, 0);
 
     json_decref(beat_and_look(f, 2000000));
-    assert_int_equal(number("ZCARD " FLEET), 1);
+    assert_int_equal(redis_number("ZCARD " FLEET), 1);
     lw_fleet_leave(f);
-    assert_int_equal(number("EXISTS " FLEET), 0);
+    assert_int_equal(redis_number("EXISTS " FLEET), 0);
     lw_fleet_close(f);
     lw_board_close(board);
 }
@@ -508,5 +460,5 @@ int main(void) {
         cmocka_unit_test_setup(test_a_supervisor, clean),
         cmocka_unit_test_setup(test_a_frozen_redis_is_unknown, clean),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start_server, stop_server);
 }
