@@ -70,7 +70,9 @@ else
 fi
 
 # Each folder with more than ten files, outside doc/, must have a README.md of at least five lines.
-git ls-files >"$dir/files"
+# A tarball is no clone.
+git ls-files >"$dir/files" 2>/dev/null ||
+    find . -name build -prune -o -type f -printf '%P\n' >"$dir/files"
 sed -n '/^doc\//d; /README\.md$/d; s|/[^/]*$||p' "$dir/files" | sort | uniq -c >"$dir/folders"
 large=0
 while read -r n folder; do
