@@ -40,11 +40,13 @@ declare -A command_of=()          # the command of each program, by the program'
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
 trap 'stop_all; exit 130' INT TERM
 
-# Prints the time limit of a program: 900 s by default, because live tests start servers, and more
-# for `long`, whose programs are meant to take long.
-limit_s() {
-    case $what in
-    long) echo "${LW_TEST_LIMIT_S:-7200}" ;;
+# Prints the time limit of a program, which only turns a hang into a failure: 900 s by default,
+# because live tests start servers; more for the simulation, which only computes, so that beside
+# other work it takes as many times longer; and more for `long`.
+limit_s() { # usage: limit_s NAME
+    case $what-$1 in
+    long-*) echo "${LW_TEST_LIMIT_S:-7200}" ;;
+    *-sim-*) echo "${LW_TEST_LIMIT_S:-3600}" ;;
     *) echo "${LW_TEST_LIMIT_S:-900}" ;;
     esac
 }
@@ -86,7 +88,7 @@ start() { # usage: start NAME. Starts a test in the background.
         return
     fi
     while [ ${#name_of[@]} -ge "$jobs" ]; do end_one; done
-    timeout -k 10 "$(limit_s)" "$@" >"$log" 2>&1 </dev/null &
+    timeout -k 10 "$(limit_s "$name")" "$@" >"$log" 2>&1 </dev/null &
     name_of[$!]=$name
     start_of[$!]=$(date +%s)
 }
@@ -99,7 +101,7 @@ end_one() {
     name=${name_of[$pid]} log=$logs/${name_of[$pid]}.log seconds=$(($(date +%s) - start_of[$pid]))
     unset "name_of[$pid]" "start_of[$pid]"
     if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
-        report_failure "$name" "$log" "no end within $(limit_s) s (status $status)"
+        report_failure "$name" "$log" "no end within $(limit_s "$name") s (status $status)"
     elif [ "$status" -ne 0 ]; then
         report_failure "$name" "$log" "exit status $status after $seconds s"
     elif skipped "$log"; then
@@ -251,6 +253,7 @@ tsan)
     run_sources lock
     ;;
 plain)
+    run sim-store "$build/tests/sim/sim_store_diff"
     run_sources unit
     run_sources server
     run_sources lua

@@ -273,6 +273,8 @@ class Jobs(ApiCase):
     def test_pause_and_resume_of_many(self):
         for i in range(200):
             self.plant("t-%03d" % i, i + 1)
+            # no worker drains the lane while it is not paused
+            self.call("SET", P + "lock:t-%03d" % i, "host-7-ab.9:1", "PX", 600000)
         self.call("DEL", P + "paused")
         self.call("SADD", P + "paused", "t-idle")
         v = self.dry("lanes/pause", filter={"match": "t-0*"})
