@@ -215,7 +215,7 @@ void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *h
     json_object_set_new(data, "more_partitions", json_boolean(more));
     json_object_set_new(data, "hot", hot);
     json_object_set_new(data, "fleet", fleet);
-    json_object_set_new(data, "troubles", lw_metrics_troubles(m, died_lately(l, &p)));
+    json_object_set_new(data, "troubles", lw_metrics_troubles(m, fleet, died_lately(l, &p)));
     json_object_set_new(data, "failures", lw_outcomes_list(m->board, &failed));
     put_event(out, "now", data);
 }

@@ -46,13 +46,14 @@ json_t *lw_metrics_counters(const struct lw_metrics_source *m);
 /* Returns totals over all workers, and the last figures of each shard. */
 json_t *lw_metrics_stats(const struct lw_metrics_source *m);
 /* Returns what is wrong now, the worst first: [{"text","link"}]. Each text is one sentence, and the
- * link is the part of the page's address behind # that shows more. `died` is the number of dead
- * letters in the last minute. */
-json_t *lw_metrics_troubles(const struct lw_metrics_source *m, int64_t died);
+ * link is the part of the page's address behind # that shows more. `fleet` is what lw_fleet_json()
+ * returned, and `died` the number of dead letters in the last minute. */
+json_t *lw_metrics_troubles(const struct lw_metrics_source *m, const json_t *fleet, int64_t died);
 /* lw_metrics_alive() returns true if the main loops of the supervisor and of each running worker
  * turn. lw_metrics_ready() returns true if every worker is connected to all shards, is in the
- * consumer group, and can read its partitions. Otherwise each function writes one line per fault to
- * `why` and returns false. lw_metrics_ready() writes the sentences of lw_metrics_troubles(). */
+ * consumer group, and can read its partitions; what ails another host does not count. Otherwise
+ * each function writes one line per fault to `why` and returns false. lw_metrics_ready() writes the
+ * sentences of lw_metrics_troubles(). */
 bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why);
 bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why);
 

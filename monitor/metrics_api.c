@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Returns the metrics as JSON for programs, and finds out whether workers are alive and ready. */
 #include "monitor/metrics.h"
+
+#include "base/clock.h"
 #include "kafka/source.h"
 
 #include <inttypes.h>
@@ -278,7 +280,44 @@ static void add_blocked(const struct lw_metrics_source *m, json_t *list) {
     lw_buf_free(&link);
 }
 
-json_t *lw_metrics_troubles(const struct lw_metrics_source *m, int64_t died) {
+static bool has_state(const json_t *supervisor, const char *state) {
+    return !strcmp(json_string_value(json_object_get(supervisor, "state")), state);
+}
+
+/* Returns true if a supervisor of the same host is up that has started since the last heartbeat of
+ * the silent one: it was restarted, and is not wrong any more. */
+static bool was_restarted(const json_t *supervisors, const json_t *silent) {
+    const json_t *other, *host = json_object_get(silent, "host");
+    json_int_t heard_ms =
+        lw_wall_ms() - json_integer_value(json_object_get(silent, "heard_ms_ago"));
+    size_t i;
+    json_array_foreach(supervisors, i, other)
+        if (json_is_string(host) && has_state(other, "up") &&
+            json_equal(json_object_get(other, "host"), host) &&
+            json_integer_value(json_object_get(other, "started_ms")) > heard_ms)
+            return true;
+    return false;
+}
+
+/* Adds the supervisors of the fleet that are silent. */
+static void add_silent(const json_t *fleet, json_t *list) {
+    const json_t *supervisors = json_object_get(fleet, "supervisors"), *s;
+    struct lw_buf text = {0};
+    size_t i;
+    json_array_foreach(supervisors, i, s) {
+        const json_t *host = json_object_get(s, "host"), *pid = json_object_get(s, "pid");
+        if (!has_state(s, "silent") || was_restarted(supervisors, s)) continue;
+        lw_buf_addf(&text, "supervisor");
+        if (json_is_string(host)) lw_buf_addf(&text, " %s", json_string_value(host));
+        if (json_is_integer(pid))
+            lw_buf_addf(&text, " (process %" JSON_INTEGER_FORMAT ")", json_integer_value(pid));
+        lw_buf_addf(&text, " is silent for ");
+        say_ago(&text, json_integer_value(json_object_get(s, "heard_ms_ago")));
+        add_trouble(list, &text, "/overview");
+    }
+}
+
+json_t *lw_metrics_troubles(const struct lw_metrics_source *m, const json_t *fleet, int64_t died) {
     json_t *list = json_array();
     struct lw_buf text = {0};
     for (int i = 0; i < m->config->redis.shards; i++) {
@@ -290,6 +329,7 @@ json_t *lw_metrics_troubles(const struct lw_metrics_source *m, int64_t died) {
         add_trouble(list, &text, "/workers");
     }
     add_blocked(m, list);
+    add_silent(fleet, list);
     if (died > 0)
         lw_buf_addf(&text, "%" PRId64 " dead letter%s in the last minute", died,
                     died == 1 ? "" : "s");

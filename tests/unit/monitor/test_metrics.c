@@ -3,6 +3,7 @@
  * format that Prometheus reads. */
 #include "monitor/http.h"
 #include "monitor/metrics.h"
+#include "base/clock.h"
 #include "kafka/source.h"
 
 #include <setjmp.h>
@@ -454,7 +455,7 @@ static void test_ready_says_why(void **state) {
 }
 
 static void expect_trouble(struct world *w, size_t i, const char *text, const char *link) {
-    json_t *list = lw_metrics_troubles(&w->m, 3), *one = json_array_get(list, i);
+    json_t *list = lw_metrics_troubles(&w->m, NULL, 3), *one = json_array_get(list, i);
     assert_non_null(one);
     assert_string_equal(json_string_value(json_object_get(one, "text")), text);
     assert_string_equal(json_string_value(json_object_get(one, "link")), link);
@@ -468,7 +469,7 @@ static void test_troubles(void **state) {
         atomic_store(&w->board->workers[i].heartbeat_ms, w->m.now_ms - 500);
         atomic_store(&w->board->workers[i].ready, true);
     }
-    json_t *none = lw_metrics_troubles(&w->m, 0);
+    json_t *none = lw_metrics_troubles(&w->m, NULL, 0);
     assert_int_equal(json_array_size(none), 0);
     json_decref(none);
     expect_trouble(w, 0, "3 dead letters in the last minute", "/dead?order=newest");
@@ -479,7 +480,7 @@ static void test_troubles(void **state) {
     expect_trouble(w, 0, "3 dead letters in the last minute", "/dead?order=newest");
     atomic_store(&p->moved_ms, w->m.now_ms - 125000);
     expect_trouble(w, 0, "partition orders/7 is blocked for 2 min", "/message/orders%2F7%2F1042");
-    json_t *blocked = lw_metrics_troubles(&w->m, 0);
+    json_t *blocked = lw_metrics_troubles(&w->m, NULL, 0);
     assert_string_equal(json_string_value(json_object_get(json_array_get(blocked, 0), "identity")),
                         "orders/7/1042");
     json_decref(blocked);
@@ -488,6 +489,34 @@ static void test_troubles(void **state) {
     expect_trouble(w, 0, "Redis shard 0 does not answer for 12 s", "/overview");
     expect_trouble(w, 1, "worker 2 is down", "/workers");
     expect_trouble(w, 3, "3 dead letters in the last minute", "/dead?order=newest");
+}
+
+/* What is wrong must name each silent supervisor, unless its host has started another one since. */
+static void test_silent_supervisors(void **state) {
+    struct world *w = *state;
+    json_t *none = lw_metrics_troubles(&w->m, NULL, 0);
+    json_t *fleet = json_pack(
+        "{s:[{s:s,s:s,s:i},{s:s,s:s,s:i,s:i},{s:s,s:n,s:n,s:i},{s:s,s:s,s:i},{s:s,s:s,s:I}]}",
+        "supervisors", "state", "up", "host", "one", "started_ms", 1, "state", "silent", "host",
+        "one", "pid", 17, "heard_ms_ago", 125000, "state", "silent", "host", "pid", "heard_ms_ago",
+        16000, "state", "silent", "host", "two", "heard_ms_ago", 90000, "state", "up", "host",
+        "two", "started_ms", (json_int_t)(lw_wall_ms() - 60000));
+    /* a silent one may have started after its last heartbeat, if clocks differ */
+    json_object_set_new(json_array_get(json_object_get(fleet, "supervisors"), 1), "started_ms",
+                        json_integer(lw_wall_ms()));
+    assert_non_null(fleet);
+    json_t *list = lw_metrics_troubles(&w->m, fleet, 3);
+    size_t n = json_array_size(none);
+    static const char *const said[] = {"supervisor one (process 17) is silent for 2 min",
+                                       "supervisor is silent for 16 s",
+                                       "3 dead letters in the last minute"};
+    assert_int_equal(json_array_size(list), n + 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(json_string_value(json_object_get(json_array_get(list, n + i), "text")),
+                            said[i]);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, n), "link")),
+                        "/overview");
+    json_decref(none), json_decref(list), json_decref(fleet);
 }
 
 /* A worker writes the reason why it is not ready to the board. If the worker dies while it writes,
@@ -589,6 +618,7 @@ int main(void) {
         T(test_health),
         T(test_ready_says_why),
         T(test_troubles),
+        T(test_silent_supervisors),
         T(test_note),
         T(test_hosts),
         T(test_http_texts),
