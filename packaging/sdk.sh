@@ -5,7 +5,8 @@
 # usage: packaging/sdk.sh FOLDER
 #
 # Needs python3 with venv, node and npm. pip fetches setuptools, if it is not installed, and npm the
-# newest TypeScript, with which a handler must compile as `tsc --init` sets it up.
+# newest TypeScript, with which handlers must compile as `tsc --init` sets it up, among them that of
+# sdk/node/README.md.
 # exit: 0 both packages are built and work
 set -eu
 [ $# -eq 1 ] || {
@@ -51,6 +52,9 @@ mkdir project
 cd project
 quiet npm install --offline --no-audit --no-fund "$out/latchwork-$version.tgz"
 handles node -e 'require("latchwork").run(async () => {})'
+# the handler of the page about the SDK, and a use of what it leaves out
+sed -n '/^```ts$/,/^```$/{/^```/!p}' "$scratch/node/README.md" >page.ts
+[ -s page.ts ]
 cat >handler.ts <<'END'
 import { run, Retry, type Message } from "latchwork";
 

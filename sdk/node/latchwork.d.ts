@@ -3,8 +3,11 @@
 /** Latchwork handlers in Node. The first comment of latchwork.js describes how to write a
  * handler. */
 
+/** The type of a Buffer that has its own memory, as fetch() takes it: Buffer<ArrayBuffer> where
+ * @types/node knows that type, and Buffer in older releases. */
+export type Bytes = ReturnType<typeof Buffer.alloc>;
 /** A value is a string if its bytes are UTF-8, and a Buffer otherwise; null is Kafka's null. */
-export type Text = string | Buffer | null;
+export type Text = string | Bytes | null;
 
 /** One message, and the lease under which it is handled. */
 export class Message {
@@ -27,7 +30,7 @@ export class Message {
   /** The record's payload; null for a tombstone. */
   readonly payload: Text;
   /** The record's headers as [name, value] pairs, in order. A name may occur twice. */
-  readonly headers: Array<[string | Buffer, Text]>;
+  readonly headers: Array<[string | Bytes, Text]>;
   /** The value of the header traceparent (the producer's W3C trace context), or null. */
   readonly traceparent: Text;
   /** The time at which handler.timeout_ms will have passed. Null if there is no limit, or if the
