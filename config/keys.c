@@ -423,7 +423,9 @@ const struct lw_option lw_options[] = {
      .show = lw_show_handler,
      .required = true,
      .form = "object",
-     .help = "What is done with a message. Beside the keys below, each type has its own."},
+     .help = "What is done with a message. Beside the keys below, each type has its own: "
+             "[`exec`](../how-to/exec-handler.md), [`plugin`](../how-to/plugin.md), "
+             "[`http`](../how-to/http-handler.md), [`insert`](../how-to/insert.md)."},
     {.path = "handler.type",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_handler_type,
