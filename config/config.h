@@ -54,13 +54,25 @@ struct lw_limit {
     int running;    /* maximum number of messages in handlers at once */
     int per_second; /* maximum number of messages that start in a second */
     int burst;      /* number of messages above per_second that may start at once */
+    bool paused;    /* true: an operator has paused it, and nothing starts; never in a file */
 };
 
-/* The limits of a group that limits.groups names. */
+/* The limits of a group that has some of its own. */
 struct lw_group_limit {
-    struct lw_bytes name;
+    struct lw_bytes name; /* as lw_lane_id() makes it; owned */
     struct lw_limit limit;
 };
+
+/* Limits of the fleet and of its groups: those of the file, and those in force, which operators
+ * change. */
+struct lw_limits {
+    struct lw_limit fleet;         /* limits of the whole fleet */
+    struct lw_limit group;         /* limits of each group that `groups` does not name */
+    struct lw_group_limit *groups; /* sorted by name */
+    size_t n_groups;
+};
+
+struct redisReply;
 
 struct lw_config {
     char *path; /* path of the configuration file, as given */
@@ -130,17 +142,11 @@ struct lw_config {
         enum lw_retry_order order;
     } retry;
     struct {
-        bool on; /* true if group.from is given and something limits groups */
+        bool on; /* true if group.from is given */
         struct lw_rule from;
         char *from_text; /* the rule group.from as written; NULL if it is not given */
     } group;
-    struct {
-        bool on;                       /* true if the fleet or groups have limits */
-        struct lw_limit fleet;         /* limits of the whole fleet */
-        struct lw_limit group;         /* limits of each group that `groups` does not name */
-        struct lw_group_limit *groups; /* sorted by name */
-        size_t n_groups;
-    } limits;
+    struct lw_limits limits;
     struct {
         enum lw_dead_to to;
         char *topic; /* topic for dead letters; NULL if dead letters stay in Redis */
@@ -224,15 +230,29 @@ static inline bool lw_limit_any(const struct lw_limit *limit) {
     return limit->running || limit->per_second;
 }
 
-/* Returns true if the configuration limits how many messages start or run, in the fleet or in
- * groups. */
-static inline bool lw_config_limits(const struct lw_config *c) { return c->limits.on; }
+/* Returns true if workers ask for permits, because the file limits the fleet or groups, or names
+ * groups, which operators can limit and pause. */
+static inline bool lw_config_limits(const struct lw_config *c) {
+    return c->group.on || lw_limit_any(&c->limits.fleet);
+}
 
-/* Returns true if the configuration limits how many messages run at once, in the fleet or in
- * groups. */
-bool lw_config_limits_running(const struct lw_config *c);
+/* The limits in force are in the hash `limits` of shard 0 (queue/lua/limit.lua). */
+enum {
+    LW_LIMIT_COUNT_MAX = 1000000, /* highest value of running, per_second and burst */
+    LW_LIMIT_TEXT = 40,           /* room for the text of a limit */
+};
+/* Writes "RUNNING PER_SECOND BURST". Returns out. */
+const char *lw_limit_text(const struct lw_limit *limit, char out[LW_LIMIT_TEXT]);
+/* Returns limits.burst if it is not given. */
+int lw_limit_burst(int per_second);
+/* Reads the answer of HGETALL. Returns false, with *out empty, if a value is not of its form. Free
+ * *out with lw_limits_free(). */
+bool lw_limits_read(struct lw_limits *out, const struct redisReply *r);
+void lw_limits_free(struct lw_limits *l);
+/* Returns true if something limits how many messages run at once, in the fleet or in groups. */
+bool lw_limits_running(const struct lw_limits *l);
 /* Returns the limits of a group. `name` is as lw_lane_id() makes it. */
-const struct lw_limit *lw_config_group_limit(const struct lw_config *c, struct lw_bytes name);
+const struct lw_limit *lw_limits_group(const struct lw_limits *l, struct lw_bytes name);
 
 /* Returns true if a worker may be granted several messages of a key at once. retry.order and dedup
  * must allow it, and each start must be free, because a limit needs a place and a token for each

@@ -263,9 +263,11 @@ const struct lw_option lw_options[] = {
      .show = lw_show_group_from,
      .form = "`message-key`, `header:NAME` or `json:/pointer`",
      .dflt_text = "no groups",
-     .help = "Where a record names its group, such as its tenant, for `limits.group` and "
-             "`limits.groups`. All records of a key should name the same one. Records without it "
-             "are a group, too, of the name \"\"."},
+     .help =
+         "Where a record names its group, such as its tenant, for `limits.group` and "
+         "`limits.groups`. All records of a key should name the same one. Records without it "
+         "are a group, too, of the name \"\". Without limits in the file, `latchwork group` can "
+         "still limit and pause groups."},
     {.path = "lock.ttl_ms",
      .kind = LW_OPT_INT64,
      .at = AT(lock.ttl_ms),

@@ -4,11 +4,12 @@
 #include "base/bytes.h"
 #include "config/option.h"
 
+#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS_MAX = 1000, NAME_MAX_BYTES = 512, COUNT_MAX = 1000000 };
+enum { GROUPS_MAX = 1000, NAME_MAX_BYTES = 512 };
 
 void lw_take_group_from(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     if (!lw_take_rule(l, o->path, v, "message-key", &l->c->group.from)) return;
@@ -40,7 +41,7 @@ static void take_group(struct lw_loader *l, const char *path, json_t *v, struct 
         char at[400];
         snprintf(at, sizeof at, "%s.%.100s", path, name);
         if (to)
-            lw_take_count(l, at, value, COUNT_MAX, to);
+            lw_take_count(l, at, value, LW_LIMIT_COUNT_MAX, to);
         else
             lw_problem(l->problems,
                        "%s: unknown key; a group's limits are running, per_second and burst", at);
@@ -105,18 +106,95 @@ json_t *lw_show_groups(const struct lw_config *c) {
     return all;
 }
 
-bool lw_config_limits_running(const struct lw_config *c) {
-    bool any = c->limits.fleet.running || (c->group.on && c->limits.group.running);
-    for (size_t i = 0; c->group.on && i < c->limits.n_groups; i++)
-        any |= c->limits.groups[i].limit.running > 0;
+/* --- the limits in force ---------------------------------------------------------------------- */
+
+const char *lw_limit_text(const struct lw_limit *limit, char out[LW_LIMIT_TEXT]) {
+    snprintf(out, LW_LIMIT_TEXT, "%d %d %d", limit->running, limit->per_second, limit->burst);
+    return out;
+}
+
+int lw_limit_burst(int per_second) { return per_second < 20 ? 1 : per_second / 10; }
+
+bool lw_limits_running(const struct lw_limits *l) {
+    bool any = l->fleet.running || l->group.running;
+    for (size_t i = 0; i < l->n_groups; i++) any |= l->groups[i].limit.running > 0;
     return any;
 }
 
-const struct lw_limit *lw_config_group_limit(const struct lw_config *c, struct lw_bytes name) {
-    const struct lw_group_limit key = {.name = name}, *found = NULL;
-    if (c->limits.n_groups)
-        found = bsearch(&key, c->limits.groups, c->limits.n_groups, sizeof key, by_name);
-    return found ? &found->limit : &c->limits.group;
+static struct lw_group_limit *find(const struct lw_limits *l, struct lw_bytes name) {
+    const struct lw_group_limit key = {.name = name};
+    return l->n_groups ? bsearch(&key, l->groups, l->n_groups, sizeof key, by_name) : NULL;
+}
+
+const struct lw_limit *lw_limits_group(const struct lw_limits *l, struct lw_bytes name) {
+    const struct lw_group_limit *found = find(l, name);
+    return found ? &found->limit : &l->group;
+}
+
+/* Parses "RUNNING PER_SECOND BURST FILE". */
+static bool read_limit(const redisReply *r, struct lw_limit *out) {
+    int end = 0;
+    *out = (struct lw_limit){0};
+    if (sscanf(r->str, "%7d %7d %7d %n", &out->running, &out->per_second, &out->burst, &end) != 3)
+        return false;
+    return end && out->running >= 0 && out->per_second >= 0 && out->burst >= !!out->per_second;
+}
+
+/* Returns true if the text begins with `kind`, with the rest in *name. */
+static bool is(const redisReply *r, const char *kind, struct lw_bytes *name) {
+    size_t n = strlen(kind);
+    if (r->len < n || memcmp(r->str, kind, n) != 0) return false;
+    *name = lw_bytes(r->str + n, r->len - n);
+    return true;
+}
+
+static void add(struct lw_limits *l, struct lw_bytes name, const struct lw_limit *limit) {
+    l->groups[l->n_groups++] =
+        (struct lw_group_limit){lw_bytes(lw_memdup(name.p, name.n), name.n), *limit};
+}
+
+bool lw_limits_read(struct lw_limits *out, const redisReply *r) {
+    struct lw_bytes name;
+    struct lw_limit limit;
+    bool ok = r->type == REDIS_REPLY_ARRAY && r->elements % 2 == 0, paused = false;
+    *out = (struct lw_limits){0};
+    for (size_t i = 0; ok && i < r->elements; i++) ok = r->element[i]->type == REDIS_REPLY_STRING;
+    if (!ok) return false;
+    out->groups = lw_alloc((r->elements / 2 + 1) * sizeof out->groups[0]);
+    for (size_t i = 0; ok && i < r->elements; i += 2) {
+        const redisReply *field = r->element[i], *value = r->element[i + 1];
+        if (!strcmp(field->str, "fleet"))
+            ok = read_limit(value, &out->fleet);
+        else if (!strcmp(field->str, "each"))
+            ok = read_limit(value, &out->group);
+        else if (!strcmp(field->str, "paused"))
+            paused = true;
+        else if (is(field, "group:", &name) && (ok = read_limit(value, &limit)))
+            add(out, name, &limit);
+    }
+    out->fleet.paused = paused;
+    qsort(out->groups, out->n_groups, sizeof out->groups[0], by_name);
+    const struct lw_limits own = *out; /* a paused group may have no limits of its own */
+    for (size_t i = 0; ok && i < r->elements; i += 2) {
+        if (!is(r->element[i], "paused:", &name)) continue;
+        struct lw_group_limit *g = find(&own, name);
+        limit = out->group;
+        limit.paused = true;
+        if (g)
+            g->limit.paused = true;
+        else
+            add(out, name, &limit);
+    }
+    qsort(out->groups, out->n_groups, sizeof out->groups[0], by_name);
+    if (ok) return true;
+    lw_limits_free(out);
+    *out = (struct lw_limits){0};
+    return false;
+}
+
+void lw_limits_free(struct lw_limits *l) {
+    for (size_t i = 0; i < l->n_groups; i++) free((void *)(uintptr_t)l->groups[i].name.p);
+    free(l->groups);
 }
 
 /* --- all limits ------------------------------------------------------------------------------- */
@@ -125,8 +203,7 @@ static void finish_limit(struct lw_loader *l, const char *path, struct lw_limit 
     if (limit->burst && !limit->per_second)
         lw_problem(l->problems, "%s.burst: no effect without %s.per_second; set that, too", path,
                    path);
-    if (!limit->burst && limit->per_second)
-        limit->burst = limit->per_second < 20 ? 1 : limit->per_second / 10;
+    if (!limit->burst && limit->per_second) limit->burst = lw_limit_burst(limit->per_second);
 }
 
 void lw_finish_limits(struct lw_loader *l) {
@@ -142,15 +219,10 @@ void lw_finish_limits(struct lw_loader *l) {
     if (limited && !c->group.from_text)
         lw_problem(l->problems, "%s: needs group.from, which says where a record names its group",
                    c->limits.n_groups ? "limits.groups" : "limits.group");
-    if (!limited && c->group.from_text)
-        lw_problem_warn(l->problems, "group.from: no effect without limits.group or limits.groups");
-    c->group.on = limited && c->group.from_text;
-    c->limits.on = lw_limit_any(&c->limits.fleet) || c->group.on;
+    c->group.on = c->group.from_text != NULL;
 }
 
-void lw_limits_free(struct lw_config *c) {
-    for (size_t i = 0; i < c->limits.n_groups; i++)
-        free((void *)(uintptr_t)c->limits.groups[i].name.p);
-    free(c->limits.groups);
+void lw_group_free(struct lw_config *c) {
+    lw_limits_free(&c->limits);
     free(c->group.from.arg), free(c->group.from_text);
 }

@@ -214,7 +214,7 @@ void lw_config_free(struct lw_config *c) {
     free(c->http.tokens);
     free_strings(c->http.hosts, c->http.n_hosts);
     free_strings(c->http.mask, c->http.n_mask);
-    lw_limits_free(c);
+    lw_group_free(c);
     free(c->tracing.endpoint), free(c->tracing.service);
     for (size_t i = 0; i < c->tracing.n_headers; i++)
         free(c->tracing.headers[i].name), free(c->tracing.headers[i].value);

@@ -104,14 +104,14 @@ void lw_take_count(struct lw_loader *l, const char *path, json_t *v, int max, in
 void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v);
-/* The functions lw_take_group_from() to lw_limits_free() are in limits.c, which reads, checks and
+/* The functions lw_take_group_from() to lw_group_free() are in limits.c, which reads, checks and
  * shows the sections `group` and `limits`. */
 void lw_take_group_from(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_groups(struct lw_loader *l, const struct lw_option *o, json_t *v);
 json_t *lw_show_group_from(const struct lw_config *c);
 json_t *lw_show_groups(const struct lw_config *c);
 void lw_finish_limits(struct lw_loader *l);
-void lw_limits_free(struct lw_config *c);
+void lw_group_free(struct lw_config *c);
 /* The functions lw_take_http_listen() to lw_finish_http() are in http.c, which reads and checks the
  * section `http`. */
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v);

@@ -89,4 +89,5 @@ const char *const lw_redis_names[] = {"lock:",   "run:",     "epoch",   "wait:",
                                       "fence",   "dead",     "dedup:",  "paused",   "audit",
                                       "job",     "job:",     "replays", "vanished", "sweep",
                                       "workers", "taken",    "fleet",   "fleet:",   "limit",
-                                      "limit:",  "group",    "groups",  "ready:",   NULL};
+                                      "limit:",  "limits",   "limited", "group",    "groups",
+                                      "ready:",  NULL};

@@ -34,14 +34,14 @@ struct ready_lane {
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static struct group *get(struct lw_worker *w, struct lw_bytes id, const struct lw_limit *limit) {
+static struct group *get(struct lw_worker *w, struct lw_bytes id) {
     struct group *g;
     unsigned hash = (unsigned)XXH3_64bits_withSeed(id.p, id.n, w->lanes_seed);
     HASH_FIND_BYHASHVALUE(hh, w->groups.table, id.p, id.n, hash, g);
     if (g) return g;
     g = lw_alloc(sizeof *g + (size_t)w->n_shards * sizeof g->ready[0]);
     g->id = lw_bytes(lw_memdup(id.p, id.n), id.n);
-    g->permits.most = limit;
+    g->permits.most = *lw_limits_group(&w->limits.force, g->id);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, w->groups.table, g->id.p, g->id.n, hash, g);
     return g;
 }
@@ -53,8 +53,7 @@ struct group *group_of(struct lw_worker *w, const struct lw_record *r) {
     if (lw_key_find(&w->c->group.from, r, &w->scratch2, &name, NULL) != LW_KEY_OK)
         name = lw_bytes("", 0);
     name = lw_lane_id(name, room, sizeof room);
-    const struct lw_limit *limit = lw_config_group_limit(w->c, name);
-    return lw_limit_any(limit) ? get(w, name, limit) : NULL;
+    return get(w, name);
 }
 
 static size_t lanes_ready(const struct lw_worker *w, const struct group *g) {
@@ -104,7 +103,8 @@ void group_running(struct group *g, int by) {
 }
 
 bool group_parks(const struct lw_worker *w, const struct group *g) {
-    return w->held > (size_t)lw_config_at_once(w->c) && g->permits.refused;
+    const struct permits *p = &g->permits;
+    return w->held > (size_t)lw_config_at_once(w->c) && (p->refused || p->most.paused);
 }
 
 /* --- lanes that wait in Redis ----------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static bool take_names(struct lw_worker *w, struct shard *sh, const redisReply *
             return false;
         struct lw_bytes id = lw_bytes(name->str, name->len);
         if (id.n > LW_LANE_MAX) continue;
-        get(w, id, lw_config_group_limit(w->c, id))->ready[sh->index] = (size_t)n->integer;
+        get(w, id)->ready[sh->index] = (size_t)n->integer;
     }
     if (r->elements >= 2 * (size_t)NAMED_MAX) sh->ready.look_ms = now_ms(w) + LOOK_ON_MS;
     return true;

@@ -26,6 +26,7 @@ enum {
     STATE_MS = 200,    /* longest time between two statements while places are held */
     GIVE_BACK_MS = 20, /* time after a statement before places that are not needed are given back */
     ASK_AGAIN_MS = 100, /* time before a statement that was not answered is made again */
+    LOOK_MS = 500,      /* longest time between two statements, which bring changes of the limits */
     ASKS_MAX = 64,      /* number of groups that a statement asks more for */
 };
 
@@ -88,9 +89,9 @@ static size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
 /* Returns how many more messages the permits allow, if `used` are in handlers or in calls that may
  * grant them, and `asked` of these in such calls. */
 static size_t left(struct lw_worker *w, const struct permits *p, size_t used, size_t asked) {
-    size_t n = SIZE_MAX;
-    if (p->most->running) n = less(places(w, p), used);
-    if (p->most->per_second) n = lw_smaller(n, less(tokens(p, false, now_us(w)), asked));
+    size_t n = p->most.paused ? 0 : SIZE_MAX;
+    if (p->most.running) n = lw_smaller(n, less(places(w, p), used));
+    if (p->most.per_second) n = lw_smaller(n, less(tokens(p, false, now_us(w)), asked));
     return n;
 }
 
@@ -147,8 +148,8 @@ bool limit_start(struct lw_worker *w, struct group *g) {
     if (!may_start(w, fleet, w->runs.in_handler)) return false;
     if (g && !may_start(w, &g->permits, g->in_handler)) return false;
     double now = now_us(w);
-    if (fleet->most->per_second) take_token(fleet, now);
-    if (g && g->permits.most->per_second) take_token(&g->permits, now);
+    if (fleet->most.per_second) take_token(fleet, now);
+    if (g && g->permits.most.per_second) take_token(&g->permits, now);
     w->limits.started++;
     return true;
 }
@@ -165,6 +166,7 @@ size_t limit_room(const struct lw_worker *w) {
  * wait, and no more than there is room for. */
 static size_t demand(const struct lw_worker *w) {
     size_t wait = 0;
+    if (w->limits.fleet.most.paused) return 0;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->phase != READY) continue;
@@ -176,13 +178,14 @@ static size_t demand(const struct lw_worker *w) {
 }
 
 static size_t group_demand(const struct lw_worker *w, const struct group *g) {
+    if (w->limits.fleet.most.paused || g->permits.most.paused) return 0;
     return lw_smaller(group_waits(w, g), limit_room(w));
 }
 
 /* Returns how many of `more` messages the permits in hand let start, now or soon. */
 static size_t in_hand(struct lw_worker *w, const struct permits *p, size_t used, size_t more) {
-    if (p->most->running) more = lw_smaller(more, less(places(w, p), used));
-    if (p->most->per_second) more = lw_smaller(more, tokens(p, true, now_us(w)));
+    if (p->most.running) more = lw_smaller(more, less(places(w, p), used));
+    if (p->most.per_second) more = lw_smaller(more, tokens(p, true, now_us(w)));
     return more;
 }
 
@@ -201,7 +204,7 @@ static struct state_of_groups look_at_groups(struct lw_worker *w, size_t more) {
         size_t want = group_demand(w, g), used = group_used(g), n = in_hand(w, p, used, want);
         all.lack |= n < want;
         all.have += n;
-        all.surplus |= p->most->running && places(w, p) > used + want;
+        all.surplus |= p->most.running && places(w, p) > used + want;
     }
     all.lack &= all.have < fill;
     all.have = lw_smaller(all.have, fill);
@@ -209,16 +212,17 @@ static struct state_of_groups look_at_groups(struct lw_worker *w, size_t more) {
 }
 
 /* Returns the time of the next statement: places and tokens that are missing are asked for at
- * ask_ms, places that are not needed are given back, and those that are held are stated from time
- * to time. */
+ * ask_ms, places that are not needed are given back, those that are held are stated from time to
+ * time, and an idle worker learns of changes of the limits. */
 static int64_t statement_ms(struct lw_worker *w, size_t more, size_t tokens_wanted) {
     const struct limits *x = &w->limits;
     struct state_of_groups all = look_at_groups(w, more);
     size_t had = places(w, &x->fleet), need = x->used + more + all.have;
-    bool bounded = x->fleet.most->running > 0;
-    int64_t due =
-        tokens_wanted || all.lack || (bounded && x->used + more > had) ? x->ask_ms : INT64_MAX;
-    if (!lw_config_limits_running(w->c)) return due;
+    bool bounded = x->fleet.most.running > 0;
+    int64_t due = x->stated_ms + LOOK_MS;
+    if (tokens_wanted || all.lack || (bounded && x->used + more > had))
+        due = lw_earlier(due, x->ask_ms);
+    if (!lw_limits_running(&x->force)) return due;
     int64_t period = w->c->lock.ttl_ms / 4 < STATE_MS ? w->c->lock.ttl_ms / 4 : STATE_MS;
     bool surplus = all.surplus || (bounded && need < had);
     int64_t ms = x->stated_ms + (surplus ? GIVE_BACK_MS : period);
@@ -227,14 +231,32 @@ static int64_t statement_ms(struct lw_worker *w, size_t more, size_t tokens_want
 
 static size_t tokens_wanted(struct lw_worker *w, size_t more) {
     const struct permits *p = &w->limits.fleet;
-    if (!p->most->per_second || p->n_draws == DRAWS) return 0;
+    if (!p->most.per_second || p->n_draws == DRAWS) return 0;
     return less(more, tokens(p, true, now_us(w)));
 }
 
 /* --- the call --------------------------------------------------------------------------------- */
 
-static void pipe_limit(struct shard *sh, const struct lw_limit *most) {
-    pipe_number(sh, most->running), pipe_number(sh, most->per_second), pipe_number(sh, most->burst);
+static void pipe_limit(struct shard *sh, const char *kind, struct lw_bytes name,
+                       const struct lw_limit *limit) {
+    char text[LW_LIMIT_TEXT];
+    lw_arg_join(&sh->pipe.commands, lw_bytes_of(kind), "", name);
+    pipe_copy(sh, lw_limit_text(limit, text));
+}
+
+/* Adds what the file says to the statement, if this epoch may not know of it yet. */
+static void pipe_file(const struct lw_worker *w, struct shard *sh) {
+    const struct lw_limits *file = &w->c->limits;
+    const struct lw_bytes none = lw_bytes("", 0);
+    if (w->limits.version) {
+        pipe_number(sh, 0);
+        return;
+    }
+    pipe_number(sh, 2 + (int64_t)file->n_groups);
+    pipe_limit(sh, "fleet", none, &file->fleet);
+    pipe_limit(sh, "each", none, &file->group);
+    for (size_t i = 0; i < file->n_groups; i++)
+        pipe_limit(sh, "group:", file->groups[i].name, &file->groups[i].limit);
 }
 
 bool limit_knows(const struct group *g) { return g->permits.stated || g->permits.in_call; }
@@ -251,7 +273,6 @@ static void state_group(struct lw_worker *w, struct shard *sh, struct group *g, 
     drop_expired(p, now_us(w));
     hand = p->n_draws == DRAWS ? more : less(tokens(p, true, now_us(w)), kept);
     pipe_bytes(sh, g->id);
-    pipe_limit(sh, p->most);
     pipe_number(sh, (int64_t)used), pipe_number(sh, (int64_t)more);
     pipe_number(sh, (int64_t)hand);
     p->places = used; /* until the answer comes, only the places that are stated are sure */
@@ -284,7 +305,8 @@ static void state_groups(struct lw_worker *w, struct shard *sh, size_t keep) {
             size_t more = group_demand(w, g);
             bool asks = more && (at + waiting - from) % waiting < ASKS_MAX;
             at += more > 0;
-            if (asks != (turn == 1) || !lw_limit_any(g->permits.most)) continue;
+            if (asks != (turn == 1)) continue;
+            if (!lw_limit_any(&g->permits.most) && !g->permits.stated) continue;
             if (!asks) more = in_hand(w, &g->permits, group_used(g), more);
             if (asks || group_used(g) || g->permits.stated) state_group(w, sh, g, more, &keep);
         }
@@ -315,18 +337,20 @@ void limit_build(struct lw_worker *w, struct shard *sh) {
     /* Until the answer comes, only the places that are stated are sure. Calls to other shards in
      * this turn must not ask for more, because the home would learn of them too late. */
     x->fleet.places = used;
-    if (x->fleet.most->running) x->left = lw_smaller(x->left, keep + own);
+    if (x->fleet.most.running) x->left = lw_smaller(x->left, keep + own);
     x->fleet.wanted = want + fill;
     x->started = 0;
     x->stated_ms = now;
     x->ask_ms = now + ASK_AGAIN_MS;
-    pipe_script(sh, CALL_LIMIT, &lw_script_limit, 2);
+    pipe_script(sh, CALL_LIMIT, &lw_script_limit, 4);
     pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_limit);
+    pipe_text(sh, sh->key_limits), pipe_text(sh, sh->key_limited);
     pipe_text(sh, sh->epoch.id), pipe_text(sh, w->set.id);
     pipe_number(sh, (int64_t)token_new(w)), pipe_number(sh, w->c->lock.ttl_ms);
-    pipe_limit(sh, x->fleet.most);
+    pipe_number(sh, x->version);
     pipe_number(sh, (int64_t)used), pipe_number(sh, (int64_t)(used + more));
     pipe_number(sh, (int64_t)want), pipe_number(sh, (int64_t)spare), pipe_number(sh, (int64_t)fill);
+    pipe_file(w, sh);
     if (w->c->group.on) state_groups(w, sh, keep);
 }
 
@@ -344,7 +368,7 @@ static void take_draw(struct lw_worker *w, const struct shard *sh, struct permit
                                           .sent_us = 1000 * sent};
 }
 
-enum { FLEET_VALUES = 6, GROUP_VALUES = 5 };
+enum { FLEET_VALUES = 6, FORCE_VALUES = 2, GROUP_VALUES = 5 };
 
 /* Returns true if these elements of a reply are integers, except the one of the step, and give no
  * more than was asked for. */
@@ -359,25 +383,44 @@ static void take_group(struct lw_worker *w, const struct shard *sh, struct permi
                        const redisReply *const *e) {
     p->places = (size_t)e[0]->integer;
     p->others = e[4]->integer > 0;
-    p->refused = (p->most->running && p->places < p->want) || (size_t)e[1]->integer < p->wanted;
+    p->refused = (p->most.running && p->places < p->want) || (size_t)e[1]->integer < p->wanted;
     take_draw(w, sh, p, e + 1);
+}
+
+/* Takes over the version of the limits in force, and the limits if they have changed. Returns false
+ * if the reply is malformed. */
+static bool take_force(struct lw_worker *w, const redisReply *const *e) {
+    struct limits *x = &w->limits;
+    struct lw_limits force;
+    if (e[0]->type != REDIS_REPLY_INTEGER || e[1]->type != REDIS_REPLY_ARRAY) return false;
+    if (e[1]->elements) {
+        if (!lw_limits_read(&force, e[1])) return false;
+        lw_limits_free(&x->force);
+        x->force = force;
+        x->fleet.most = force.fleet;
+        for (struct group *g = w->groups.table; g; g = g->hh.next)
+            g->permits.most = *lw_limits_group(&force, g->id);
+    }
+    x->version = e[0]->integer;
+    return true;
 }
 
 void limit_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     const redisReply *const *e = (const redisReply *const *)r->element;
     struct limits *x = &w->limits;
     bool ok = r->type == REDIS_REPLY_ARRAY &&
-              r->elements == FLEET_VALUES + GROUP_VALUES * x->n_named &&
+              r->elements == FLEET_VALUES + FORCE_VALUES + GROUP_VALUES * x->n_named &&
               permits_ok(e, FLEET_VALUES, x->fleet.wanted);
+    const redisReply *const *of_groups = e + FLEET_VALUES + FORCE_VALUES;
     for (size_t i = 0; ok && i < x->n_named; i++)
-        ok = permits_ok(e + FLEET_VALUES + GROUP_VALUES * i, GROUP_VALUES,
-                        x->named[i]->permits.wanted);
+        ok = permits_ok(of_groups + GROUP_VALUES * i, GROUP_VALUES, x->named[i]->permits.wanted);
+    ok = ok && take_force(w, e + FLEET_VALUES);
     if (!ok) {
         char why[LW_REPLY_TEXT];
         pipe_malformed(w, sh,
                        lw_malformed(why, r, "limit.lua",
-                                    "[integer, integer, integer, string, integer, integer], and "
-                                    "the first five for each group"));
+                                    "[integer, integer, integer, string, integer, integer, "
+                                    "integer, limits], and the first five for each group"));
         return;
     }
     x->fleet.places = (size_t)e[0]->integer;
@@ -385,21 +428,28 @@ void limit_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     x->fresh = true;
     x->until_ms = sh->pipe.sent_ms + w->c->lock.ttl_ms;
     x->ask_ms = e[4]->integer ? now_ms(w) + e[4]->integer : 0;
-    if (lw_config_limits_running(w->c)) lw_leases_bound(w->leases, x->until_ms);
+    lw_leases_bound(w->leases, lw_limits_running(&x->force) ? x->until_ms : INT64_MAX);
     take_draw(w, sh, &x->fleet, e + 1);
     for (size_t i = 0; i < x->n_named; i++)
-        take_group(w, sh, &x->named[i]->permits, e + FLEET_VALUES + GROUP_VALUES * i);
+        take_group(w, sh, &x->named[i]->permits, of_groups + GROUP_VALUES * i);
     forget_call(w);
     for (int s = 0; s < w->n_shards; s++) gate_urge(&w->shards[s]);
 }
 
-void limit_open(struct lw_worker *w) { w->limits.fleet.most = &w->c->limits.fleet; }
+/* Until the home has answered once, nothing starts. */
+void limit_open(struct lw_worker *w) { w->limits.fleet.most.paused = lw_config_limits(w->c); }
+
+void limit_close(struct lw_worker *w) {
+    free(w->limits.named);
+    lw_limits_free(&w->limits.force);
+}
 
 void limit_forget(struct lw_worker *w) {
     forget_call(w);
     w->limits.fleet.places = 0;
     w->limits.fleet.n_draws = 0;
-    w->limits.ask_ms = 0;
+    w->limits.ask_ms = w->limits.stated_ms = 0;
+    w->limits.version = 0;
     for (struct group *g = w->groups.table; g; g = g->hh.next) {
         g->permits.places = 0;
         g->permits.n_draws = 0;
@@ -430,7 +480,14 @@ int64_t limit_due_ms(struct lw_worker *w, const struct shard *sh) {
 }
 
 bool limit_why(struct lw_worker *w, char *out, size_t size) {
-    const struct lw_limit *most = w->limits.fleet.most;
+    const struct lw_limit *most = &w->limits.fleet.most;
+    if (!lw_config_limits(w->c)) return false;
+    if (most->paused) {
+        snprintf(out, size,
+                 w->limits.version ? "the fleet is paused (latchwork group resume --fleet)"
+                                   : "waiting for shard 0, the home of the limits");
+        return true;
+    }
     if (!lw_limit_any(most)) return false;
     limit_begin(w);
     size_t used = w->limits.used;

@@ -55,7 +55,7 @@ enum { DRAWS = 16 };
 
 /* What this worker has got from the home, for the fleet or for a group. */
 struct permits {
-    const struct lw_limit *most;
+    struct lw_limit most;
     struct draw draw[DRAWS]; /* in the order in which they were drawn */
     int n_draws;
     /* `places` is the number of messages that may be in handlers until w->limits.until_ms */
@@ -71,6 +71,9 @@ struct permits {
 };
 
 struct limits {
+    /* the limits in force and their version, as of the last answer; 0: not known in this epoch */
+    struct lw_limits force;
+    int64_t version;
     struct permits fleet;
     int64_t until_ms;          /* time until which places of the fleet and of groups are good */
     int64_t stated_ms, ask_ms; /* time of the last statement, and time before the next one */
@@ -86,6 +89,7 @@ struct limits {
 };
 
 void limit_open(struct lw_worker *w);
+void limit_close(struct lw_worker *w);
 /* Counts anew how many messages may be granted. Called at the beginning of a turn. */
 void limit_begin(struct lw_worker *w);
 /* Returns for how many more messages handlers are free or, to judge by the starts since the last

@@ -620,7 +620,7 @@ struct shard {
     char prefix[LW_SHARD_PREFIX]; /* prefix of the names of the shard's keys in Redis */
     size_t n_prefix;
     char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed,
-        *key_workers, *key_vanished, *key_limit, *key_groups;
+        *key_workers, *key_vanished, *key_limit, *key_limits, *key_limited, *key_groups;
     enum phase phase;
     struct connection server;
     struct epoch epoch;

@@ -294,6 +294,8 @@ static void shard_init(struct lw_worker *w, struct shard *sh, int index) {
     sh->key_workers = key_of(sh, "workers", "");
     sh->key_vanished = key_of(sh, "vanished", "");
     sh->key_limit = key_of(sh, "limit", "");
+    sh->key_limits = key_of(sh, "limits", "");
+    sh->key_limited = key_of(sh, "limited", "");
     sh->key_groups = key_of(sh, "groups", "");
     sh->key_claimed = key_of(sh, "claimed:", w->set.id);
     gate_open(sh);
@@ -304,7 +306,8 @@ static void shard_free(struct shard *sh) {
     assert(!sh->lanes);
     char *names[] = {sh->key_epoch,    sh->key_lanes, sh->key_floor,   sh->key_fence,
                      sh->key_ready,    sh->key_dead,  sh->key_workers, sh->key_claimed,
-                     sh->key_vanished, sh->key_limit, sh->key_groups};
+                     sh->key_vanished, sh->key_limit, sh->key_limits,  sh->key_limited,
+                     sh->key_groups};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) free(names[i]);
     pipe_free(sh);
     hints_forget(sh);
@@ -364,7 +367,7 @@ void lw_worker_free(struct lw_worker *w) {
     struct part *p, *tmp;
     HASH_ITER(hh, w->parts, p, tmp) part_free(w, p);
     groups_free(w);
-    free(w->limits.named);
+    limit_close(w);
     FREE_LIST(w->runs.free, next)
     FREE_LIST(w->free_holds, next)
     FREE_LIST(w->memory.free, next)

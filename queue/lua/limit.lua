@@ -3,22 +3,31 @@
 -- limit: one worker states how many messages it has in its handlers and how many more it could
 -- start, and gets its share of the places and tokens of the application and of its groups. Called
 -- only on shard 0.
--- KEYS    1 epoch, 2 limit
+-- KEYS    1 epoch, 2 limit, 3 limits, 4 limited
 -- ARGV    1 epoch id, 2 worker, 3 number of the statement, which grows with each statement of the
---         worker, 4 ttl_ms, 5 limits.running (0: no limit), 6 limits.per_second (0: no limit),
---         7 limits.burst, 8 number of places that the worker has in use, 9 number of places that it
---         wants in all, and 10 number of tokens that it wants, both without messages of the groups
---         below; 11 number of tokens that it has for these, 12 number of messages of these that it
---         could start; then of each group: its name, running, per_second, burst, number of places
---         in use, number of messages that wait, number of tokens that it has
--- Result: 'LOST', or {places, tokens, first, step, again, waiting}, then of each group places,
---         tokens, first, step, waiting
+--         worker, 4 ttl_ms, 5 version of the limits that the worker knows (0: none), 6 number of
+--         places that it has in use, 7 number of places that it wants in all, and 8 number of
+--         tokens that it wants, both without messages of the groups below; 9 number of tokens that
+--         it has for these, 10 number of messages of these that it could start; 11 number of limits
+--         in its file, then of each: its field in `limits`, and "RUNNING PER_SECOND BURST"; then of
+--         each group: its name, number of places in use, number of messages that wait, number of
+--         tokens that it has
+-- Result: 'LOST', or {places, tokens, first, step, again, waiting, version, limits}, then of each
+--         group places, tokens, first, step, waiting
 --         places: number of places that the worker has until the statement expires, ttl_ms from
 --         now; at least the number in use
 --         tokens: the k-th token, counted from 0, may be used from first + k * step µs from now on
 --         again: time in ms before which it is pointless to ask again; 0 if the worker got all
 --         that it wants
 --         waiting: number of other workers that wait for something
+--         version: that of the limits in force; 0: there are none, and nothing may start
+--         limits: the fields and values of `limits` if the worker knows another version
+-- The limits in force are in `limits`: "fleet", "each" (of a group without limits of its own) and
+-- "group:GROUP" are "RUNNING PER_SECOND BURST FILE", where 0 is no limit, and FILE is what the file
+-- said last, or "-"; "paused" (the fleet) and "paused:GROUP" are the time (ms) since when it is
+-- paused; `version` grows with each change. Operators change them (ops/lua/limits.lua). A worker
+-- that knows no version sends what its file says. What the file changes since it was last sent goes
+-- into force, and where it says the same, the limit in force stays as it is.
 -- A statement is absolute: it replaces the worker's statement before. The number of places in use
 -- is the sum over all statements, and never counted up and down. A statement without places in use
 -- or wanted is deleted. In a quarantine, and after a loss of data until it is over, workers keep
@@ -33,13 +42,14 @@
 -- Fields of `limit`: of each statement "w:WORKER": number, places, the time since which the worker
 -- waits for something (0: it does not), time of the statement, time when it expires, epoch id;
 -- `next`; `since`: time (µs) since when the tokens of groups are known. limit:<group> has the first
--- two, and expires when it says no more than a missing one.
+-- two, and expires when it says no more than a missing one. limited: groups that have such a table,
+-- by the time (ms) at which it expires.
 -- @epoch
-local HUNGRY_MS, AGAIN_MIN_MS, AGAIN_MAX_MS, FLEET_ARGS, GROUP_ARGS = 1000, 10, 200, 12, 7
+local HUNGRY_MS, AGAIN_MIN_MS, AGAIN_MAX_MS, FLEET_ARGS, GROUP_ARGS = 1000, 10, 200, 11, 4
 local id, worker, number, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local why = refuse(id, '', 0)
 if why == 'LOST' then return why end
-local key = KEYS[2]
+local key, limits, known, in_file = KEYS[2], KEYS[3], tonumber(ARGV[5]), tonumber(ARGV[11])
 
 -- Reads the statements of the fleet or of a group.
 local function look(name)
@@ -80,6 +90,45 @@ local function look(name)
     return p
 end
 
+-- Puts what the worker's file says into force, as far as it is new. Returns the version.
+local function seed(version)
+    local fields, file, changed = call('HGETALL', limits), {}, version == 0
+    for i = 1, in_file do file[ARGV[FLEET_ARGS + 2 * i - 1]] = ARGV[FLEET_ARGS + 2 * i] end
+    for i = 1, #fields, 2 do
+        local said = string.match(fields[i + 1], '^%d+ %d+ %d+ (.+)$')
+        if said and said == file[fields[i]] then
+            file[fields[i]] = nil
+        elseif said and said ~= '-' and not file[fields[i]] then
+            call('HDEL', limits, fields[i])
+            changed = true
+        end
+    end
+    for i = 1, in_file do
+        local field = ARGV[FLEET_ARGS + 2 * i - 1]
+        if file[field] then
+            call('HSET', limits, field, file[field] .. ' ' .. file[field])
+            changed = true
+        end
+    end
+    if not changed then return version end
+    version = math.max(version + 1, now)
+    call('HSET', limits, 'version', text(version))
+    return version
+end
+
+local version = tonumber(call('HGET', limits, 'version') or 0)
+local fleet, groups = look(key), {}
+local late = fleet.mine and fleet.mine >= number
+if in_file > 0 and not late then version = seed(version) end
+local fleet_limit = call('HMGET', limits, 'fleet', 'paused', 'each')
+
+-- Returns running, per_second, burst of what HMGET found of a limit, and whether it is paused.
+local function in_force(found, other)
+    local running, rate, burst = string.match(found[1] or other or '', '^(%d+) (%d+) (%d+)')
+    return tonumber(running or 0), tonumber(rate or 0), tonumber(burst or 1),
+        found[2] or version == 0
+end
+
 -- Returns how many of the `free` ones the caller gets if they are dealt out one by one.
 local function share(p, free, most)
     return math.max(0, math.min(most, floor((free - p.before + p.hungry - 1) / p.hungry)))
@@ -92,10 +141,11 @@ local AHEAD_MAX_US = 1000 * (40 + 2 * AGAIN_MAX_MS)
 
 -- Decides what the caller gets, and changes nothing. `first_us` is the time of the next token if it
 -- is not known.
-local function offer(p, running, rate, burst, has, want, tokens, first_us)
+local function offer(p, has, want, tokens, first_us, running, rate, burst, paused)
     p.running, p.rate, p.burst, p.has, p.places, p.given = running, rate, burst, has,
         math.max(has, want), 0
-    if why then
+    local none = why or paused
+    if none then
         p.places = has
     elseif running > 0 then
         p.places = has + share(p, running - p.in_use - has, math.max(want - has, 0))
@@ -110,19 +160,21 @@ local function offer(p, running, rate, burst, has, want, tokens, first_us)
         p.next_us = math.min(math.max(p.next_us or first_us, now_us - (burst - 1) * p.step),
             last + p.step)
         p.first = p.next_us - now_us
-        if not why and p.next_us <= now_us + ahead then
+        if not none and p.next_us <= now_us + ahead then
             p.given = share(p, floor((now_us + ahead - p.next_us) / p.step) + 1, tokens)
         end
     end
     p.waits = p.places < want or p.given < tokens
 end
 
--- Writes what was decided: the statement, and the time of the next token.
+-- Writes what was decided: the statement, and the time of the next token. Returns true if there is
+-- anything to write.
 local function save(p, keeps)
     local set = {}
     if p.rate > 0 then set = {'next', fmt('%.3f', p.next_us + p.given * p.step)} end
-    local field = 'w:' .. worker
-    if p.places > 0 or p.waits or keeps then
+    -- without a limit of places, what the worker wants is no place
+    local field, places = 'w:' .. worker, p.running > 0 and p.places or p.has
+    if places > 0 or p.waits or keeps then
         -- who got something waits from now on
         if not p.waits then
             p.since = 0
@@ -131,20 +183,22 @@ local function save(p, keeps)
         end
         set[#set + 1] = field
         set[#set + 1] =
-            fmt('%.0f %.0f %.0f %.0f %.0f %s', number, p.places, p.since, now, now + ttl, id)
+            fmt('%.0f %.0f %.0f %.0f %.0f %s', number, places, p.since, now, now + ttl, id)
     elseif p.mine then
         call('HDEL', p.key, field)
     end
     if #set > 0 then call('HSET', p.key, unpack(set)) end
+    return #set > 0
 end
 
-local fleet, groups = look(key), {}
-local n_groups = floor((#ARGV - FLEET_ARGS) / GROUP_ARGS)
+local first_arg = FLEET_ARGS + 2 * in_file
+local n_groups = floor((#ARGV - first_arg) / GROUP_ARGS)
+local changed = version > 0 and version ~= known and call('HGETALL', limits) or {}
 -- a statement that arrives after a later one of the same worker changes nothing
-if fleet.mine and fleet.mine >= number then
-    local out = {tonumber(ARGV[8]), 0, 0, '0', AGAIN_MIN_MS, 0}
+if late then
+    local out = {tonumber(ARGV[6]), 0, 0, '0', AGAIN_MIN_MS, 0, version, changed}
     for i = 1, n_groups do
-        for _, v in ipairs({tonumber(ARGV[FLEET_ARGS + (i - 1) * GROUP_ARGS + 5]), 0, 0, '0', 0}) do
+        for _, v in ipairs({tonumber(ARGV[first_arg + (i - 1) * GROUP_ARGS + 2]), 0, 0, '0', 0}) do
             out[#out + 1] = v
         end
     end
@@ -158,37 +212,41 @@ end
 -- `could`: number of messages of groups that could start if the fleet lets them
 local could = 0
 for i = 1, n_groups do
-    local at = FLEET_ARGS + (i - 1) * GROUP_ARGS
-    local running, rate, burst, has, more, hand = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]),
-        tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6]),
-        tonumber(ARGV[at + 7])
-    local g = look(key .. ':' .. ARGV[at + 1])
-    offer(g, running, rate, burst, has, has + more, math.max(more - hand, 0),
-        fleet.known_us + AHEAD_MAX_US)
+    local at = first_arg + (i - 1) * GROUP_ARGS
+    local name, has, more, hand = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]),
+        tonumber(ARGV[at + 4])
+    local g, found = look(key .. ':' .. name),
+        call('HMGET', limits, 'group:' .. name, 'paused:' .. name)
+    g.name = name
+    offer(g, has, has + more, math.max(more - hand, 0), fleet.known_us + AHEAD_MAX_US,
+        in_force(found, fleet_limit[3]))
     g.hand, g.could = hand, g.places - has
-    if rate > 0 then g.could = math.min(g.could, hand + g.given) end
+    if g.rate > 0 then g.could = math.min(g.could, hand + g.given) end
     could = could + g.could
     groups[i] = g
 end
-local has, want, tokens, spare = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]),
-    tonumber(ARGV[11] or 0)
-could = math.min(could, tonumber(ARGV[12] or 0))
-offer(fleet, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), has, want + could,
-    tokens + math.max(could - spare, 0), now_us + AHEAD_MAX_US)
+local has, want, tokens, spare = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]),
+    tonumber(ARGV[9])
+could = math.min(could, tonumber(ARGV[10]))
+offer(fleet, has, want + could, tokens + math.max(could - spare, 0), now_us + AHEAD_MAX_US,
+    in_force(fleet_limit))
 local left = fleet.places - has
 if fleet.rate > 0 then left = math.min(left, fleet.given + spare) end
 
 local out = {fleet.places, fleet.given, floor(fleet.first + 0.5), fmt('%.3f', fleet.step), 0,
-    fleet.hungry - 1}
+    fleet.hungry - 1, version, changed}
 local waits, keeps = fleet.waits, false
 for _, g in ipairs(groups) do
     g.could = math.min(g.could, left)
     left = left - g.could
     g.places = math.min(g.places, g.has + g.could)
     g.given = math.min(g.given, math.max(g.could - g.hand, 0))
-    save(g)
-    call('PEXPIRE', g.key, text(math.max(ttl,
-        g.rate > 0 and math.ceil((g.next_us - now_us + (g.given + g.burst) * g.step) / 1000) or 0)))
+    if save(g) then
+        local lasts = math.max(ttl, g.rate > 0
+            and math.ceil((g.next_us - now_us + (g.given + g.burst) * g.step) / 1000) or 0)
+        call('PEXPIRE', g.key, text(lasts))
+        call('ZADD', KEYS[4], text(now + lasts), g.name)
+    end
     waits, keeps = waits or g.waits, keeps or g.places > 0 or g.waits
     for _, v in ipairs({g.places, g.given, floor(g.first + 0.5), fmt('%.3f', g.step),
             g.hungry - 1}) do
@@ -196,5 +254,6 @@ for _, g in ipairs(groups) do
     end
 end
 save(fleet, keeps)
+call('ZREMRANGEBYSCORE', KEYS[4], '-inf', text(now))
 out[5] = waits and again_ms(fleet) or 0
 return out

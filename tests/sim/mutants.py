@@ -861,7 +861,7 @@ M = {
         ('queue/lua/limit.lua', "share(p, running - p.in_use - has,", "share(p, running - has,")
     ],
     'a late statement counts': [
-        ('queue/lua/limit.lua', "if fleet.mine and fleet.mine >= number then", "if not id then")
+        ('queue/lua/limit.lua', "fleet.mine and fleet.mine >= number", "not id")
     ],
     'statements of a lost epoch count': [
         ('queue/lua/limit.lua', "n and of == id and now", "n and now")
@@ -895,7 +895,28 @@ M = {
         )
     ],
     'groups forget their tokens at once': [
-        ('queue/lua/limit.lua', "fleet.known_us + AHEAD_MAX_US)", "0)")
+        ('queue/lua/limit.lua', "fleet.known_us + AHEAD_MAX_US,", "0,")
+    ],
+    'limits that operators set are not read': [
+        (
+            'queue/lua/limit.lua',
+            "call('HMGET', limits, 'group:' .. name, 'paused:' .. name)",
+            "{false, false}",
+        )
+    ],
+    'a paused group starts messages': [
+        (
+            'consumer/worker/limit.c',
+            "size_t n = p->most.paused ? 0 : SIZE_MAX;",
+            "size_t n = SIZE_MAX;",
+        )
+    ],
+    'a file replaces what operators have set': [
+        (
+            'queue/lua/limit.lua',
+            "if said and said == file[fields[i]] then",
+            "if said and not id then",
+        )
     ],
     # The next mutants change what happens to a slot that moves between nodes of a cluster.
     'a settle that failed in the middle is sent again as it was': [
@@ -950,6 +971,8 @@ MODE = {
     'other shards are asked beyond the statement': 'limits',
     'a message starts without a permit of its group': 'groups',
     'nobody looks for groups that wait': 'groups',
+    'limits that operators set are not read': 'groupstune',
+    'a paused group starts messages': 'groupstune',
     'partitions of replays are never forgotten': 'operator',
     'no quarantine': 'wipe',
     'fence restarts after a wipe': 'wipe',
@@ -1021,6 +1044,7 @@ TEST = {
     'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',
     'the first token is a burst': 'tests/lua/test_limit:the_first_token_is_no_burst',
     'groups forget their tokens at once': 'tests/lua/test_limit:the_first_token_of_a_group_is_no_burst',
+    'a file replaces what operators have set': 'tests/lua/test_limit:two_files_in_one_fleet',
     'who waits longest is not first': 'tests/lua/test_limit:who_waits_longest_is_first',
     'a stop forgets the heads that a settle hands over': 'tests/sim/sim_scenes a_stop_while_the_next_head_comes',
     'all messages are suspects while one is': 'tests/sim/sim_scenes suspects_run_beside_others',

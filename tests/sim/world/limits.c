@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the limits of the fleet and of its groups (`limits`), as a service behind the handlers
  * would count. */
+#include "ops/script.h"
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
@@ -23,7 +24,7 @@ enum {
 /* --- groups ----------------------------------------------------------------------------------- */
 
 /* Numbers of limits: 0 is the fleet, and 1 + g is group g. NONE has no limit of a group. */
-enum { FLEET, NONE = -1 };
+enum { FLEET, NONE = -1, NO_LIMIT = 1000 };
 
 static bool groups_on(const struct faults *f) { return f->group_running || f->group_per_second; }
 
@@ -44,15 +45,20 @@ static int limit_of(const struct lw_job *job) {
 void limits_configure(struct world *w) {
     static char whole[] = "";
     struct lw_config *c = &w->config;
-    c->limits.on = lw_limit_any(&c->limits.fleet) || groups_on(w->f);
+    for (int limit = FLEET; limit <= GROUPS; limit++)
+        w->force[limit].running = limit == FLEET ? w->f->running : w->f->group_running;
     if (!groups_on(w->f)) return;
     c->group.on = true;
     c->group.from = (struct lw_rule){LW_KEY_JSON, whole};
-    c->limits.group = (struct lw_limit){w->f->group_running, w->f->group_per_second, LIMIT_BURST};
+    c->limits.group = (struct lw_limit){
+        .running = w->f->group_running, .per_second = w->f->group_per_second, .burst = LIMIT_BURST};
 }
 
+/* Returns how many messages may run, or NO_LIMIT. */
 static int running_of(const struct world *w, int limit) {
-    return limit == FLEET ? w->f->running : w->f->group_running;
+    const struct force *x = &w->force[limit];
+    int n = x->paused ? 0 : x->running ? x->running : NO_LIMIT;
+    return x->was > n && w->now_ms <= x->was_ms ? x->was : n;
 }
 
 static int rate_of(const struct world *w, int limit) {
@@ -92,7 +98,7 @@ static int stated(struct world *w, int limit) {
 }
 
 static void check_places(struct world *w, const struct exec *x, int limit) {
-    if (!running_of(w, limit)) return;
+    if (running_of(w, limit) == NO_LIMIT) return;
     int n = running(w, limit) + 1;
     if (n > running_of(w, limit))
         world_bad(w, "limit %d: %s starts on worker %d as number %d of %d", limit, x->job->identity,
@@ -100,6 +106,57 @@ static void check_places(struct world *w, const struct exec *x, int limit) {
     if (!w->losses && stated(w, limit) < n)
         world_bad(w, "limit %d: %d messages run, but the home knows of %d", limit, n,
                   stated(w, limit));
+}
+
+/* Calls the script by which operators change limits. */
+static void change(struct world *w, int limit, const char *what, int running) {
+    static const char *const names[1 + GROUPS] = {"", ":a", ":b"};
+    struct force *x = &w->force[limit];
+    char n[12] = "";
+    if (running) snprintf(n, sizeof n, "%d", running);
+    const char *words[] = {"EVAL",
+                           wire_mutated(w, lw_op_limits.text),
+                           "2",
+                           "lw:{t.0}:epoch",
+                           "lw:{t.0}:limits",
+                           what,
+                           names[limit],
+                           n,
+                           "",
+                           "",
+                           "100"};
+    enum { WORDS = sizeof words / sizeof *words };
+    size_t len[WORDS];
+    for (int i = 0; i < WORDS; i++) len[i] = strlen(words[i]);
+    redisReply *r = server_call(w, w->master[0], WORDS, words, len);
+    if (!r || r->type != REDIS_REPLY_ARRAY || r->elements != 2)
+        world_bad(w, "limits.lua: %s", r && r->str ? r->str : "no array");
+    const char *word = r->element[0]->str;
+    bool done = !strcmp(word, "OK"), none = !strcmp(word, "NONE") || !strcmp(word, "SAME");
+    if (!done && !none) world_bad(w, "limits.lua: %s", word);
+    trace(w, "operator: limit %d: %s %s: %s", limit, what, n, word);
+    freeReplyObject(r);
+    if (!done) return;
+    int before = running_of(w, limit);
+    x->was = w->now_ms <= x->was_ms && x->was > before ? x->was : before;
+    x->was_ms = w->now_ms + 2 * TTL_MS;
+    if (running) x->running = running;
+    if (!running) x->paused = !strcmp(what, "pause");
+}
+
+void limits_retune(struct world *w) {
+    int limit = rnd_below(w, groups_on(w->f) ? 1 + GROUPS : 1);
+    if (w->force[limit].paused)
+        change(w, limit, "resume", 0);
+    else if (!w->force[limit].running || !rnd_below(w, 3))
+        change(w, limit, "pause", 0);
+    else
+        change(w, limit, "set", 1 + rnd_below(w, 4));
+}
+
+void limits_resume(struct world *w) {
+    for (int limit = FLEET; limit <= GROUPS; limit++)
+        if (w->force[limit].paused) change(w, limit, "resume", 0);
 }
 
 /* --- tokens ----------------------------------------------------------------------------------- */
@@ -144,7 +201,7 @@ void limits_jump(struct world *w, int shard) {
 /* Returns true if the limit lets another message start now. */
 static bool lets(struct world *w, int limit) {
     leak(w, &w->starts[limit], rate_of(w, limit));
-    return (!running_of(w, limit) || running(w, limit) < running_of(w, limit)) &&
+    return (running_of(w, limit) == NO_LIMIT || running(w, limit) < running_of(w, limit)) &&
            (!rate_of(w, limit) || w->starts[limit].n + 1 <= LIMIT_BURST);
 }
 
@@ -205,7 +262,7 @@ void limits_end(struct world *w) {
     if (groups_on(w->f) && !w->losses && taken > 2 * w->runs)
         world_bad(w, "limit: %" PRIu64 " lanes were taken for %" PRIu64 " starts", taken, w->runs);
     for (int limit = FLEET; limit <= (groups_on(w->f) ? GROUPS : 0); limit++) {
-        int n = running_of(w, limit) ? stated(w, limit) : 0;
+        int n = running_of(w, limit) < NO_LIMIT ? stated(w, limit) : 0;
         if (n) world_bad(w, "limit %d: nothing runs, but the home knows of %d messages", limit, n);
     }
 }

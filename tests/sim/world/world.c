@@ -343,6 +343,7 @@ static bool fault(struct world *w) {
         return true;
     }
     if (rnd_unit(w) < 0.001) store_forget_scripts(w->master[rnd_below(w, SHARDS)]->store);
+    if (f->retune > 0 && w->faults_on && rnd_unit(w) < 0.01 * f->retune) limits_retune(w);
     if (f->operate > 0) operator_tend(w);
     if (f->operate > 0 && rnd_unit(w) < 0.01 * f->operate) {
         operator_act(w);
@@ -513,6 +514,7 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
         w->faults_on = false; /* oracle O6: once faults stop, everything must get done */
         w->calm_ms = w->now_ms;
         operator_rest(w);
+        limits_resume(w);
         if (f->move > 0) cluster_rest(w);
         trace(w, "faults stop");
         int i = 0;

@@ -98,6 +98,7 @@ struct faults {
     /* limits.group.running and limits.group.per_second. If one of them is not 0, each record names
      * a group: mostly that of its key, sometimes another one. */
     int group_running, group_per_second;
+    double retune;      /* rate at which an operator changes limits in force, pauses and resumes */
     double commits;     /* rate at which Kafka's coordinator goes away for a while */
     double seeks;       /* rate at which seeks fail */
     double cut_repairs; /* rate at which connections break during a repair */
@@ -285,6 +286,13 @@ struct world {
         double n;
         int64_t ms, idle_ms;
     } starts[1 + GROUPS];
+    /* The limits of running in force, and whether they are paused. Workers may go on by `was`, the
+     * highest one before, until was_ms, since a place is good for a TTL. */
+    struct force {
+        int running, was;
+        bool paused;
+        int64_t was_ms;
+    } force[1 + GROUPS];
     int64_t jumped_ms; /* time of the last jump of the home's clock */
     int64_t calm_ms;   /* time at which the faults stopped; 0: they have not */
     char settle_sha[41], repair_sha[41];
@@ -355,6 +363,10 @@ void lane_vanishes(struct world *w, int shard, int key, bool marks);
  * that names the record's group, or NULL if there are no groups. */
 void limits_configure(struct world *w);
 void limits_idle(struct world *w);
+/* limits_retune() changes a limit in force, or pauses or resumes what it is for, and
+ * limits_resume() resumes all. */
+void limits_retune(struct world *w);
+void limits_resume(struct world *w);
 const char *limits_payload(const struct world *w, int part, int index);
 void limits_start(struct world *w, const struct exec *x);
 void limits_jump(struct world *w, int shard);
