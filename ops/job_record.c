@@ -40,6 +40,10 @@ static char *words_of(const struct ops *o) {
         "to_topic", a->to_topic, "partition", (json_int_t)a->partition, "attempts",
         (json_int_t)a->attempts, "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
+    if (j && a->fleet) json_object_set_new(j, "fleet", json_true());
+    if (j && a->running) json_object_set_new(j, "running", json_integer(a->running));
+    if (j && a->per_second) json_object_set_new(j, "per_second", json_integer(a->per_second));
+    if (j && a->burst) json_object_set_new(j, "burst", json_integer(a->burst));
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
     /* If an option is not UTF-8, the options cannot be written as JSON. Then the text contains no

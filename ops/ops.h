@@ -60,6 +60,10 @@ struct ops_args {
     /* values of --from-list, --list-redis and --list-key; NULL: the option is not given */
     const char *from_list, *list_redis, *list_key;
     bool try_handler;
+    /* `fleet` is true if the command is about the fleet instead of a group, and the limits that it
+     * sets follow; 0: not given */
+    bool fleet;
+    int64_t running, per_second, burst;
     char **words; /* the arguments of the command line after the verb */
     int n_words;
 };

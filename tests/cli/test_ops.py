@@ -1154,6 +1154,104 @@ def a_redis_that_is_not_there(w):
     assert "shard 0" in w.err
 
 
+# --- groups ---------------------------------------------------------------------------------------
+
+GROUPS = ("--set", "group.from=json:/tenant", "--set", "limits.running=9")
+
+
+def see_groups(w, *args):
+    """Returns the rows of `group` by name; that of the fleet has the name None."""
+    rows = [json.loads(line) for line in w.run("group", *args, "--json", *GROUPS).splitlines()]
+    return {None if r["fleet"] else r.get("group", r.get("group_base64")): r for r in rows}
+
+
+def group(w, *args, status=0):
+    """Returns what the command prints, on stdout and stderr."""
+    return w.run("group", *args, *GROUPS, status=status) + w.err
+
+
+def state(w, limit, worker, places, waits_ms):
+    """Makes the statement of a worker, which ends in a minute."""
+    now = int(time.time() * 1000)
+    text = "1 %d %d %d %d e1" % (places, waits_ms, now, now + 60000)
+    w.call("HSET", P + "limit" + limit, "w:" + worker, text)
+    if limit:
+        w.call("ZADD", P + "limited", now + 60000, limit[1:])
+
+
+@test
+def groups_are_shown_and_limited(w):
+    # before a worker has told what its file limits, there is nothing to change
+    said = group(w, "set", "acme", "--running", "2", status=1)
+    assert "start a worker first" in said, said
+    w.call("HSET", P + "limits", "version", 1, "fleet", "9 0 0 9 0 0", "each", "3 20 2 3 20 2")
+    said = group(w, "set", "acme", "--per-second", "50")
+    assert "running 3, per_second 50, burst 5" in said and "not known before" in said, said
+    said = group(w, "set", "acme", "--burst", "7")
+    assert said.rstrip() == 'group "acme": running 3, per_second 50, burst 7', said
+    state(w, "", "a", 4, 0)
+    state(w, ":acme", "a", 2, 0)
+    state(w, ":acme", "b", 1, int(time.time() * 1000) - 5000)
+    state(w, ":other", "b", 1, 0)
+    w.call("ZADD", P + "ready:acme", 1, "k", 1, "j")
+    w.call("ZADD", P + "groups", 1, "acme")
+    w.call("ZADD", P + "groups", 1, b"\xff\n")
+    w.call("ZADD", P.encode() + b"ready:\xff\n", 1, "m")
+    rows = see_groups(w, "ls")
+    assert rows[None]["limits"] == {"running": 9, "per_second": None, "burst": None}, rows
+    assert rows[None]["running"] == 4 and rows["acme"]["running"] == 3, rows
+    assert rows["acme"]["waiting"] == 2 and rows["acme"]["own_limits"], rows
+    assert rows["acme"]["limited_ms"] and not rows["other"]["limited_ms"], rows
+    assert rows["other"]["limits"]["per_second"] == 20 and not rows["other"]["own_limits"], rows
+    said = group(w, "ls")
+    assert "(fleet)" in said and "limited for" in said and "??" in said, said
+    said = group(w, "ls", "--limit", "1")
+    assert "acme" in said and "other" not in said and "1 of 3 groups" in said, said
+
+
+@test
+def groups_are_paused_and_resumed(w):
+    w.call("HSET", P + "limits", "version", 1, "fleet", "9 0 0 9 0 0", "each", "0 0 0 0 0 0")
+    state(w, ":acme", "a", 2, 0)
+    assert group(w, "pause", "acme") == 'group "acme": paused\n'
+    assert group(w, "pause", "acme") == 'group "acme": was paused\n'
+    assert see_groups(w, "show", "acme")["acme"]["paused_ms"] > 0
+    assert group(w, "pause", "--fleet") == "the fleet: paused\n"
+    assert "paused for" in group(w, "show", "--fleet")
+    assert group(w, "resume", "acme") == 'group "acme": resumed\n'
+    assert group(w, "resume", "acme") == 'group "acme": was not paused\n'
+    assert group(w, "resume", "--fleet") == "the fleet: resumed\n"
+    assert int(w.call("HGET", P + "limits", "version")) > 1000
+    assert "group pause" in w.run("queue", "audit")
+
+
+@test
+def groups_refuse_bad_input(w):
+    w.call("HSET", P + "limits", "version", 1, "fleet", "9 0 0 9 0 0", "each", "0 0 0 0 0 0")
+    said = group(w, "show", "nobody", status=1)
+    assert 'group "nobody" is not known' in said, said
+    for limit in ("0", "-1", "1000001", "x"):
+        said = group(w, "set", "a", "--running", limit, status=2)
+        assert "1000000" in said, said
+    assert "--running N" in group(w, "set", "a", status=2)
+    assert "NAME or --fleet" in group(w, "pause", status=2)
+    assert "NAME or --fleet" in group(w, "pause", "a", "--fleet", status=2)
+    assert "--burst has no effect" in group(w, "set", "a", "--burst", "2", status=1)
+    w.run("group", "pause", "a", status=2)
+    assert "neither group.from nor" in w.err, w.err
+    w.run("group", "pause", "a", "--set", "limits.running=2", status=2)
+    assert "lacks group.from" in w.err, w.err
+    # a long name is known by its hash, as a long key is; any bytes are a name
+    long = "x" * 100000
+    group(w, "pause", long)
+    assert max(len(f) for f in w.call("HKEYS", P + "limits")) < 100
+    assert see_groups(w, "show", long)
+    group(w, "pause", b"\xff\n\x01 ")
+    assert w.call("HGET", P + "limits", b"paused:\xff\n\x01 ")
+    w.call("HSET", P + "limits", "group:bad", "many")
+    assert "malformed reply" in group(w, "ls", status=1)
+
+
 def main(tests):
     """Runs the tests that the arguments name, or all tests, each in an empty Redis."""
     build = sys.argv[1] if len(sys.argv) > 1 else "build"

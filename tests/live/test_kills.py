@@ -13,6 +13,7 @@ import time
 from lib import orders
 from lib.process import alive, boot_us, descendants, send, wait_until
 from lib.scenario import SOAK, main, scenario
+from lib.tool import tool
 
 CONFLICT_UPDATE = {
     "type": "insert",
@@ -138,11 +139,12 @@ def most_above(runs, per_second):
     return most
 
 
-def kill_one(t, run, after):
-    """Kills a worker after so many messages have ended, and returns all runs."""
+def kill_one(t, run, after, then=lambda: None):
+    """Kills a worker after so many messages have ended, calls `then`, and returns all runs."""
     run.wait_workers(4)
     wait_until(lambda: t.ends_so_far() > after, 60, "the first messages")
     run.kill_worker(random.choice(run.workers()))
+    then()
     t.wait_finished()
     t.judge_idle()
     run.stop()
@@ -187,7 +189,8 @@ def kill_a_worker_of_a_limited_fleet(t):
 def kill_a_worker_while_a_tenant_floods(t):
     """The messages of one tenant stand before those of twenty others. Each tenant has its own
     limits, and a worker is killed. The others must be through while half of the flood waits, and
-    the handlers count what each tenant starts."""
+    the handlers count what each tenant starts. Then the flood is paused, and goes on with a lower
+    limit."""
     limits = {"per_second": 200, "burst": 20, "running": 2}
     flood, tenants = 1500, ["t%d" % i for i in range(20)]
     t.start_redis()
@@ -201,17 +204,54 @@ def kill_a_worker_while_a_tenant_floods(t):
     records += [record(tenant, i) for i in range(20) for tenant in tenants]
     for topic in t.topics:
         t.kafka.produce(topic, records)
-    runs = kill_one(t, t.start(group={"from": "json:/tenant"}, limits={"group": limits}), 300)
+
+    def tenant_of(r):
+        return bytes.fromhex(r.key).decode().split("-")[0]
+
+    def others_ended():
+        return sum(tenant_of(r) != "flood" and r.end_us is not None for r in t.runs())
+
+    def flood_started():
+        return sum(tenant_of(r) == "flood" and r.start_us > at_us[-1] for r in t.runs())
+
+    def pause_and_resume():
+        others = len(t.topics) * (len(records) - flood)
+        wait_until(lambda: others_ended() >= others, 60, "the other tenants")
+        tool(t, "group", "pause", "flood")
+        # without a place, no worker can start any of it
+        wait_until(
+            lambda: not tool(t, "group", "show", "flood")[0]["running"], 60, "the end of what ran"
+        )
+        at_us.append(boot_us())
+        more = [record("late", i) for i in range(40)]
+        t.kafka.produce(t.topics[0], more)
+        wait_until(lambda: others_ended() >= others + len(more), 60, "who is not paused")
+        tool(t, "group", "set", "flood", "--running", "1")
+        at_us.append(boot_us())
+        tool(t, "group", "resume", "flood")
+        wait_until(lambda: flood_started() >= 30, 60, "the flood that was resumed")
+        at_us.append(boot_us())
+        tool(t, "group", "set", "flood", "--running", "16", "--per-second", "2000")
+
+    at_us = []
+    run = t.start(group={"from": "json:/tenant"}, limits={"group": limits})
+    runs = kill_one(t, run, 300, pause_and_resume)
     by_tenant = {}
     for r in runs:
-        by_tenant.setdefault(bytes.fromhex(r.key).decode().split("-")[0], []).append(r)
+        by_tenant.setdefault(tenant_of(r), []).append(r)
+    paused = [r for r in by_tenant["flood"] if at_us[0] < r.start_us < at_us[1]]
+    resumed = [r for r in by_tenant["flood"] if at_us[1] < r.start_us < at_us[2]]
+    t.same(paused, [], "runs of the flood while it was paused")
+    t.check(most_at_once(resumed) <= 1, "%d of the flood at once" % most_at_once(resumed))
+    late = by_tenant.pop("late")
+    t.check(all(at_us[0] < r.start_us < at_us[1] for r in late), "a tenant waited for the flood")
     t.same(sorted(by_tenant), sorted(["flood", *tenants]), "the tenants whose messages ran")
     for tenant, those in by_tenant.items():
-        check_limits(t, those, limits, tenant)
+        check_limits(t, [r for r in those if r.start_us < at_us[2]], limits, tenant)
     through = max(r.start_us for tenant in tenants for r in by_tenant[tenant])
     left = sum(r.start_us > through for r in by_tenant["flood"])
     t.check(left >= len(by_tenant["flood"]) // 2, "the others waited: %d of the flood left" % left)
-    t.figure(flood=len(by_tenant["flood"]), left=left)
+    t.figure(flood=len(by_tenant["flood"]), left=left, resumed=len(resumed))
 
 
 @scenario

@@ -228,7 +228,7 @@ def not_idle(names, prefix):
     """O4: returns a text for each key in `names` that Redis should not have when all messages are
     finished. Only a few keys of each shard are meant to stay. `prefix` is the beginning of the
     names of the shard's keys."""
-    kept = (b"epoch", b"floor", b"fence", b"workers", b"fleet", b"limit")
+    kept = (b"epoch", b"floor", b"fence", b"workers", b"fleet", b"limit", b"limits", b"audit")
     bad = []
     for name in names:
         rest = name[len(prefix) :] if name.startswith(prefix) else None
