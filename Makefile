@@ -60,9 +60,9 @@ LUA_PARTS := $(wildcard queue/lua/parts/*.lua)
 OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o \
     $(B)/pages.gen.o $(B)/templates.gen.o $(B)/page.gen.o
-# The lock library consists of lock/ and of those files of base/ that lock/ needs.
+# The lock library consists of lock/ without lane/, and of those files of base/ that it needs.
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
-LOCKSRC := $(sort $(shell find lock -name '*.c')) base/buf.c base/clock.c base/err.c \
+LOCKSRC := $(sort $(wildcard lock/*.c lock/redlock/*.c)) base/buf.c base/clock.c base/err.c \
     base/thread.c base/redis/connection.c base/redis/login.c base/redis/servers.c \
     base/redis/search.c base/redis/cluster.c base/redis/reply.c base/redis/slot.c \
     base/redis/stream.c base/tls.c base/redis/url.c

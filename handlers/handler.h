@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "config/config.h"
+#include "lock/lane/lease.h"
 #include "queue/codes.h"
 #include "queue/key.h"
 
@@ -25,16 +26,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-/* The lease of a job. Any thread may read it. */
-struct lw_job_lease {
-    /* `deadline_ms` is the time at which the lease ends. Each renewal of the lease makes it
-     * later. Boot clock. */
-    _Atomic int64_t deadline_ms;
-    /* `cancelled` becomes true when the handler must stop, because the lease is lost or about to be
-     * lost. */
-    atomic_bool cancelled;
-};
 
 enum { LW_REASON_MAX = 512, LW_IDENTITY_MAX = 320 };
 

@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "lock/keeper.h"
+#include "lock/renewer.h"
 #include "lock/target.h"
 #include "lock/waking.h"
 
@@ -179,7 +179,7 @@ void latchwork_client_close(struct latchwork_client *c) {
     bool child = !lw_client_ok(c, NULL);
     if (!child) {
         lw_waking_close(atomic_load(&c->waking));
-        lw_keeper_close(atomic_load(&c->keeper));
+        lw_hold_renewer_close(atomic_load(&c->renewer));
         pthread_cond_destroy(&c->freed);
         pthread_mutex_destroy(&c->mutex);
         pthread_mutex_destroy(&c->start);

@@ -30,7 +30,7 @@
 
 enum { LW_CALL_ARGS = 32, LW_CALL_NUMBERS = 8, LW_CLIENT_ID = 16 };
 
-struct lw_keeper;
+struct lw_hold_renewer;
 struct lw_waking;
 
 struct latchwork_client {
@@ -68,10 +68,10 @@ struct latchwork_client {
      * node. */
     int slot;
 
-    /* This mutex guards the start of the keeper's thread and of the listening thread. Each thread
+    /* This mutex guards the start of the renewer's thread and of the listening thread. Each thread
      * is started when it is first needed. */
     pthread_mutex_t start;
-    _Atomic(struct lw_keeper *) keeper;
+    _Atomic(struct lw_hold_renewer *) renewer;
     _Atomic(struct lw_waking *) waking;
 };
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "lock/keeper.h"
+#include "lock/renewer.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -91,13 +91,13 @@ void latchwork_lock_close(struct latchwork_lock *l) {
     if (l) lw_lock_unref(l);
 }
 
-struct lw_keeper *lw_client_keeper(struct latchwork_lock *l, struct latchwork_error *error) {
+struct lw_hold_renewer *lw_client_renewer(struct latchwork_lock *l, struct latchwork_error *error) {
     struct latchwork_client *c = l->client;
-    struct lw_keeper *k = atomic_load(&c->keeper);
+    struct lw_hold_renewer *k = atomic_load(&c->renewer);
     if (k) return k;
     pthread_mutex_lock(&c->start);
-    k = atomic_load(&c->keeper);
-    if (!k) atomic_store(&c->keeper, k = lw_keeper_open(c, error));
+    k = atomic_load(&c->renewer);
+    if (!k) atomic_store(&c->renewer, k = lw_hold_renewer_open(c, error));
     pthread_mutex_unlock(&c->start);
     return k;
 }
@@ -258,8 +258,8 @@ static bool begin_hold(struct latchwork_lock *l, struct latchwork_hold *h,
     if (l->o.max_hold_ms > 0)
         h->end_ms = atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) + l->o.max_hold_ms;
     if (!(l->o.flags & LATCHWORK_FLAG_RENEW)) return true;
-    struct lw_keeper *keeper = l->keeper(l, error);
-    return keeper && lw_keeper_add(keeper, h, error);
+    struct lw_hold_renewer *renewer = l->renewer(l, error);
+    return renewer && lw_hold_renewer_add(renewer, h, error);
 }
 
 static int64_t deadline_of(int64_t wait_ms) {
@@ -332,10 +332,10 @@ enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *l, uint64
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void leave_keeper(struct latchwork_hold *h) {
+static void leave_renewer(struct latchwork_hold *h) {
     if (h->lock->o.flags & LATCHWORK_FLAG_RENEW) {
-        struct lw_keeper *keeper = h->lock->keeper(h->lock, NULL);
-        if (keeper) lw_keeper_remove(keeper, h);
+        struct lw_hold_renewer *renewer = h->lock->renewer(h->lock, NULL);
+        if (renewer) lw_hold_renewer_remove(renewer, h);
     }
 }
 
@@ -348,7 +348,7 @@ enum latchwork_result latchwork_hold_release(struct latchwork_hold *h,
         return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED,
                             "the lock is lost as a whole; release the outer holds too");
     }
-    leave_keeper(h);
+    leave_renewer(h);
     enum latchwork_result result = h->lock->ops->release(h, error);
     lw_hold_unref(h);
     return result;
@@ -357,7 +357,7 @@ enum latchwork_result latchwork_hold_release(struct latchwork_hold *h,
 void latchwork_hold_forget(struct latchwork_hold *h) {
     if (!h || (h->lock->client && !lw_client_ok(h->lock->client, NULL))) return;
     count_down(h, true);
-    leave_keeper(h);
+    leave_renewer(h);
     lw_hold_unref(h);
 }
 

@@ -5,7 +5,7 @@
  * Redis share one table (one.c) and differ in their shape: the names of their keys, and their
  * scripts. Row locks and Redlock have tables of their own, and may store additional data in the
  * field `more` of the lock and of the hold. All kinds share the count of reentrant holds, renewal
- * (keeper.h), the handling of lost holds, and the public functions. */
+ * (renewer.h), the handling of lost holds, and the public functions. */
 #ifndef LW_LOCK_HOLD_H
 #define LW_LOCK_HOLD_H
 
@@ -34,8 +34,8 @@ struct lw_lock_ops {
     enum latchwork_result (*keep)(struct latchwork_hold *hold, int64_t ttl_ms,
                                   struct latchwork_error *error);
     /* Builds a call that extends the lease. Redis answers 1, or 0 if the lock is no longer held.
-     * The keeper sends such calls for many holds in one pipeline. If `keep_call` is NULL, the
-     * keeper calls `keep` for each hold instead. */
+     * The renewer sends such calls for many holds in one pipeline. If `keep_call` is NULL, the
+     * renewer calls `keep` for each hold instead. */
     void (*keep_call)(struct latchwork_hold *hold, int64_t ttl_ms, struct lw_call *call);
     /* Returns the fence of the i-th name of a lock with several names. The pointer `fence_at` is
      * NULL if all names share one fence. */
@@ -62,9 +62,9 @@ struct latchwork_lock {
     /* The client of the lock. In a Redlock, this is the client of its first server, and is used
      * only to detect that the process was forked. */
     struct latchwork_client *client;
-    /* Returns the keeper that renews the lock's holds: its client's keeper, or a keeper for this
+    /* Returns the renewer that renews the lock's holds: its client's renewer, or a renewer for this
      * lock alone. */
-    struct lw_keeper *(*keeper)(struct latchwork_lock *lock, struct latchwork_error *error);
+    struct lw_hold_renewer *(*renewer)(struct latchwork_lock *lock, struct latchwork_error *error);
     struct latchwork_lock_options o; /* a copy of the caller's options, in which `names` is NULL */
     char *name;
     size_t n_name;
@@ -99,7 +99,7 @@ struct latchwork_hold {
     int renewals;     /* number of renewals in flight */
     bool overlap;     /* true if the last renewal began while another was in flight */
     int64_t least_ms; /* the earliest deadline that any renewal in flight may have set */
-    /* The keeper's mutex guards the fields `kept` and `renew_ms`. */
+    /* The renewer's mutex guards the fields `kept` and `renew_ms`. */
     bool kept;
     int64_t renew_ms; /* time on the boot clock of the next automatic renewal */
     /* The fields `owner`, `owner_is_thread` and `count` are used for reentrant locks only. */
@@ -117,10 +117,11 @@ struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *na
                                    const struct latchwork_lock_options *options, const char *label,
                                    struct latchwork_error *error);
 void lw_lock_unref(struct latchwork_lock *lock);
-/* Returns the keeper (keeper.h) of the lock's client, and starts the keeper if necessary. Returns
- * NULL with *error if the keeper cannot be started. lock->keeper points to this function, unless
- * the lock has a keeper for itself alone. */
-struct lw_keeper *lw_client_keeper(struct latchwork_lock *lock, struct latchwork_error *error);
+/* Returns the renewer (renewer.h) of the lock's client, and starts it if necessary. Returns
+ * NULL with *error if the renewer cannot be started. lock->renewer points to this function, unless
+ * the lock has a renewer for itself alone. */
+struct lw_hold_renewer *lw_client_renewer(struct latchwork_lock *lock,
+                                          struct latchwork_error *error);
 
 /* Creates a hold of `lock` with one reference. Returns NULL with *error if an allocation failed. */
 struct latchwork_hold *lw_hold_new(struct latchwork_lock *lock, struct latchwork_error *error);

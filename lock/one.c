@@ -372,7 +372,7 @@ struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, cons
     struct latchwork_lock *l = lw_lock_new(&one, name, options, client->label, error);
     if (!l) return NULL;
     l->client = client;
-    l->keeper = lw_client_keeper;
+    l->renewer = lw_client_renewer;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (shapes[i].kind == l->o.kind) l->shape = &shapes[i];
     bool memory = false;

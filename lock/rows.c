@@ -2,7 +2,7 @@
 /* Row locks: several mutexes under one hold. A caller gets either all rows or none.
  *
  *     [take rows in order, up to the first that another client holds → wait for that row, while the
- *      keeper renews the rows taken so far]… → give all rows one fence and one lease
+ *      renewer renews the rows taken so far]… → give all rows one fence and one lease
  *
  * Every row is a mutex whose name is the prefix followed by TABLE:ID. So a lock of one row, a lock
  * of several rows, and a mutex of the same name exclude each other. Rows are always taken in
@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/reply.h"
-#include "lock/keeper.h"
+#include "lock/renewer.h"
 #include "lock/one.h"
 #include "lock/waking.h"
 
@@ -133,10 +133,10 @@ struct taking {
     struct latchwork_lock *lock;
     struct latchwork_hold *hold;
     /* An array with one hold per row. A row has a hold if the attempt had to wait for it, or if the
-     * keeper renews it during a wait; for other rows the element is NULL. */
+     * renewer renews it during a wait; for other rows the element is NULL. */
     struct latchwork_hold **sub;
     /* `taken` is the number of rows taken so far, and `kept` is the number of those rows that the
-     * keeper renews. */
+     * renewer renews. */
     size_t taken, kept;
     /* True if the rows were taken in several calls, so their leases and fences differ. */
     bool piecemeal;
@@ -213,13 +213,13 @@ static bool hold_taken(struct taking *t, size_t i, struct latchwork_error *error
     return true;
 }
 
-/* Lets the client's keeper renew the rows taken so far, because the wait for the next row may take
+/* Lets the client's renewer renew the rows taken so far, because the wait for the next row may take
  * longer than a TTL. */
 static bool renew_taken(struct taking *t, struct latchwork_error *error) {
-    struct lw_keeper *keeper = t->taken ? lw_client_keeper(t->lock, error) : NULL;
-    if (t->taken && !keeper) return false;
+    struct lw_hold_renewer *renewer = t->taken ? lw_client_renewer(t->lock, error) : NULL;
+    if (t->taken && !renewer) return false;
     for (; t->kept < t->taken; t->kept++)
-        if (!hold_taken(t, t->kept, error) || !lw_keeper_add(keeper, t->sub[t->kept], error))
+        if (!hold_taken(t, t->kept, error) || !lw_hold_renewer_add(renewer, t->sub[t->kept], error))
             return false;
     return true;
 }
@@ -269,11 +269,11 @@ static int64_t make_one(struct taking *t, struct latchwork_error *error) {
 }
 
 static void end_sub_holds(struct taking *t) {
-    struct lw_keeper *keeper = atomic_load(&t->lock->client->keeper);
+    struct lw_hold_renewer *renewer = atomic_load(&t->lock->client->renewer);
     for (size_t i = 0; i < rows_of(t->lock)->n; i++) {
         struct latchwork_hold *h = t->sub[i];
         if (!h) continue;
-        if (keeper) lw_keeper_remove(keeper, h);
+        if (renewer) lw_hold_renewer_remove(renewer, h);
         if (strcmp(h->token, t->hold->token)) {
             /* This row was first granted so late that the lease of the grant had already ended. So
              * the row was acquired again, with a token of its own, and must be released
@@ -443,7 +443,7 @@ static const struct lw_lock_ops few_ops = {.acquire = acquire,
                                            .end = end,
                                            .give_ttl = give_ttl};
 /* These functions serve locks with more rows than one call can renew. `keep_call` is NULL, so the
- * keeper calls `keep`. */
+ * renewer calls `keep`. */
 static const struct lw_lock_ops many_ops = {.acquire = acquire,
                                             .release = release,
                                             .keep = keep,
@@ -527,7 +527,7 @@ struct latchwork_lock *latchwork_rows_open(struct latchwork_client *client, cons
     struct latchwork_lock *l = lw_lock_new(&few_ops, "rows", &o, client->label, error);
     if (!l) return NULL;
     l->client = client;
-    l->keeper = lw_client_keeper;
+    l->renewer = lw_client_renewer;
     struct latchwork_row *sorted = malloc(n * sizeof *sorted);
     if (sorted) {
         memcpy(sorted, rows, n * sizeof *sorted);

@@ -8,7 +8,7 @@
 #include "base/redis/wire.h"
 #include "consumer/process/hints.h"
 #include "consumer/process/pool.h"
-#include "consumer/process/renewer.h"
+#include "lock/lane/renewer.h"
 #include "consumer/process/server.h"
 #include "consumer/process/tracer.h"
 #include "consumer/worker/worker.h"

@@ -206,7 +206,7 @@ static int open_renewer(struct process *p, struct lw_err *err) {
         .ttl_ms = p->c->lock.ttl_ms,
         .worker_id = p->id,
         .leases = lw_worker_leases(p->logic),
-        .counts = &p->self->counts,
+        .lost = &p->self->counts.leases_lost,
         .epoch = epoch_of,
         .prefix = prefix_of,
         .ctx = p,

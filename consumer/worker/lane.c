@@ -242,7 +242,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
     else
         h = lw_alloc(sizeof *h);
     /* the memory of the lease is not cleared, because a renewal under way may still read it
-     * (consumer/worker/lease.h) */
+     * (lock/lane/lease.h) */
     h->lane = l;
     h->kind = kind;
     h->fence = fence;

@@ -9,7 +9,7 @@
 #define LW_CONSUMER_WORKER_LANE_H
 
 #include "base/bytes.h"
-#include "consumer/worker/lease.h"
+#include "lock/lane/lease.h"
 #include "consumer/worker/part.h"
 #include "handlers/handler.h"
 #include "queue/envelope.h"

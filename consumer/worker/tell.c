@@ -54,6 +54,7 @@ enum { NOTE_PART = 12 };
 /* Writes which message of the hold runs to `out`, or "" if none has run for long. */
 static void run_text(struct lw_worker *w, const struct hold *h, int64_t now,
                      char out[LW_LEASE_RUN]) {
+    static_assert(LW_LEASE_RUN >= LW_IDENTITY_MAX + 48, "an identity, an attempt and a time fit");
     const struct run *r = h->first;
     while (r && r->state == FINISHED) r = r->next;
     int64_t started = r && r->state == RUNNING

@@ -12,7 +12,7 @@
 #include "base/redis/command.h"
 #include "config/config.h"
 #include "consumer/board.h"
-#include "consumer/worker/lease.h"
+#include "lock/lane/lease.h"
 #include "handlers/handler.h"
 #include "kafka/source.h"
 #include "queue/key.h"

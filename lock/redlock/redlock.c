@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "lock/keeper.h"
+#include "lock/renewer.h"
 #include "lock/one.h"
 
 #include <stdio.h>
@@ -226,13 +226,13 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
 
 /* --- locks ------------------------------------------------------------------------------------ */
 
-static struct lw_keeper *keeper_of(struct latchwork_lock *l, struct latchwork_error *error) {
+static struct lw_hold_renewer *renewer_of(struct latchwork_lock *l, struct latchwork_error *error) {
     struct latchwork_redlock *r = redlock_of(l);
-    struct lw_keeper *k = atomic_load(&r->keeper);
+    struct lw_hold_renewer *k = atomic_load(&r->renewer);
     if (k) return k;
     pthread_mutex_lock(&r->start);
-    k = atomic_load(&r->keeper);
-    if (!k) atomic_store(&r->keeper, k = lw_keeper_open(NULL, error));
+    k = atomic_load(&r->renewer);
+    if (!k) atomic_store(&r->renewer, k = lw_hold_renewer_open(NULL, error));
     pthread_mutex_unlock(&r->start);
     return k;
 }
@@ -261,7 +261,7 @@ struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *r, 
     }
     struct votes_lock *v = l->more = calloc(1, sizeof *v);
     l->client = c;
-    l->keeper = keeper_of;
+    l->renewer = renewer_of;
     if (v) {
         v->redlock = r;
         v->one = latchwork_lock_open(c, name, options, error);
@@ -358,7 +358,7 @@ void latchwork_redlock_close(struct latchwork_redlock *r) {
      * held a mutex when the process forked. So the child neither joins the threads nor destroys the
      * mutexes. */
     if (!r->n || lw_client_ok(r->node[0].client, NULL)) {
-        lw_keeper_close(atomic_load(&r->keeper));
+        lw_hold_renewer_close(atomic_load(&r->renewer));
         pthread_cond_destroy(&r->freed);
         pthread_cond_destroy(&r->roused);
         pthread_mutex_destroy(&r->mutex);

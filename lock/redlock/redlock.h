@@ -77,8 +77,8 @@ struct latchwork_redlock {
     int bundles;
     struct lw_bundle *bundle;
 
-    pthread_mutex_t start; /* guards the start of the keeper */
-    _Atomic(struct lw_keeper *) keeper;
+    pthread_mutex_t start; /* guards the start of the renewer */
+    _Atomic(struct lw_hold_renewer *) renewer;
 };
 
 struct lw_ask {

@@ -19,7 +19,8 @@ LAYERS = [
     'consumer',
     'kafka',
     'handlers',
-    'queue lock',
+    'lock',
+    'queue',
     'config',
     'base include',
 ]
@@ -30,7 +31,7 @@ INSIDE = {
     'consumer': ['fleet', 'process', 'worker', ''],
     'ops': ['queue dead ledger', ''],
     'handlers': ['exec http insert', ''],
-    'lock': ['redlock', ''],
+    'lock': ['redlock lane', ''],
     'base': ['redis', ''],
 }
 

@@ -13,7 +13,8 @@ import sys
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 PAGE, REFUSED = "doc/how-to/troubleshooting.md", "doc/how-to/refused.md"
-FOLDERS = ["base", "config", "handlers", "kafka", "consumer", "monitor", "cli/run", "cli/check"]
+FOLDERS = ["base", "config", "handlers", "kafka", "consumer", "lock/lane", "monitor"]
+FOLDERS += ["cli/run", "cli/check"]
 LEVELS = {
     "lw_info": 0,
     "lw_warn": 0,

@@ -93,8 +93,8 @@ static void wait_until_told(struct told *t) {
     assert_int_equal(t->times, 1);
 }
 
-/* The keeper gives up a hold if its renewal is late by a third of the TTL. The TTLs of these tests,
- * in ms, are long enough to avoid that on a busy machine. */
+/* The renewer gives up a hold if its renewal is late by a third of the TTL. The TTLs here, in ms,
+ * are long enough to avoid that on a busy machine. */
 enum { RENEWED_TTL_MS = 1500, FROZEN_TTL_MS = 4500 };
 
 static void renewal_keeps_it_and_never_takes_it_again(void **state) {

@@ -280,7 +280,7 @@ static void extended_by_a_majority(void **state) {
     on_node(3, "FLUSHALL");
     on_node(4, "FLUSHALL");
     wait_until_told(&told, LATCHWORK_LOSS_NOT_OWNER);
-    assert_int_equal(keys_anywhere(), 0); /* the keeper has not taken the lost lock again */
+    assert_int_equal(keys_anywhere(), 0); /* the renewer has not taken the lost lock again */
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     latchwork_lock_close(l);
     latchwork_redlock_close(r);

@@ -3,7 +3,7 @@
  * lost. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "consumer/process/renewer.h"
+#include "lock/lane/renewer.h"
 #include "tests/support/redis_server.h"
 
 #include <setjmp.h>
@@ -25,7 +25,7 @@ struct seen {
     struct lw_finder *finder;
     struct lw_leases *leases;
     struct lw_renewer *renewer;
-    struct lw_counts counts;
+    _Atomic uint64_t lost;
     struct lw_lease lease[MANY];
     char lane[MANY][16];
 };
@@ -81,7 +81,7 @@ static void begin(struct seen *s) {
         .ttl_ms = TTL_MS,
         .worker_id = "w",
         .leases = s->leases,
-        .counts = &s->counts,
+        .lost = &s->lost,
         .epoch = epoch,
         .prefix = prefix,
         .ctx = s,
@@ -129,7 +129,7 @@ static void live_on(const struct seen *s, int from, int to) {
     while (lw_boot_ms() < first) until_renewed(s, from, to);
 }
 
-static unsigned lost(const struct seen *s) { return (unsigned)atomic_load(&s->counts.leases_lost); }
+static unsigned lost(const struct seen *s) { return (unsigned)atomic_load(&s->lost); }
 
 static bool is_held(struct seen *s, int i) {
     char mine[32];

@@ -268,7 +268,7 @@ M = {
     ],
     'no renewal': [
         (
-            'consumer/worker/lease.c',
+            'lock/lane/lease.c',
             "    return n;\n}\n\nsize_t lw_leases_renewed",
             "    return 0;\n}\n\nsize_t lw_leases_renewed",
         )
@@ -548,7 +548,7 @@ M = {
         ),
     ],
     'leases in the order of their grants': [
-        ('consumer/worker/lease.c', "while (before != head && ", "while (0 && before != head && ")
+        ('lock/lane/lease.c', "while (before != head && ", "while (0 && before != head && ")
     ],
     'a lock stands that the clock left behind': [
         (

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the table of leases. In any order of grants, extensions and renewals, each lease must be
  * renewed or cancelled in time for its own deadline. */
-#include "consumer/worker/lease.h"
+#include "lock/lane/lease.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

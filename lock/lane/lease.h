@@ -14,19 +14,32 @@
  * After a crash nothing has to be cleaned up, because the locks expire. All functions are
  * thread-safe. The memory of a lease belongs to the caller and must stay readable as long as the
  * table exists, because the answer to a renewal may come after the lease was removed. */
-#ifndef LW_CONSUMER_WORKER_LEASE_H
-#define LW_CONSUMER_WORKER_LEASE_H
+#ifndef LW_LOCK_LANE_LEASE_H
+#define LW_LOCK_LANE_LEASE_H
 
-#include "handlers/handler.h"
+#include "base/bytes.h"
 #include "queue/lane.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-enum { LW_RENEW_BATCH = 128, LW_LEASE_RUN = LW_IDENTITY_MAX + 48 };
+enum { LW_RENEW_BATCH = 128, LW_LEASE_RUN = 368 };
+
+/* The part of a lease that jobs and handlers see. Any thread may read it. */
+struct lw_job_lease {
+    /* `deadline_ms` is the time at which the lease ends. Each renewal of the lease makes it
+     * later. Boot clock. */
+    _Atomic int64_t deadline_ms;
+    /* `cancelled` becomes true when the handler must stop, because the lease is lost or about to be
+     * lost. */
+    atomic_bool cancelled;
+};
 
 struct lw_lease {
-    struct lw_job_lease held; /* the part of the lease that the handler sees */
-    uint64_t token;           /* number of the acquisition, unique within the worker */
+    struct lw_job_lease held;
+    uint64_t token; /* number of the acquisition, unique within the worker */
     int shard;
     struct lw_bytes lane; /* id of the lane; the caller owns it while the lease is in the table */
     uint64_t id;          /* number of the lease in the table; 0: the lease is not in the table */

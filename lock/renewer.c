@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lock/keeper.h"
+#include "lock/renewer.h"
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -12,18 +12,18 @@ enum {
     TRY_AGAIN_MS = 100,
     CONNECT_AT_LEAST_MS = 5,
     SLEEP_MAX_MS = 60000,
-    /* maximum number of cluster nodes to which the keeper has connections at the same time */
+    /* maximum number of cluster nodes to which the renewer has connections at the same time */
     LINKS_MAX = 64,
-    /* If the locks of the holds are in several slots of a cluster, the keeper waits for one node
+    /* If the locks of the holds are in several slots of a cluster, the renewer waits for one node
      * for at most 1/SHARE of the time until it must give up the next hold. */
     SHARE = 4,
-    /* If the locks of the holds are in several slots of a cluster, the keeper leaves a node alone
+    /* If the locks of the holds are in several slots of a cluster, the renewer leaves a node alone
      * after it has waited for the node in vain: it sends nothing to the node for REST times the
      * time that it has waited. */
     REST = 1,
 };
 
-/* The keeper's connection to one server. */
+/* The renewer's connection to one server. */
 struct link {
     uint64_t peer;
     struct lw_redis *redis; /* connection to the server; NULL: not connected */
@@ -31,12 +31,12 @@ struct link {
     int64_t used_ms;
 };
 
-struct lw_keeper {
+struct lw_hold_renewer {
     struct latchwork_client *client;
-    struct link link[LINKS_MAX]; /* used only by the keeper's thread */
+    struct link link[LINKS_MAX]; /* used only by the renewer's thread */
     size_t n_links;
-    /* True if the locks of all holds are in one slot, so the keeper does not have to leave
-     * time for renewals on other nodes. Only the keeper's thread uses this field. */
+    /* True if the locks of all holds are in one slot, so the renewer does not have to leave
+     * time for renewals on other nodes. Only the renewer's thread uses this field. */
     bool alone;
     pthread_t thread;
     pthread_mutex_t mutex;
@@ -49,7 +49,7 @@ struct lw_keeper {
 
 /* --- the table; the mutex is held ------------------------------------------------------------- */
 
-static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
+static void take_out(struct lw_hold_renewer *k, struct latchwork_hold *h) {
     for (size_t i = 0; i < k->n; i++)
         if (k->hold[i] == h) {
             k->hold[i] = k->hold[--k->n];
@@ -59,7 +59,7 @@ static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
         }
 }
 
-/* Returns the time at which two thirds of the hold's lease are over. The keeper then gives up the
+/* Returns the time at which two thirds of the hold's lease are over. The renewer then gives up the
  * hold. */
 static int64_t give_up_ms(const struct latchwork_hold *h) {
     return atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) / 3;
@@ -68,14 +68,14 @@ static bool at_its_end(const struct latchwork_hold *h) {
     return atomic_load(&h->deadline_ms) >= h->end_ms;
 }
 
-/* Returns the time at which a third of the hold's lease is over. The keeper then renews the hold.
+/* Returns the time at which a third of the hold's lease is over. The renewer then renews the hold.
  * Returns INT64_MAX if the lease already lasts until max_hold_ms ends the hold. */
 static int64_t next_renewal_ms(const struct latchwork_hold *h) {
     int64_t ttl_ms = atomic_load(&h->ttl_ms);
     return at_its_end(h) ? INT64_MAX : atomic_load(&h->deadline_ms) - ttl_ms + ttl_ms / 3;
 }
 
-static int64_t next_event_ms(struct lw_keeper *k, bool with_renewals) {
+static int64_t next_event_ms(struct lw_hold_renewer *k, bool with_renewals) {
     int64_t at = INT64_MAX;
     for (size_t i = 0; i < k->n; i++) {
         int64_t give_up = give_up_ms(k->hold[i]);
@@ -85,9 +85,9 @@ static int64_t next_event_ms(struct lw_keeper *k, bool with_renewals) {
     return at;
 }
 
-/* Stops renewing the hold, and calls its callback. Releases the keeper's mutex during the callback,
+/* Stops renewing the hold, and calls its callback. Releases the mutex during the callback,
  * because the callback may inspect or acquire locks. */
-static void give_up(struct lw_keeper *k, struct latchwork_hold *h, enum latchwork_loss why) {
+static void give_up(struct lw_hold_renewer *k, struct latchwork_hold *h, enum latchwork_loss why) {
     lw_hold_ref(h);
     take_out(k, h);
     k->calling = h;
@@ -101,7 +101,7 @@ static void give_up(struct lw_keeper *k, struct latchwork_hold *h, enum latchwor
     pthread_mutex_lock(&k->mutex);
 }
 
-static void give_up_what_is_late(struct lw_keeper *k) {
+static void give_up_what_is_late(struct lw_hold_renewer *k) {
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < k->n;) {
         struct latchwork_hold *h = k->hold[i];
@@ -119,7 +119,7 @@ static void give_up_what_is_late(struct lw_keeper *k) {
     }
 }
 
-static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
+static size_t take_due(struct lw_hold_renewer *k, struct latchwork_hold **due) {
     int64_t now = lw_boot_ms();
     size_t n = 0;
     for (size_t i = 0; i < k->n && n < LW_KEEP_BATCH; i++) {
@@ -140,7 +140,7 @@ static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
 
 /* --- renewing; without the mutex, but for the answers ----------------------------------------- */
 
-static int64_t until_next_loss(struct lw_keeper *k) {
+static int64_t until_next_loss(struct lw_hold_renewer *k) {
     pthread_mutex_lock(&k->mutex);
     int64_t left = next_event_ms(k, false) - lw_boot_ms();
     k->alone = true;
@@ -150,10 +150,10 @@ static int64_t until_next_loss(struct lw_keeper *k) {
     return left > CONNECT_AT_LEAST_MS ? left : CONNECT_AT_LEAST_MS;
 }
 
-/* Returns how long the keeper may wait for a server: limit_ms, or less if a hold must be given up
+/* Returns how long the renewer may wait for a server: limit_ms, or less if a hold must be given up
  * earlier. If the locks of the holds are in several slots of a cluster, one node gets only a part
  * of that time, so that enough is left for the other nodes. */
-static int64_t patience_ms(struct lw_keeper *k, int64_t limit_ms) {
+static int64_t patience_ms(struct lw_hold_renewer *k, int64_t limit_ms) {
     int64_t left = until_next_loss(k);
     if (k->client->table && !k->alone)
         left = left / SHARE > CONNECT_AT_LEAST_MS ? left / SHARE : CONNECT_AT_LEAST_MS;
@@ -167,7 +167,7 @@ static void hang_up(struct link *link) {
 
 /* Returns the link to a server, and creates it if there is none. If all links are in use, the new
  * link replaces the least recently used one. */
-static struct link *link_to(struct lw_keeper *k, uint64_t peer) {
+static struct link *link_to(struct lw_hold_renewer *k, uint64_t peer) {
     struct link *oldest = &k->link[0];
     for (size_t i = 0; i < k->n_links; i++) {
         if (k->link[i].peer == peer) return &k->link[i];
@@ -180,9 +180,9 @@ static struct link *link_to(struct lw_keeper *k, uint64_t peer) {
 }
 
 /* Closes the link to a server that has not answered since since_ms (boot clock). If the locks of
- * the holds are in several slots of a cluster, the keeper then sends nothing to that server for a
+ * the holds are in several slots of a cluster, the renewer then sends nothing to that server for a
  * while. */
-static void give_rest(struct lw_keeper *k, struct link *link, int64_t since_ms) {
+static void give_rest(struct lw_hold_renewer *k, struct link *link, int64_t since_ms) {
     int64_t now = lw_boot_ms();
     hang_up(link);
     link->not_before_ms = k->client->table && !k->alone ? now + REST * (now - since_ms) : now;
@@ -191,7 +191,7 @@ static void give_rest(struct lw_keeper *k, struct link *link, int64_t since_ms) 
 
 /* Returns the link to a server, and connects it if necessary. Returns NULL if no connection can be
  * made now. */
-static struct link *connected(struct lw_keeper *k, uint64_t peer) {
+static struct link *connected(struct lw_hold_renewer *k, uint64_t peer) {
     struct latchwork_error error;
     struct link *link = link_to(k, peer);
     int64_t now = lw_boot_ms();
@@ -204,7 +204,7 @@ static struct link *connected(struct lw_keeper *k, uint64_t peer) {
     return link->redis ? link : NULL;
 }
 
-static redisReply *reply_in_time(struct lw_keeper *k, struct lw_redis *redis) {
+static redisReply *reply_in_time(struct lw_hold_renewer *k, struct lw_redis *redis) {
     struct latchwork_error error;
     lw_redis_set_answer_ms(redis, patience_ms(k, k->client->command_ms));
     return lw_next_reply(k->client, redis, &error);
@@ -212,7 +212,7 @@ static redisReply *reply_in_time(struct lw_keeper *k, struct lw_redis *redis) {
 
 /* Handles the answer to a renewal. If the lease was extended, plans the next renewal of the hold.
  * If the hold no longer has the lock, gives the hold up. */
-static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours) {
+static void answered(struct lw_hold_renewer *k, struct latchwork_hold *h, bool ours) {
     pthread_mutex_lock(&k->mutex);
     /* If `kept` is false, the hold was released while its renewal was in flight. */
     if (h->kept && ours) h->renew_ms = next_renewal_ms(h);
@@ -232,7 +232,7 @@ struct renewal {
     uint64_t ask;
 };
 
-static void take_answer(struct lw_keeper *k, const struct lw_redis *redis, struct renewal *r,
+static void take_answer(struct lw_hold_renewer *k, const struct lw_redis *redis, struct renewal *r,
                         redisReply *reply, int64_t sent_ms) {
     struct lw_turn turn = {0};
     r->unknown = lw_is_no_script(reply);
@@ -243,8 +243,8 @@ static void take_answer(struct lw_keeper *k, const struct lw_redis *redis, struc
     if (reply->type == REDIS_REPLY_ERROR)
         lw_peer_turned(k->client, redis, reply->str, r->hold->lock->slot, &turn);
     r->ask = turn.ask;
-    /* An error reply does not end the hold. The keeper renews the hold again later, until it has to
-     * give the hold up. */
+    /* An error reply does not end the hold. The renewer tries again later, until it has to give the
+     * hold up. */
     freeReplyObject(reply);
 }
 
@@ -264,14 +264,14 @@ static bool send_pipeline(struct lw_redis *redis, struct renewal *r, size_t n, i
 }
 
 /* Sends a renewal again with the script's text, because the server does not know the script. */
-static void send_whole(struct lw_keeper *k, struct lw_redis *redis, struct renewal *r) {
+static void send_whole(struct lw_hold_renewer *k, struct lw_redis *redis, struct renewal *r) {
     struct latchwork_error error;
     redisReply *reply = redis->err ? NULL : lw_call_on(k->client, redis, &r->call, &error);
     if (reply) take_answer(k, redis, r, reply, r->call.sent_ms);
 }
 
 /* Sends a renewal to the node to which the slot of the lock is being moved. */
-static void send_asking(struct lw_keeper *k, struct renewal *r) {
+static void send_asking(struct lw_hold_renewer *k, struct renewal *r) {
     struct latchwork_error error;
     int64_t since_ms = lw_boot_ms();
     struct link *link = connected(k, r->ask);
@@ -281,13 +281,13 @@ static void send_asking(struct lw_keeper *k, struct renewal *r) {
 }
 
 /* Renews the holds whose locks are on one server. */
-static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size_t n) {
+static void renew_at(struct lw_hold_renewer *k, uint64_t peer, struct renewal *r, size_t n) {
     struct link *link = peer ? connected(k, peer) : NULL;
     if (!link) return;
     struct lw_redis *redis = link->redis;
     int64_t sent_ms = lw_boot_ms();
     for (size_t i = 0; i < n; i++) r[i].ttl_ms = lw_hold_keep_ttl(r[i].hold, sent_ms);
-    /* After any error the keeper renews the holds again later, until it has to give them up. */
+    /* After any error the renewer renews the holds again later, until it has to give them up. */
     if (!send_pipeline(redis, r, n, sent_ms)) return;
     for (size_t i = 0; i < n; i++) {
         redisReply *reply = reply_in_time(k, redis);
@@ -305,7 +305,7 @@ static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size
 /* Finds the server of each renewal. If one search for the owner of a slot fails, searches for no
  * further owners, so that the remaining renewals are not delayed: they use only owners that the
  * client knows already. */
-static void find_peers(struct lw_keeper *k, struct renewal *r, size_t n) {
+static void find_peers(struct lw_hold_renewer *k, struct renewal *r, size_t n) {
     struct latchwork_error error;
     bool searches = true;
     for (size_t i = 0; i < n; i++) {
@@ -326,7 +326,7 @@ static int by_peer(const void *a, const void *b) {
     return (x->peer > y->peer) - (x->peer < y->peer);
 }
 
-static void renew_in_pipelines(struct lw_keeper *k, struct renewal *r, size_t n) {
+static void renew_in_pipelines(struct lw_hold_renewer *k, struct renewal *r, size_t n) {
     find_peers(k, r, n);
     if (k->client->table) qsort(r, n, sizeof *r, by_peer);
     for (size_t from = 0, to; from < n; from = to) {
@@ -335,14 +335,14 @@ static void renew_in_pipelines(struct lw_keeper *k, struct renewal *r, size_t n)
     }
 }
 
-static bool begin_calling(struct lw_keeper *k, struct latchwork_hold *h) {
+static bool begin_calling(struct lw_hold_renewer *k, struct latchwork_hold *h) {
     pthread_mutex_lock(&k->mutex);
     bool kept = h->kept; /* false if another thread has released the hold */
     if (kept) k->calling = h;
     pthread_mutex_unlock(&k->mutex);
     return kept;
 }
-static void end_calling(struct lw_keeper *k) {
+static void end_calling(struct lw_hold_renewer *k) {
     pthread_mutex_lock(&k->mutex);
     k->calling = NULL;
     pthread_cond_broadcast(&k->called_back);
@@ -351,7 +351,7 @@ static void end_calling(struct lw_keeper *k) {
 
 /* Renews one hold with the function `keep` of its kind. That function itself calls the hold's
  * callback if it finds that the hold is lost. */
-static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
+static void renew_one(struct lw_hold_renewer *k, struct latchwork_hold *h) {
     struct latchwork_error error = {0};
     if (!begin_calling(k, h)) return;
     int64_t sent_ms = lw_boot_ms();
@@ -363,11 +363,11 @@ static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
     if (result != LATCHWORK_LOCK_ERROR) answered(k, h, result == LATCHWORK_LOCK_OK);
 }
 
-static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
+static void renew(struct lw_hold_renewer *k, struct latchwork_hold **due, size_t n) {
     static const struct renewal none;
     struct renewal *r = malloc(n * sizeof *r);
     size_t piped = 0;
-    /* If the allocation failed, renew no hold now. As after any error, the keeper tries again
+    /* If the allocation failed, renew no hold now. As after any error, the renewer tries again
      * later. */
     for (size_t i = 0; r && i < n; i++) {
         if (due[i]->lock->ops->keep_call &&
@@ -385,7 +385,7 @@ static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-static void sleep_until(struct lw_keeper *k, int64_t at_ms) {
+static void sleep_until(struct lw_hold_renewer *k, int64_t at_ms) {
     int64_t left = at_ms - lw_boot_ms();
     if (left <= 0) return;
     if (left > SLEEP_MAX_MS) left = SLEEP_MAX_MS;
@@ -393,7 +393,7 @@ static void sleep_until(struct lw_keeper *k, int64_t at_ms) {
 }
 
 static void *keep(void *arg) {
-    struct lw_keeper *k = arg;
+    struct lw_hold_renewer *k = arg;
     struct latchwork_hold *due[LW_KEEP_BATCH];
     pthread_mutex_lock(&k->mutex);
     while (!k->closing) {
@@ -411,7 +411,7 @@ static void *keep(void *arg) {
     return NULL;
 }
 
-static void free_keeper(struct lw_keeper *k) {
+static void free_renewer(struct lw_hold_renewer *k) {
     pthread_cond_destroy(&k->changed);
     pthread_cond_destroy(&k->called_back);
     pthread_mutex_destroy(&k->mutex);
@@ -419,8 +419,9 @@ static void free_keeper(struct lw_keeper *k) {
     free(k);
 }
 
-struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwork_error *error) {
-    struct lw_keeper *k = calloc(1, sizeof *k);
+struct lw_hold_renewer *lw_hold_renewer_open(struct latchwork_client *client,
+                                             struct latchwork_error *error) {
+    struct lw_hold_renewer *k = calloc(1, sizeof *k);
     if (!k) return lw_lock_no_memory(error), NULL;
     k->client = client;
     pthread_mutex_init(&k->mutex, NULL);
@@ -430,11 +431,11 @@ struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwo
     if (!failed) return k;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM,
                  "cannot start the thread for renewals: %s", strerror(failed));
-    free_keeper(k);
+    free_renewer(k);
     return NULL;
 }
 
-void lw_keeper_close(struct lw_keeper *k) {
+void lw_hold_renewer_close(struct lw_hold_renewer *k) {
     if (!k) return;
     pthread_mutex_lock(&k->mutex);
     k->closing = true;
@@ -443,11 +444,11 @@ void lw_keeper_close(struct lw_keeper *k) {
     pthread_join(k->thread, NULL);
     while (k->n) take_out(k, k->hold[0]);
     for (size_t i = 0; i < k->n_links; i++) hang_up(&k->link[i]);
-    free_keeper(k);
+    free_renewer(k);
 }
 
-/* Makes room in the table for one more hold. The caller holds the keeper's mutex. */
-static bool make_room(struct lw_keeper *k) {
+/* Makes room in the table for one more hold. The caller holds the renewer's mutex. */
+static bool make_room(struct lw_hold_renewer *k) {
     if (k->n < k->cap) return true;
     size_t cap = k->cap ? 2 * k->cap : 16;
     struct latchwork_hold **hold = realloc(k->hold, cap * sizeof(struct latchwork_hold *));
@@ -457,7 +458,8 @@ static bool make_room(struct lw_keeper *k) {
     return true;
 }
 
-bool lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *h, struct latchwork_error *error) {
+bool lw_hold_renewer_add(struct lw_hold_renewer *k, struct latchwork_hold *h,
+                         struct latchwork_error *error) {
     pthread_mutex_lock(&k->mutex);
     if (!make_room(k)) {
         pthread_mutex_unlock(&k->mutex);
@@ -472,7 +474,7 @@ bool lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *h, struct latchwo
     return true;
 }
 
-void lw_keeper_remove(struct lw_keeper *k, struct latchwork_hold *h) {
+void lw_hold_renewer_remove(struct lw_hold_renewer *k, struct latchwork_hold *h) {
     pthread_mutex_lock(&k->mutex);
     take_out(k, h);
     while (k->calling == h && !pthread_equal(pthread_self(), k->thread))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "consumer/process/renewer.h"
+#include "lock/lane/renewer.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -50,8 +50,7 @@ struct lw_renewer {
 };
 
 static void lost(struct lw_renewer *r, size_t n) {
-    if (n && r->set.counts)
-        atomic_fetch_add_explicit(&r->set.counts->leases_lost, n, memory_order_relaxed);
+    if (n && r->set.lost) atomic_fetch_add_explicit(r->set.lost, n, memory_order_relaxed);
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */

@@ -8,12 +8,11 @@
  * third of the TTL to renew.lua, at most LW_RENEW_BATCH at once. A shard has one unanswered request
  * at a time. A request may take a quarter of the TTL, so that two requests fit in before the
  * self-fence. */
-#ifndef LW_CONSUMER_PROCESS_RENEWER_H
-#define LW_CONSUMER_PROCESS_RENEWER_H
+#ifndef LW_LOCK_LANE_RENEWER_H
+#define LW_LOCK_LANE_RENEWER_H
 
 #include "base/redis/finder.h"
-#include "consumer/board.h"
-#include "consumer/worker/lease.h"
+#include "lock/lane/lease.h"
 
 struct lw_renewer;
 
@@ -24,8 +23,7 @@ struct lw_renewer_setup {
     /* `worker_id` is the id of this worker, to which a number is added to form a token; borrowed */
     const char *worker_id;
     struct lw_leases *leases;
-    /* the renewer adds the number of lost leases to `counts`; NULL: lost leases are not counted */
-    struct lw_counts *counts;
+    _Atomic uint64_t *lost; /* the renewer adds the number of lost leases; NULL: does not count */
     /* `epoch` copies the id of a shard's epoch; this function must be thread-safe */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);
     /* `prefix` returns the prefix of a shard's names in Redis. The prefix never changes. This
