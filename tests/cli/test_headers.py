@@ -3,7 +3,7 @@
 """Tests the public headers as users meet them. Each header alone, and all headers together, must
 compile as C11, C17 and C++17 without a warning. The comment of each function must list its return
 codes. Names must have their prefixes. No function of the lock library may be able to end the
-program.
+program, and the Debian package must list each of them.
 Usage: test_headers.py [BUILD_DIR]"""
 
 import os, re, shutil, subprocess, sys, tempfile
@@ -114,6 +114,10 @@ def main():
     ).stdout
     ends = re.findall(r'\b(abort|exit|_exit|quick_exit|err|errx)\b', undefined)
     check('the lock library ends no program', not ends, ends)
+    with open('packaging/debian/liblatchwork0.symbols') as f:
+        listed = set(re.findall(r'^ (\w+)@', f.read(), re.M))
+    declared = {name for name, _, _ in declarations(texts['lock'])}
+    check('the package lists each function of lock.h', listed == declared, listed ^ declared)
     print(f'{passed} passed, {failed} failed')
     sys.exit(1 if failed else 0)
 
