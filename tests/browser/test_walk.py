@@ -30,7 +30,7 @@ class Walk:
             return
         self.b.run(
             "document.querySelectorAll('.toast').forEach((e) => e.remove())"
-            if name in ("overview", "after")
+            if name in ("overview", "after", "fleet")
             else ""
         )
         self.b.shot(os.path.join(SHOTS, "page-%s.png" % name))
@@ -156,8 +156,23 @@ class Walk:
         words = json.dumps(self.w.command("queue", "audit"))
         assert "edit" in words and "replay" in words and STUCK in words, words
 
+    def fleet(self):
+        """Only for its picture (test_conditions.py tests it): three supervisors, one killed."""
+        b = self.b
+        for _ in range(2):
+            self.w.another()
+        b.click("nav a[href='#/overview']")
+        b.until_text("#fleet", "^3 supervisors: 3 up. .* 4 of 4 workers ready", 60)
+        killed = self.w.others[-1]
+        killed.kill()
+        killed.wait(30)
+        b.until_text("#trouble", r"^Supervisor \S+ \(process %d\) is silent" % killed.pid, 120)
+        self.shot("fleet")
+
 
 STEPS = ("look", "find", "break_it", "why", "correct", "replay", "watch")
+if SHOTS:
+    STEPS += ("fleet",)
 
 
 def main():
