@@ -34,7 +34,7 @@ struct lw_kafka_look {
     int64_t since_ms; /* time on the boot clock at which `assigned` last changed */
     /* time on the boot clock at which the latest statistics came; 0 if none have come yet */
     int64_t stats_ms;
-    char group[24], join[24];
+    char group[32], join[32];
     int brokers_up;
     /* time on the boot clock since which no broker has been up; 0 if at least one broker is up */
     int64_t down_ms;

@@ -62,6 +62,8 @@ static void look_at_broker(struct lw_kafka_look *k, const char *name, const json
     bool logical = !strcmp(name, "GroupCoordinator"), up = is_up(b);
     int64_t silent_ms = up && integer(b, "waitresp_cnt") > 0 ? integer(b, "rxidle") / 1000 : 0;
     bool leads = json_object_size(json_object_get(b, "toppars")) > 0;
+    /* a coordinator answers those who join only when all members do, which may take minutes */
+    if (logical && (!strcmp(k->join, "wait-join") || !strcmp(k->join, "wait-sync"))) silent_ms = 0;
     if (logical) name = "the group's coordinator";
     note_broker(k, name, leads || logical ? silent_ms : 0,
                 leads && !up ? integer(b, "stateage") / 1000 : 0);
@@ -76,11 +78,11 @@ static void copy(char *to, size_t size, const json_t *o, const char *name) {
 static void take_stats(struct lw_kafka_look *k, json_t *brokers, const json_t *group) {
     const char *name;
     json_t *b;
+    copy(k->group, sizeof k->group, group, "state");
+    copy(k->join, sizeof k->join, group, "join_state");
     k->brokers_up = 0;
     k->silent_ms = k->leader_down_ms = 0;
     json_object_foreach(brokers, name, b) look_at_broker(k, name, b);
-    copy(k->group, sizeof k->group, group, "state");
-    copy(k->join, sizeof k->join, group, "join_state");
     k->stats_ms = lw_boot_ms();
     if (k->brokers_up) k->down_ms = 0;
     if (!k->brokers_up && !k->down_ms) k->down_ms = k->stats_ms;
@@ -175,6 +177,12 @@ static enum lw_kafka_state judge_members(const struct lw_source *s, int64_t now,
     /* the statistics must be newer than the rebalance to describe the present state */
     bool fresh = k->stats_ms - k->since_ms >= LW_SOURCE_STATS_MS;
     bool up = !fresh || !strcmp(k->group, "up");
+    /* a worker that waits for such a broker says so, rather than that it joins the group */
+    if (k->silent_ms > silence_limit_ms(s->config)) {
+        snprintf(why, size, "kafka: %s has not answered for %lld s", k->silent,
+                 (long long)k->silent_ms / 1000);
+        return LW_KAFKA_SILENT;
+    }
     if (!k->assigned || (fresh && !s->n_parts && up && strcmp(k->join, "steady") != 0)) {
         snprintf(why, size, "kafka: joining group %s for %lld s%s%s", s->config->kafka.group_id,
                  (long long)(now - k->since_ms) / 1000, k->join[0] ? ": " : "", k->join);
@@ -184,11 +192,6 @@ static enum lw_kafka_state judge_members(const struct lw_source *s, int64_t now,
         snprintf(why, size, "kafka: the coordinator of group %s is not reachable (%s)",
                  s->config->kafka.group_id, k->group);
         return LW_KAFKA_UNREACHABLE;
-    }
-    if (k->silent_ms > silence_limit_ms(s->config)) {
-        snprintf(why, size, "kafka: %s has not answered for %lld s", k->silent,
-                 (long long)k->silent_ms / 1000);
-        return LW_KAFKA_SILENT;
     }
     if (k->leader_down_ms > LEADER_DOWN_MS && reads_any(s)) {
         snprintf(
