@@ -12,7 +12,7 @@ enum { DEAD_MAX = 20, AUDIT_LOOK = 500 };
 struct one_key {
     struct api_call *k;
     struct lw_bytes lane;
-    json_t *lane_json, *holder;
+    json_t *lane_json, *holder, *why;
     bool paused;
     int64_t waiting;
 };
@@ -55,7 +55,9 @@ json_t *api_holder_json(const struct ops_lane *l) {
 
 static int take_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct one_key *one = ctx;
-    (void)o;
+    struct ops_why why;
+    if (ops_why(o, l, &why)) return -1;
+    one->why = ops_why_json(&why);
     bool known = l->n != 0 || l->paused || l->lock.n;
     one->paused = l->paused;
     one->waiting = l->n;
@@ -141,6 +143,7 @@ static int collect(struct one_key *one, json_t *out) {
     json_object_set_new(out, "shard", json_integer(sh->index));
     json_object_set_new(out, "lane", one->lane_json);
     json_object_set_new(out, "holder", one->holder);
+    json_object_set_new(out, "why", one->why);
     json_object_set_new(out, "paused", paused);
     json_object_set_new(out, "waiting", json_integer(one->waiting));
     json_object_set_new(out, "messages", messages);

@@ -172,8 +172,9 @@ const struct api_route api_routes[] = {
      .help = "What is known about a key: its holder, what waits behind it in order, and its newest "
              "dead letters.",
      .params = API_P_LIMIT,
-     .answer = "{key?:s,key_base64?:s,shard:i,lane:Lane?,holder:Holder?,paused:{by?:s,at_ms?:i}?,"
-               "waiting:i,messages:[Message],more:b,dead:[Message],dead_complete:b}"},
+     .answer =
+         "{key?:s,key_base64?:s,shard:i,lane:Lane?,holder:Holder?,why:{reason:s,text:s}?,paused:{by?:s,at_ms?:i}?,"
+         "waiting:i,messages:[Message],more:b,dead:[Message],dead_complete:b}"},
     {.path = "messages/*",
      .fn = api_message,
      .help = "One record of the application's topics, by its identity, read from Kafka.",

@@ -62,7 +62,7 @@ int ops_groups_look(struct ops *o, const struct lw_limits *limits, struct ops_gr
             out[i].own |= lw_bytes_eq(limits->groups[k].name, out[i].name);
     }
     for (int s = o->c->redis.shards - 1; s >= 0; s--)
-        for (size_t at = 0; at <= n; at += BATCH)
+        for (size_t at = 0; o->shards[s].redis && at <= n; at += BATCH)
             if (look(o, &o->shards[s], &out[0], out + 1 + at, lw_smaller(n - at, BATCH))) return -1;
     return 0;
 }

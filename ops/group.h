@@ -27,8 +27,8 @@ int group_resume(struct ops *o);
 /* Reads the limits in force. Returns 0, or -1 with o->err. *limits is empty if no worker has said
  * yet what its file limits. Free it with lw_limits_free(). */
 int ops_limits(struct ops *o, struct lw_limits *limits);
-/* Reads the fleet, and n groups, whose names and limits are set: out[0] is the fleet. Returns 0, or
- * -1 with o->err. */
+/* Reads the fleet, which is out[0], and the n groups after it, whose names are set. Lanes that wait
+ * are those of the shards that are connected. Returns 0, or -1 with o->err. */
 int ops_groups_look(struct ops *o, const struct lw_limits *limits, struct ops_group *out, size_t n);
 
 #endif

@@ -164,7 +164,7 @@ void ops_who(const struct ops *o, char *out, size_t size);
 /* --- shards (ops/shard.c) --------------------------------------------------------------------- */
 
 int ops_connect(struct ops *o); /* connects to all shards */
-/* Connects only to the lane's shard; use no other shard then. */
+/* Connects only to the lane's shard and, with limits, to shard 0; use no other shard then. */
 int ops_connect_lane(struct ops *o, struct lw_bytes lane);
 void ops_disconnect(struct ops *o);
 struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane);
@@ -292,6 +292,19 @@ struct ops_lane {
  * its hold. A lock whose value begins with "backoff" has no holder: such a lock only delays the
  * head. */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence);
+
+/* Why no message of a lane runs, although some wait (ops/why.c). */
+struct ops_why {
+    /* "paused", "quarantine", "backoff", "fleet" (its limits, or it is paused), "group" (it is
+     * paused), "place" or "token" of the group, "handler", or "unknown"; NULL: a message runs, or
+     * none waits */
+    const char *reason;
+    char text[240]; /* for people, without a full stop */
+};
+/* Needs connections to the lane's shard and, with limits, to shard 0. */
+int ops_why(struct ops *o, const struct ops_lane *l, struct ops_why *out);
+/* Returns {"reason","text"}, or JSON null without a reason. */
+json_t *ops_why_json(const struct ops_why *why);
 
 /* Writes a lane in the form of `queue ls` with and without --json (ops/lane_text.c). */
 json_t *ops_lane_json(const struct ops_lane *l);

@@ -53,7 +53,12 @@ static void name_shards(struct ops *o) {
 
 int ops_connect_lane(struct ops *o, struct lw_bytes lane) {
     name_shards(o);
-    return connect_one(o, ops_shard_of(o, lane));
+    struct ops_shard *sh = ops_shard_of(o, lane);
+    if (connect_one(o, sh)) return -1;
+    /* without shard 0, everything is known but what the limits hold up */
+    if (sh->index && lw_config_limits(o->c) && connect_one(o, &o->shards[0]))
+        o->err = (struct lw_err){0};
+    return 0;
 }
 
 int ops_connect(struct ops *o) {

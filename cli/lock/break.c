@@ -125,7 +125,7 @@ int lock_break(const struct lock_args *a) {
         if (result == LATCHWORK_LOCK_ERROR)
             status = lock_failed(a, &error);
         else if (!b.broken && a->cli.json)
-            lock_print_free(a->key, 0, false);
+            lock_print_free(a->key, 0, false, NULL);
         else if (!b.broken)
             printf("%s: nobody holds it\n", lock_text(lw_bytes_of(a->key), key, sizeof key));
         if (!status) status = lock_flush(a);

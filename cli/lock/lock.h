@@ -87,6 +87,7 @@ struct lock_row {
     int64_t waiting;
     bool paused;
     const struct ops_run *run; /* the message that the holder runs; NULL: not known */
+    const struct ops_why *why; /* why no message of the lane runs; NULL: it is no lane */
 };
 /* Returns a row with the data that the library reports about a lock. `tag` is NULL unless the lock
  * belongs to a lane. For a lane, `tag` is the prefix of the shard's key names, and the row has the
@@ -99,7 +100,7 @@ struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_
 int64_t lock_redis_now_ms(struct latchwork_client *client);
 void lock_print_json(const struct lock_row *r);
 /* Prints JSON that says that nobody holds the lock. */
-void lock_print_free(const char *key, int64_t waiting, bool paused);
+void lock_print_free(const char *key, int64_t waiting, bool paused, const struct ops_why *why);
 /* Prints JSON that says which lock `lock break` has broken or would break. If the fence is 0, the
  * lock was not broken. */
 void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence,

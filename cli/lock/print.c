@@ -97,15 +97,17 @@ void lock_print_json(const struct lock_row *r) {
     json_object_set_new(o, "held", json_true());
     if (r->paused) json_object_set_new(o, "paused", json_true());
     if (!strcmp(r->kind, "lane")) json_object_set_new(o, "running", ops_run_json(r->run));
+    if (r->why && r->why->reason) json_object_set_new(o, "why", ops_why_json(r->why));
     print(o);
 }
 
-void lock_print_free(const char *key, int64_t waiting, bool paused) {
+void lock_print_free(const char *key, int64_t waiting, bool paused, const struct ops_why *why) {
     json_t *o = json_object();
     ops_set_bytes(o, "key", lw_bytes_of(key));
     json_object_set_new(o, "held", json_false());
     json_object_set_new(o, "waiting", json_integer(waiting));
     if (paused) json_object_set_new(o, "paused", json_true());
+    if (why && why->reason) json_object_set_new(o, "why", ops_why_json(why));
     print(o);
 }
 
@@ -187,6 +189,7 @@ void lock_print_whole(const struct lock_row *r) {
     }
     printf("%-8s %" PRId64 "\n", "waiting", r->waiting);
     if (r->paused) printf("%-8s yes\n", "paused");
+    if (r->why && r->why->reason) printf("%-8s %s\n", "why", r->why->text);
 }
 
 int lock_flush(const struct lock_args *a) {

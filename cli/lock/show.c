@@ -16,17 +16,17 @@ struct showing {
     int shard;
     bool paused, runs;
     struct ops_run run; /* the message that the holder runs, if `runs` is true */
+    struct ops_why why; /* why no message runs */
 };
 
 static int take_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct showing *s = ctx;
-    (void)o;
     s->shard = l->shard;
     s->waiting = l->n;
     s->paused = l->paused;
     s->runs = l->runs;
     s->run = l->run;
-    return 0;
+    return ops_why(o, l, &s->why);
 }
 
 static enum latchwork_result look_at_lane(struct showing *s, struct lock_target *t,
@@ -45,6 +45,7 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
     row.waiting += s->waiting;
     row.paused = s->paused;
     row.run = s->runs ? &s->run : NULL;
+    row.why = &s->why;
     s->without_ttl = s->without_ttl || info->left_ms == -1;
     if (s->a->cli.json) {
         lock_print_json(&row);
@@ -91,13 +92,14 @@ static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_
 static void tell_free(const struct showing *s) {
     char key[600];
     if (s->a->cli.json) {
-        lock_print_free(s->a->key, s->waiting, s->paused);
+        lock_print_free(s->a->key, s->waiting, s->paused, &s->why);
         return;
     }
     printf("%s: nobody holds it", lock_text(lw_bytes_of(s->a->key), key, sizeof key));
     if (s->lane && s->waiting) printf("; %lld waiting", (long long)s->waiting);
     if (s->paused) printf("; paused");
     puts("");
+    if (s->why.reason) printf("%-8s %s\n", "why", s->why.text);
 }
 
 static int set_ttl(const struct lock_args *a, struct lock_target *t, bool without_ttl) {

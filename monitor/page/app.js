@@ -1271,7 +1271,7 @@ function holderFacts(k, place) {
   const lane = k.lane || {};
   const held = k.holder;
   if (!held) return facts([["Holder",
-    lane.backoff ? `nobody; a failed message waits ${duration((lane.until_ms || 0) - serverNow())} more` : "nobody"], waitingFact(k), pausedFact(k)]);
+    lane.backoff ? `nobody; a failed message waits ${duration((lane.until_ms || 0) - serverNow())} more` : "nobody"], waitingFact(k), whyFact(k), pausedFact(k)]);
   const begun = held.since_ms ?? lane.since_ms;
   return facts([
     ["Runs", runs(held.running)],
@@ -1291,6 +1291,11 @@ function waitingFact(k) {
   const oldest = k.waiting && k.lane && known(k.lane.age_ms)
     ? `, the oldest for ${duration(k.lane.age_ms)}` : "";
   return ["Waiting", `${plural(Math.max(0, k.waiting), "message")}${oldest}`];
+}
+
+/** Why nothing of the key runs, in the words of the server. */
+function whyFact(k) {
+  return k.why && k.why.reason !== "paused" && ["Waits because", k.why.text];
 }
 
 function pausedFact(k) {

@@ -182,7 +182,7 @@ static void put_backoff(const struct ops_lane *l) {
            ops_age(l->left_ms, age));
 }
 
-static void put_lane(const struct ops_lane *l) {
+static void put_lane(const struct ops_lane *l, const struct ops_why *why) {
     struct lw_buf text = {0};
     struct lw_bytes worker;
     uint64_t fence;
@@ -197,17 +197,21 @@ static void put_lane(const struct ops_lane *l) {
     else
         puts("holder   nobody");
     printf("waiting  %" PRId64 "\n", l->n);
+    if (why->reason) printf("why      %s\n", why->text);
 }
 
 static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct showing *s = ctx;
+    struct ops_why why;
     s->found = l->n != 0 || l->lock.n || l->paused;
+    if (ops_why(o, l, &why)) return -1;
     if (o->args.json) {
         json_t *j = ops_lane_json(l);
+        json_object_set_new(j, "why", ops_why_json(&why));
         json_object_set_new(j, "type", json_string("lane"));
         ops_put_json(j);
     } else {
-        put_lane(l);
+        put_lane(l, &why);
     }
     if (l->n >= 0) return 0;
     return lw_fail(&o->err, "the name of its waiting list holds another type; another program "

@@ -151,6 +151,7 @@ class Api(ApiCase):
         self.assertEqual(
             (self.ask(path)["holder"], self.ask(path)["lane"]["backoff"]), (None, True)
         )
+        self.assertEqual(self.ask(path)["why"]["reason"], "paused")
         one = self.dead()[0]
         v = self.ask("/api/v1/keys/" + quote(one["key"]))
         self.assertEqual(

@@ -1171,12 +1171,12 @@ def group(w, *args, status=0):
 
 
 def state(w, limit, worker, places, waits_ms):
-    """Makes the statement of a worker, which ends in a minute."""
-    now = int(time.time() * 1000)
-    text = "1 %d %d %d %d e1" % (places, waits_ms, now, now + 60000)
+    """Makes the statement of a worker, as of in an hour, so that it does not grow old."""
+    at_ms = int(time.time() * 1000) + 3600000
+    text = "1 %d %d %d %d e1" % (places, waits_ms, at_ms, at_ms)
     w.call("HSET", P + "limit" + limit, "w:" + worker, text)
     if limit:
-        w.call("ZADD", P + "limited", now + 60000, limit[1:])
+        w.call("ZADD", P + "limited", at_ms, limit[1:])
 
 
 @test
@@ -1223,6 +1223,46 @@ def groups_are_paused_and_resumed(w):
     assert group(w, "resume", "--fleet") == "the fleet: resumed\n"
     assert int(w.call("HGET", P + "limits", "version")) > 1000
     assert "group pause" in w.run("queue", "audit")
+
+
+@test
+def why_nothing_runs(w):
+    """Each reason, as `queue show` and `lock show` give it; the API asks the same function."""
+
+    def why(*more):
+        shown = w.rows("queue", "show", "k", *GROUPS, *more)[0]["why"]
+        rows = w.rows("lock", "show", "k", *GROUPS, *more)
+        assert rows[0].get("why") == shown, (rows, shown)
+        return shown
+
+    now = int(time.time() * 1000)
+    w.call("HSET", P + "limits", "version", 1, "fleet", "2 0 0 2 0 0", "each", "1 5 1 1 5 1")
+    assert why() is None  # nothing waits
+    w.park("k", 1)
+    w.call("HSET", P + "group", "k", "acme")
+    assert why()["reason"] == "handler", why()
+    state(w, ":acme", "a", 1, now)
+    assert why() == {"reason": "place", "text": 'group "acme" has no free place: 1 of 1 are taken'}
+    state(w, ":acme", "a", 0, now)
+    assert why()["reason"] == "token" and "5 messages a second" in why()["text"], why()
+    state(w, "", "a", 2, now)
+    assert why()["reason"] == "fleet" and "2 of 2" in why()["text"], why()
+    w.call("HSET", P + "limits", "paused:acme", now)
+    w.call("DEL", P + "limit")
+    assert why()["reason"] == "group" and "is paused" in why()["text"], why()
+    w.call("HSET", P + "limits", "paused", now)
+    assert why()["reason"] == "fleet" and "is paused" in why()["text"], why()
+    w.call("SET", P + "lock:k", "backoff", "PX", 60000)
+    assert why()["reason"] == "backoff", why()
+    w.call("HSET", P + "epoch", "not_before", now + 60000)
+    assert why()["reason"] == "quarantine", why()
+    w.call("SADD", P + "paused", "k")
+    assert why()["reason"] == "paused", why()
+    assert "why      its key is paused" in w.run("queue", "show", "k", *GROUPS)
+    assert "why      its key is paused" in w.run("lock", "show", "k", *GROUPS)
+    w.call("SET", P + "lock:k", "host-7-ab.1 %d" % (now * 1000), "PX", 60000)
+    w.call("SREM", P + "paused", "k")
+    assert why() is None  # it is held
 
 
 @test
