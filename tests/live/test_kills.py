@@ -11,7 +11,7 @@ import sqlite3
 import time
 
 from lib import orders
-from lib.process import alive, boot_us, descendants, send, wait_until
+from lib.process import alive, boot_us, descendants, send, stop, wait_until
 from lib.scenario import SOAK, main, scenario
 from lib.tool import tool
 
@@ -367,10 +367,7 @@ def kill_workers_insert_ignore(t):
 
 def stop_for(t, pids, ms):
     """Stops processes, a worker first, and lets them go on after some time."""
-    for p in pids:
-        send(p, signal.SIGSTOP)
-    # Take the time after the signals, because a run may still begin between two signals.
-    t.stops.append((pids[0], boot_us()))
+    t.stops.append((pids[0], stop(*pids)))
     time.sleep(ms / 1000)
     for p in reversed(pids):
         send(p, signal.SIGCONT)
@@ -431,8 +428,7 @@ def stop_workers_insert(t):
         gate.execute("BEGIN IMMEDIATE")
         time.sleep(0.2)
         pid = random.choice(run.workers())
-        send(pid, signal.SIGSTOP)
-        t.stops.append((pid, boot_us()))
+        t.stops.append((pid, stop(pid)))
         gate.close()
         time.sleep(2.2)
         send(pid, signal.SIGCONT)

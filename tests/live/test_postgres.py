@@ -16,7 +16,7 @@ from lib import orders
 from lib.latchwork import config
 from lib.postgres import Postgres
 from lib.ports import free_port
-from lib.process import boot_us, send, wait_until
+from lib.process import send, stop, wait_until
 from lib.scenario import SOAK, main, scenario
 
 ONCE = {"max_attempts": 1, "backoff_ms": 20}
@@ -265,8 +265,7 @@ def stopped_workers_are_stale(t):
             gate = pg.hold("LOCK TABLE latchwork_fences")
             time.sleep(0.2)
             pid = random.choice(run.workers())
-            send(pid, signal.SIGSTOP)
-            t.stops.append((pid, boot_us()))
+            t.stops.append((pid, stop(pid)))
             pg.release(gate)
             time.sleep(2.2)
             send(pid, signal.SIGCONT)

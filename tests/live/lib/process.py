@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions for processes, clocks and waiting."""
 
+import glob
 import os
 import signal
 import time
@@ -98,6 +99,26 @@ def send(pid, sig):
         return True
     except ProcessLookupError:
         return False
+
+
+def stop(*pids):
+    """Sends SIGSTOP, and returns the time (boot_us) at which all threads have stopped: on a busy
+    machine they go on until one of them gets the processor and takes the signal."""
+    for pid in pids:
+        send(pid, signal.SIGSTOP)
+
+    def all_stopped():
+        states = []
+        for path in (p for pid in pids for p in glob.glob("/proc/%d/task/*/stat" % pid)):
+            try:
+                with open(path) as f:
+                    states.append(f.read().rpartition(")")[2].split()[0])
+            except OSError:
+                continue  # the thread has ended
+        return all(s in "TtZX" for s in states)
+
+    wait_until(all_stopped, 60, "that the processes %s have stopped" % (pids,), 0.002)
+    return boot_us()
 
 
 def end_popen(popen, grace_s):
