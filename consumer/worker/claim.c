@@ -221,7 +221,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     return (size_t)sh->claim.n;
 }
 
-void claim_forget(struct lw_worker *w, struct shard *sh) {
+void claim_back(struct lw_worker *w, struct shard *sh) {
     for (int i = 0; i < sh->claim.n; i++) {
         lane_answered(sh->claim.lane[i]);
         lane_wake(w, sh->claim.lane[i]);

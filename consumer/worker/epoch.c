@@ -319,7 +319,7 @@ static void collect_late(struct lw_worker *w, struct shard *sh) {
 
 void repair_begin(struct shard *sh) { sh->repair.n = 0; }
 
-void repair_forget(struct lw_worker *w, struct shard *sh) {
+void repair_back(struct lw_worker *w, struct shard *sh) {
     (void)w;
     for (int i = 0; i < sh->repair.n; i++)
         if (sh->repair.item[i].late) sh->repair.item[i].late->in_repair = false;

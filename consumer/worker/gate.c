@@ -210,7 +210,7 @@ static void put_back(struct lw_worker *w, struct shard *sh, const struct gate_it
     }
 }
 
-/* Puts the messages of a call back into their lanes if the call did not execute or was refused. */
+/* Puts the messages of a call back into their lanes. */
 void gate_back(struct lw_worker *w, struct shard *sh) {
     for (int i = sh->gate.n - 1; i >= 0; i--) {
         lane_answered(sh->gate.item[i].lane);
@@ -218,15 +218,6 @@ void gate_back(struct lw_worker *w, struct shard *sh) {
         lane_wake(w, sh->gate.item[i].lane);
     }
     sh->gate.n = sh->gate.n_msgs = 0;
-}
-
-void gate_forget(struct lw_worker *w, struct shard *sh) {
-    for (int k = 0; k < sh->gate.n; k++) {
-        const struct gate_item *it = &sh->gate.item[k];
-        lane_answered(it->lane);
-        for (int m = 0; m < it->n; m++) msg_free(w, sh->gate.msgs[it->first + m]);
-        lane_wake(w, it->lane);
-    }
 }
 
 void gate_refused(struct lw_worker *w, struct shard *sh) {

@@ -123,26 +123,23 @@ const struct call_type call_types[] = {
     [CALL_REPAIR] = {.name = "script repair",
                      .script = &lw_script_repair,
                      .reply = repair_reply,
-                     .forget = repair_forget},
+                     .back = repair_back},
     [CALL_WATCH] = {.name = "script watch", .script = &lw_script_watch, .reply = watch_reply},
     [CALL_SETTLE] = {.name = "script settle",
                      .script = &lw_script_settle,
                      .reply = settle_reply,
                      .encode = settle_encode,
-                     .forget = settle_forget,
                      .back = settle_back},
     [CALL_GATE] = {.name = "script gate",
                    .script = &lw_script_gate,
                    .reply = gate_reply,
                    .encode = gate_encode,
-                   .forget = gate_forget,
                    .back = gate_back},
     [CALL_CLAIM] = {.name = "script claim",
                     .script = &lw_script_claim,
                     .reply = claim_reply,
                     .encode = claim_encode,
-                    .forget = claim_forget,
-                    .back = claim_forget},
+                    .back = claim_back},
     [CALL_HINTS] = {.name = "script hints", .script = &lw_script_hints, .reply = hints_reply},
     [CALL_READY] = {.name = "script ready", .script = &lw_script_ready, .reply = ready_reply},
     [CALL_TEND] = {.name = "script tend", .script = &lw_script_tend, .reply = tend_reply},
@@ -185,16 +182,16 @@ static void keep_calls(struct shard *sh) {
     sh->pipe.n = sh->pipe.answered = 0;
 }
 
-static void forget_call(struct lw_worker *w, struct shard *sh, enum call_kind kind) {
-    if (call_types[kind].forget) call_types[kind].forget(w, sh);
+static void withdraw(struct lw_worker *w, struct shard *sh, enum call_kind kind) {
+    if (call_types[kind].back) call_types[kind].back(w, sh);
 }
 
 void pipe_forget(struct lw_worker *w, struct shard *sh) {
-    for (int i = 0; i < sh->pipe.n_kept; i++) forget_call(w, sh, sh->pipe.kept[i]);
+    for (int i = 0; i < sh->pipe.n_kept; i++) withdraw(w, sh, sh->pipe.kept[i]);
     if (sh->pipe.open)
         for (int i = 0; i < sh->pipe.n; i++)
             if (i >= sh->pipe.answered || sh->pipe.calls[i].again)
-                forget_call(w, sh, sh->pipe.calls[i].kind);
+                withdraw(w, sh, sh->pipe.calls[i].kind);
     sh->pipe.open = sh->pipe.cut = false;
     sh->pipe.n_kept = sh->pipe.n = sh->pipe.answered = 0;
 }
@@ -203,7 +200,7 @@ void pipe_broken(struct lw_worker *w, struct shard *sh) {
     if (!sh->pipe.open) return;
     for (int i = sh->pipe.answered; i < sh->pipe.n; i++) {
         sh->pipe.cut |= keeps(sh->pipe.calls[i].kind);
-        if (sh->pipe.calls[i].kind == CALL_REPAIR) forget_call(w, sh, CALL_REPAIR);
+        if (sh->pipe.calls[i].kind == CALL_REPAIR) withdraw(w, sh, CALL_REPAIR);
     }
     keep_calls(sh);
 }
@@ -217,7 +214,7 @@ void pipe_free(struct shard *sh) {
 static void not_executed(struct lw_worker *w, struct shard *sh, struct call *c) {
     c->again = keeps(c->kind);
     if (c->kind != CALL_REPAIR) return;
-    forget_call(w, sh, CALL_REPAIR);
+    withdraw(w, sh, CALL_REPAIR);
     repair_restart(sh);
 }
 
@@ -300,7 +297,7 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
         /* The server is in a quarantine that this worker did not know of. The worker tries again
          * after 10 ms. */
         epoch_quarantine(sh, now_ms(w) + 10);
-        if (call_types[c->kind].back) call_types[c->kind].back(w, sh);
+        withdraw(w, sh, c->kind);
         return true;
     }
     return false;

@@ -331,11 +331,6 @@ void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed)
     for (int i = 0; i < sh->settle.n; i++) choose(w, sh, &sh->settle.item[i], may_have_executed);
 }
 
-void settle_forget(struct lw_worker *w, struct shard *sh) {
-    (void)w;
-    for (int i = 0; i < sh->settle.n; i++) lane_answered(sh->settle.item[i].hold->lane);
-}
-
 /* --- the answers ----------------------------------------------------------------------------- */
 
 static void account(struct lw_worker *w, struct run *r, bool recorded) {

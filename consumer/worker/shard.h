@@ -66,8 +66,8 @@ struct call_type {
     const struct lw_script *script;
     void (*reply)(struct lw_worker *w, struct shard *sh, const redisReply *r);
     void (*encode)(struct lw_worker *w, struct shard *sh); /* builds the call again */
-    void (*forget)(struct lw_worker *w, struct shard *sh); /* it will never be answered */
-    void (*back)(struct lw_worker *w, struct shard *sh);   /* the answer is QUARANTINE */
+    /* takes the call back, because it did not execute or will never be answered */
+    void (*back)(struct lw_worker *w, struct shard *sh);
 };
 extern const struct call_type call_types[];
 
@@ -169,8 +169,6 @@ void gate_begin(struct shard *sh);
 void gate_list(struct lw_worker *w, struct shard *sh, struct lane *l, int64_t now);
 /* Lets the listed lanes ask again at once, because there are new permits. */
 void gate_urge(struct shard *sh);
-/* Frees the messages of a gate call that will never be answered. */
-void gate_forget(struct lw_worker *w, struct shard *sh);
 /* Stops admission for a moment, because Redis is at maxmemory. Waiting messages still run. */
 void gate_refused(struct lw_worker *w, struct shard *sh);
 /* Returns true while admission pauses because of maxmemory. */
@@ -240,8 +238,6 @@ void settle_unlist(struct shard *sh, struct hold *h);
 /* Makes the next settle urgent, because the lane of one of the holds to settle waits for it. */
 void settle_urge(struct shard *sh);
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
-/* Gives up a settle that will never be answered. */
-void settle_forget(struct lw_worker *w, struct shard *sh);
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
@@ -269,7 +265,7 @@ void claim_begin(struct shard *sh);
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
 void claim_encode(struct lw_worker *w, struct shard *sh);
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-void claim_forget(struct lw_worker *w, struct shard *sh);
+void claim_back(struct lw_worker *w, struct shard *sh);
 
 static inline void check_claim(const struct claim *c) {
     assert(c->n >= 0 && c->n <= CLAIM_BATCH);
@@ -533,7 +529,7 @@ void repair_restart(struct shard *sh);
 void repair_begin(struct shard *sh);
 /* Makes late runs ready for another repair call, because the repair call that names them will never
  * be answered. */
-void repair_forget(struct lw_worker *w, struct shard *sh);
+void repair_back(struct lw_worker *w, struct shard *sh);
 /* Adds `by`, which is 1 or -1, to the number of late runs that wait for a repair. */
 void late_count(struct shard *sh, int by);
 /* Begins the repair of every shard again, because the set of messages known as done has changed. */
