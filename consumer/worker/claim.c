@@ -177,8 +177,6 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
 
 /* --- the call -------------------------------------------------------------------------------- */
 
-void claim_begin(struct shard *sh) { sh->claim.n = 0; }
-
 void claim_encode(struct lw_worker *w, struct shard *sh) {
     char token[LW_TOKEN_TEXT];
     assert(epoch_joined(sh));

@@ -143,10 +143,9 @@ void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool aga
     if (again && *sent > 0) --*sent;
 }
 
-void floor_begin(struct shard *sh) { sh->floors.n = 0; }
-
 void floor_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
+    sh->floors.n = 0;
     for (size_t i = 0; i < w->n_assigned && sh->floors.n < FLOOR_BATCH; i++) {
         struct part *p = w->assigned[i];
         int64_t sent = p->in[sh->index].floor_sent, to = p->committed;

@@ -244,6 +244,7 @@ static void call_ranges(struct shard *sh) {
 void repair_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == REPAIRING && !sh->repair.over);
     pipe_begin(sh);
+    sh->repair.n = 0;
     int floors = 0, offsets = 0;
     if (!sh->repair.floors_sent)
         for (size_t i = 0; i < w->n_assigned; i++) floors += w->assigned[i]->committed >= 0;
@@ -317,8 +318,6 @@ static void collect_late(struct lw_worker *w, struct shard *sh) {
     }
 }
 
-void repair_begin(struct shard *sh) { sh->repair.n = 0; }
-
 void repair_back(struct lw_worker *w, struct shard *sh) {
     (void)w;
     for (int i = 0; i < sh->repair.n; i++)
@@ -334,7 +333,7 @@ void late_count(struct shard *sh, int by) {
 /* Writes back the messages whose handlers ended after the first repair. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
-    if (sh->repair.n) return;
+    sh->repair.n = 0;
     if (sh->repair.n_late) collect_late(w, sh);
     if (!sh->repair.n) return;
     call_begin(sh, 0);

@@ -23,8 +23,6 @@ bool gate_due(const struct shard *sh, int64_t now) {
     return sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
 }
 
-void gate_begin(struct shard *sh) { sh->gate.n = sh->gate.n_msgs = sh->gate.n_parks = 0; }
-
 void gate_urge(struct shard *sh) { sh->gate.rest_ms = 0; }
 
 /* Notes that the lane is in the list of lanes that wait to ask gate, or that it is not any more. */
@@ -217,7 +215,7 @@ void gate_back(struct lw_worker *w, struct shard *sh) {
         put_back(w, sh, &sh->gate.item[i]);
         lane_wake(w, sh->gate.item[i].lane);
     }
-    sh->gate.n = sh->gate.n_msgs = 0;
+    sh->gate.n = sh->gate.n_msgs = sh->gate.n_parks = 0;
 }
 
 void gate_refused(struct lw_worker *w, struct shard *sh) {

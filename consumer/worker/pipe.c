@@ -11,16 +11,10 @@
 #include "base/redis/reply.h"
 #include "queue/life.h"
 
-/* Begins a pipeline. Gate, settle and claim keep items: the lanes and holds that their calls name.
- * While such calls wait to be sent again, the items stay as they are, because the calls are built
- * from them once more. A pipeline that is sent before these calls only checks the connection or
- * joins the epoch, and needs no items. */
 void pipe_begin(struct shard *sh) {
     assert(!sh->pipe.open);
     lw_commands_reset(&sh->pipe.commands);
     sh->pipe.n = sh->pipe.answered = 0;
-    if (!sh->pipe.n_kept) gate_begin(sh), settle_begin(sh), claim_begin(sh);
-    watch_begin(sh), repair_begin(sh), floor_begin(sh);
 }
 
 void pipe_call(struct shard *sh, enum call_kind kind) {

@@ -43,8 +43,6 @@ void settle_open(struct shard *sh) {
     sh->settle.tail = &sh->settle.listed;
 }
 
-void settle_begin(struct shard *sh) { sh->settle.n = sh->settle.n_named = 0; }
-
 void settle_list(struct shard *sh, struct hold *h) {
     assert(sh->settle.tail && !*sh->settle.tail);
     assert(!h->lost && !h->stale);

@@ -145,7 +145,7 @@ struct gate_item {
 struct gate {
     struct gate_item item[BATCH];
     struct msg *msgs[BATCH];
-    int n, n_msgs;
+    int n, n_msgs; /* 0, unless a call is unanswered or waits to be sent again */
     int n_parks;    /* number of items that park */
     uint64_t token; /* the token that all locks taken by one call share */
     struct lane *head, **tail;
@@ -162,9 +162,6 @@ struct gate {
 };
 
 void gate_open(struct shard *sh);
-/* Empties the call of gate, so that the next pipeline can fill it again. The lanes that wait to ask
- * gate stay listed. */
-void gate_begin(struct shard *sh);
 /* Adds the lane to the list of lanes that wait to ask gate. */
 void gate_list(struct lw_worker *w, struct shard *sh, struct lane *l, int64_t now);
 /* Lets the listed lanes ask again at once, because there are new permits. */
@@ -229,8 +226,6 @@ bool settle_names(const struct shard *sh, const struct part *p);
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh);
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_open(struct shard *sh);
-/* Empties the list of items of the next settle. Called when a new pipeline begins. */
-void settle_begin(struct shard *sh);
 /* Adds a hold that has finished runs to the list of holds to settle. */
 void settle_list(struct shard *sh, struct hold *h);
 /* Takes a hold out of the list of holds to settle. Does nothing if the hold is not in the list. */
@@ -260,8 +255,6 @@ struct claim {
     uint64_t token; /* the token that all locks taken by one call share */
 };
 
-/* Empties the list of lanes to claim, when a new pipeline begins. */
-void claim_begin(struct shard *sh);
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
 void claim_encode(struct lw_worker *w, struct shard *sh);
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
@@ -367,8 +360,6 @@ struct vanished { /* waiting lists that others have deleted */
     int64_t failed_ms;
 };
 
-/* Empties the list of segments to read, when a new pipeline begins. */
-void watch_begin(struct shard *sh);
 void watch_build(struct lw_worker *w, struct shard *sh);
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void vanished_build(struct lw_worker *w, struct shard *sh);
@@ -525,8 +516,6 @@ struct repair {
 
 void repair_build(struct lw_worker *w, struct shard *sh);
 void repair_restart(struct shard *sh);
-/* Empties the list of ranges that a call of repair names, when a new pipeline begins. */
-void repair_begin(struct shard *sh);
 /* Makes late runs ready for another repair call, because the repair call that names them will never
  * be answered. */
 void repair_back(struct lw_worker *w, struct shard *sh);
@@ -588,8 +577,6 @@ void floor_unknown(struct lw_worker *w, const struct shard *sh);
 /* Notes the floor of a partition that watch has read from a shard. If `again` is true, the floor is
  * sent to that shard once more, even if the shard has it already. */
 void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool again);
-/* Empties the list of floors to send, when a new pipeline begins. */
-void floor_begin(struct shard *sh);
 void floor_build(struct lw_worker *w, struct shard *sh);
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void commit_step(struct lw_worker *w);

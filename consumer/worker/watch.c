@@ -29,8 +29,6 @@ enum {
     RECHECK_MS = 1000,
 };
 
-void watch_begin(struct shard *sh) { sh->watch.n = 0; }
-
 static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, bool last) {
     assert(sh->watch.n < LOOK_BATCH && p->gen && segment >= 0);
     sh->watch.item[sh->watch.n++] = (struct look_item){.part = p,
@@ -95,7 +93,8 @@ static int look_share(const struct lw_worker *w) {
 }
 
 void watch_build(struct lw_worker *w, struct shard *sh) {
-    assert(!sh->watch.n && sh->phase == READY);
+    assert(sh->phase == READY);
+    sh->watch.n = 0;
     int64_t now = now_ms(w);
     bool due = now >= sh->watch.at_ms;
     if (due) sh->watch.at_ms = now + WATCH_MS;
