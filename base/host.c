@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/host.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -17,6 +18,15 @@ void lw_host(char out[LW_HOST_MAX]) {
         close(fd);
     }
     snprintf(out, LW_HOST_MAX, "%s/%s", name, boot_id);
+}
+
+const char *lw_host_name(char out[LW_HOST_NAME]) {
+    memset(out, 0, LW_HOST_NAME);
+    /* a name that is too long may be truncated, but `out` stays NUL-terminated */
+    if (gethostname(out, LW_HOST_NAME - 1)) out[0] = 0;
+    for (char *p = out; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("._-", *p)) *p = '-';
+    return *out ? out : "host";
 }
 
 void lw_who(char *out, size_t size) {

@@ -9,6 +9,9 @@
 
 enum { LW_HOST_MAX = 128 };
 void lw_host(char out[LW_HOST_MAX]); /* writes "NAME/BOOT_ID" */
+enum { LW_HOST_NAME = 65 };
+/* Writes and returns the host's name, with '-' for unusual characters, as a part of other names. */
+const char *lw_host_name(char out[LW_HOST_NAME]);
 
 /* Names the user who runs this program, for the audit: writes "USER@HOST" with the effective user;
  * "?" stands for a part that is not known. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "consumer/process/member.h"
 
+#include "base/host.h"
 #include "base/log.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -13,23 +13,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HOST_MAX = 64 };
-
 /* The hash function is FNV-1a. The hash covers the NUL of each text as well, so that the texts
  * "ab", "c" and "a", "bc" have different hashes. */
 static uint64_t hash(uint64_t h, const char *text) {
     do h = (h ^ (unsigned char)*text) * 0x100000001b3U;
     while (*text++);
     return h;
-}
-
-static const char *host_name(char out[HOST_MAX + 1]) {
-    memset(out, 0, HOST_MAX + 1);
-    /* a name that is too long may be truncated, but `out` stays NUL-terminated */
-    if (gethostname(out, HOST_MAX)) out[0] = 0;
-    for (char *p = out; *p; p++)
-        if (!isalnum((unsigned char)*p) && !strchr("._-", *p)) *p = '-';
-    return *out ? out : "host";
 }
 
 static uint64_t seed(void) { return 0xcbf29ce484222325U; }
@@ -49,12 +38,12 @@ static const char *instance_id(const struct lw_config *c) {
 }
 
 bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_MEMBER_MAX]) {
-    char host[HOST_MAX + 1];
+    char host[LW_HOST_NAME];
     const char *given = instance_id(c);
     *out = 0;
     if (given) snprintf(out, LW_MEMBER_MAX, "%.200s-%d-%08" PRIx32, given, worker, topics(c));
     if (given || slot < 0) return given;
-    const char *member = c->kafka.member_id ? c->kafka.member_id : host_name(host);
+    const char *member = c->kafka.member_id ? c->kafka.member_id : lw_host_name(host);
     snprintf(out, LW_MEMBER_MAX, "%s-%s-%d-%d-%08" PRIx32, c->name, member, slot, worker,
              topics(c));
     return true;
@@ -63,9 +52,9 @@ bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_M
 /* Writes the abstract address of a slot of static membership. The kernel allows one socket with
  * this address per network namespace. */
 static socklen_t slot_name(const struct lw_config *c, int slot, struct sockaddr_un *a) {
-    char host[HOST_MAX + 1];
+    char host[LW_HOST_NAME];
     uint64_t h = hash(hash(seed(), c->name), c->kafka.group_id);
-    h = hash(h, c->kafka.member_id ? c->kafka.member_id : host_name(host));
+    h = hash(h, c->kafka.member_id ? c->kafka.member_id : lw_host_name(host));
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "latchwork-member-%016" PRIx64 "-%d",
                      h, slot);

@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "consumer/process/member.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -65,17 +64,14 @@ void process_end(struct process *p, int status, const char *reason) {
 /* --- opening ---------------------------------------------------------------------------------- */
 
 static void name_self(struct process *p) {
-    char host[65] = "";
+    char host[LW_HOST_NAME];
     lw_host(p->host);
-    strncat(host, p->host, strcspn(p->host, "/"));
-    /* the host's name becomes part of names in Redis, so unusual characters become '-' */
-    for (char *c = host; *c; c++)
-        if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '-';
     uint64_t seed[2];
     if (getrandom(seed, sizeof seed, 0) != sizeof seed)
         seed[0] = (uint64_t)lw_wall_ms(), seed[1] = (uint64_t)lw_boot_us();
     p->random = seed[0];
-    snprintf(p->id, sizeof p->id, "%s-%d-%08" PRIx32, host, (int)getpid(), (uint32_t)seed[1]);
+    snprintf(p->id, sizeof p->id, "%s-%d-%08" PRIx32, lw_host_name(host), (int)getpid(),
+             (uint32_t)seed[1]);
 }
 
 /* Opens the descriptor through which signals arrive. One of these signals is SIGHUP, which has no
