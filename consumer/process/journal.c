@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-int lw_journal_open(struct lw_err *err) {
+int lw_journal_open(int *fd, struct lw_err *err) {
     const char *name = getenv("LATCHWORK_JOURNAL");
-    if (!name || !*name) return -1;
-    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (fd < 0) lw_fail(err, "LATCHWORK_JOURNAL: %s: %s", name, strerror(errno));
-    return fd;
+    *fd = -1;
+    if (!name || !*name) return 0;
+    *fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    return *fd < 0 ? lw_fail(err, "LATCHWORK_JOURNAL: %s: %s", name, strerror(errno)) : 0;
 }
 
 static void add_hex(struct lw_buf *line, struct lw_bytes key) {

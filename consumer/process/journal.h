@@ -13,9 +13,9 @@
 
 #include "handlers/handler.h"
 
-/* Opens the journal that the environment names, and returns its descriptor. Returns -1 if the
- * environment names no journal. If the journal cannot be opened, returns -1 and fills *err. */
-int lw_journal_open(struct lw_err *err);
+/* Opens the journal that the environment names; *fd is -1 if it names none. Returns -1 with *err if
+ * the journal cannot be opened. */
+int lw_journal_open(int *fd, struct lw_err *err);
 void lw_journal_start(int fd, const struct lw_job *job);
 void lw_journal_end(int fd, const struct lw_job *job);
 void lw_journal_close(int fd);

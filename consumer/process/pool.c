@@ -623,9 +623,7 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     enum lw_batch_of of = t->batch_of ? t->batch_of(h) : LW_BATCH_KEYS;
     p->gathers = of != LW_BATCH_KEYS;
     p->heads_max = of == LW_BATCH_ONE_KEY ? 1 : p->batch_max;
-    struct lw_err journal = {0};
-    p->journal = lw_journal_open(&journal);
-    int r = journal.text[0] ? lw_fail(err, "%s", journal.text) : open_slots(p, err);
+    int r = lw_journal_open(&p->journal, err) || open_slots(p, err);
     /* if a thread could not be started, no thread has a job yet, so all threads end at once */
     if (!r && (r = start_threads(p, err))) wait_ended(p, 1000);
     if (!r) return p;

@@ -59,12 +59,10 @@ struct lw_server *lw_server_open(const struct lw_handler_type *t, struct lw_hand
                                  int processes, int64_t timeout_ms, struct lw_counts *counts,
                                  int notify_fd, struct lw_err *err) {
     struct lw_server *s = lw_alloc(sizeof *s);
-    struct lw_err journal = {0};
     *s = (struct lw_server){.type = t, .handler = h, .counts = counts};
-    s->journal = lw_journal_open(&journal);
-    int bad = journal.text[0] ? lw_fail(err, "%s", journal.text)
-                              : open_feed(s, timeout_ms, notify_fd, err);
-    if (!bad && !t->start(h, processes, err) && !start_thread(s, err)) return s;
+    if (!lw_journal_open(&s->journal, err) && !open_feed(s, timeout_ms, notify_fd, err) &&
+        !t->start(h, processes, err) && !start_thread(s, err))
+        return s;
     free_server(s);
     return NULL;
 }
