@@ -54,5 +54,10 @@ enum lw_key_result lw_key_of(const struct lw_config *c, const struct lw_record *
  * truncated. */
 enum { LW_KEY_SHOWN = 200, LW_KEY_TEXT = 2 * LW_KEY_SHOWN + 8 };
 void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]);
+struct lw_log_field;
+/* Makes the field of a log line that shows a key, or its hash, in the form that log.keys sets.
+ * Returns false if keys are not shown. */
+bool lw_key_field(enum lw_log_keys how, struct lw_bytes key, uint64_t hash, char text[LW_KEY_TEXT],
+                  struct lw_log_field *out);
 
 #endif

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/key.h"
 
+#include "base/log.h"
+
 #include <assert.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,4 +21,13 @@ void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]) {
     for (size_t i = 0; i < n; i++)
         at += (size_t)snprintf(out + at, LW_KEY_TEXT - at, "%02x", (unsigned char)key.p[i]);
     assert(at < LW_KEY_TEXT);
+}
+
+bool lw_key_field(enum lw_log_keys how, struct lw_bytes key, uint64_t hash, char text[LW_KEY_TEXT],
+                  struct lw_log_field *out) {
+    if (how == LW_KEYS_NONE) return false;
+    snprintf(text, LW_KEY_TEXT, "%016" PRIx64, hash);
+    if (how == LW_KEYS_PLAIN) lw_key_plain(key, text);
+    *out = (struct lw_log_field){how == LW_KEYS_PLAIN ? "key" : "key_hash", text, 0};
+    return true;
 }

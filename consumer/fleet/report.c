@@ -124,19 +124,13 @@ void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s
 /* Logs the message that a seat of the board names. The worker may write to the seat while this
  * function reads it, so the line may mix two consecutive messages. */
 static void tell_seat(const struct lw_sup *s, int worker, const struct lw_seat *seat) {
-    char identity[LW_IDENTITY_MAX], key[LW_KEY_TEXT], hash[24];
+    char identity[LW_IDENTITY_MAX], key[LW_KEY_TEXT];
     uint32_t n = seat->n_key < LW_SEAT_KEY ? seat->n_key : LW_SEAT_KEY;
     struct lw_log_field f[3];
     int fields = 0;
     snprintf(identity, sizeof identity, "%.*s", (int)sizeof identity - 1, seat->identity);
     f[fields++] = (struct lw_log_field){"id", identity, 0};
-    if (s->c->log.keys == LW_KEYS_HASH) {
-        snprintf(hash, sizeof hash, "%016" PRIx64, seat->key_hash);
-        f[fields++] = (struct lw_log_field){"key_hash", hash, 0};
-    } else if (s->c->log.keys == LW_KEYS_PLAIN) {
-        lw_key_plain(lw_bytes(seat->key, n), key);
-        f[fields++] = (struct lw_log_field){"key", key, 0};
-    }
+    fields += lw_key_field(s->c->log.keys, lw_bytes(seat->key, n), seat->key_hash, key, &f[fields]);
     int64_t since_ms = atomic_load(&seat->since_ms);
     f[fields++] = (struct lw_log_field){"handler_ms", NULL, (long long)(s->now() - since_ms)};
     lw_log_with(LW_LOG_WARN, f, fields, "worker %d: message in its handler: %s", worker, identity);

@@ -19,19 +19,13 @@ void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TE
 
 void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level, const char *what) {
     const struct lw_job *j = &r->job;
-    char key[LW_KEY_TEXT], hash[24];
+    char key[LW_KEY_TEXT];
     int n = 0;
     struct lw_log_field f[8];
     if (!lw_log_on(level)) return;
     f[n++] = (struct lw_log_field){"id", j->identity, 0};
-    if (w->c->log.keys == LW_KEYS_HASH) {
-        snprintf(hash, sizeof hash, "%016" PRIx64,
-                 (uint64_t)XXH3_64bits(j->key.p ? j->key.p : "", j->key.n));
-        f[n++] = (struct lw_log_field){"key_hash", hash, 0};
-    } else if (w->c->log.keys == LW_KEYS_PLAIN) {
-        lw_key_plain(j->key, key);
-        f[n++] = (struct lw_log_field){"key", key, 0};
-    }
+    n += lw_key_field(w->c->log.keys, j->key, XXH3_64bits(j->key.p ? j->key.p : "", j->key.n), key,
+                      &f[n]);
     f[n++] = (struct lw_log_field){"attempt", NULL, j->attempt};
     f[n++] = (struct lw_log_field){"fence", NULL, (long long)j->fence};
     f[n++] = (struct lw_log_field){"duration_ms", NULL, j->took_us / 1000};
