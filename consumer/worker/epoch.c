@@ -41,12 +41,7 @@ bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size) {
     assert(epoch && size > 0);
     pthread_mutex_lock(&w->epoch_mutex);
     bool have = w->shards[shard].epoch.id[0] != 0;
-    if (have) {
-        size_t n = strlen(w->shards[shard].epoch.id);
-        if (n >= size) n = size - 1;
-        memcpy(epoch, w->shards[shard].epoch.id, n);
-        epoch[n] = 0;
-    }
+    if (have) snprintf(epoch, size, "%s", w->shards[shard].epoch.id);
     pthread_mutex_unlock(&w->epoch_mutex);
     return have;
 }
