@@ -156,7 +156,7 @@ size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     static _Thread_local struct lw_places p;
     int64_t now = now_ms(w);
     size_t bytes = 0, each = 1;
-    if (runs_ahead(w))
+    if (lw_config_runs_ahead(w->c))
         each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead
                                                                   : w->c->lock.max_run);
     if (most > BATCH) most = BATCH;

@@ -242,7 +242,7 @@ static void find_lane(struct lw_worker *w, const struct part *p, const struct lw
     f->lane = f->how == LW_KEY_OK
                   ? lw_lane_id(f->key, f->room, sizeof f->room)
                   : lw_lane_without_key(p->name, a->offset, f->room, sizeof f->room);
-    shard_of(w, f->lane, &f->tag);
+    lw_lane_shard(f->lane, w->n_shards, &f->tag);
 }
 
 /* Notes the record's offset as delivered. Returns true if nothing else is to be done, because the
@@ -337,8 +337,6 @@ static bool is_open(void *ctx, int64_t offset, uint32_t tag) {
     return !c->open;
 }
 
-/* Returns true if all messages of the partition before `m` were delivered, and those with the tag
- * of `m` are known to be done. */
 bool part_closed(const struct part *p, const struct msg *m) {
     if (!p->gen || lw_offsets_next(p->offsets) < m->offset) return false;
     struct closure c = {.tag = m->tag};

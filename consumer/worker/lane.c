@@ -90,14 +90,10 @@ void msg_envelope(const struct msg *m, struct lw_buf *out) {
 
 /* --- lanes ----------------------------------------------------------------------------------- */
 
-int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag) {
-    return lw_lane_shard(lane, w->n_shards, tag);
-}
-
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id) {
     assert(id.n <= LW_LANE_MAX);
     uint32_t tag;
-    int s = shard_of(w, id, &tag);
+    int s = lw_lane_shard(id, w->n_shards, &tag);
     struct shard *sh = &w->shards[s];
     /* strangers choose the names, so the hash has a seed */
     unsigned place = (unsigned)XXH3_64bits_withSeed(id.p, id.n, w->lanes_seed);
@@ -227,11 +223,8 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
 
 /* --- holds ----------------------------------------------------------------------------------- */
 
-/* Returns true if several messages of a lane may be granted at once and linked. */
-bool runs_ahead(const struct lw_worker *w) { return lw_config_runs_ahead(w->c); }
-
 size_t wanted_heads(const struct lw_worker *w) {
-    return runs_ahead(w) ? (size_t)w->c->lock.run_ahead : 1;
+    return lw_config_runs_ahead(w->c) ? (size_t)w->c->lock.run_ahead : 1;
 }
 
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token,
@@ -370,11 +363,11 @@ void hold_to_settle(struct lw_worker *w, struct hold *h) {
     if (h->lost) return;
     assert(h->lane->hold == h && !h->stale);
     if (h->listed) { /* a settle for this hold is already due */
-        if (settle_due(w, h, 0)) settle_urge(sh);
+        if (settle_at_once(w, h)) settle_urge(sh);
         return;
     }
     settle_list(sh, h);
-    if ((h->kind == LANE || h->lane->head || h->failed) && settle_due(w, h, 0)) settle_urge(sh);
+    if ((h->kind == LANE || h->lane->head || h->failed) && settle_at_once(w, h)) settle_urge(sh);
 }
 
 struct msg *hold_msg(const struct hold *h, const struct part *p, int64_t offset) {

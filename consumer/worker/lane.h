@@ -150,7 +150,6 @@ struct msg *lane_pop(struct lw_worker *w, struct lane *l);
 void lane_drop_pending(struct lw_worker *w, const struct part *only);
 void lane_maybe_free(struct lw_worker *w, struct lane *l);
 void lanes_free(struct lw_worker *w, struct shard *sh);
-int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
 
 /* Returns the first message that waits for gate, or NULL. The function is inline because most lanes
  * have no such message. */
@@ -253,7 +252,6 @@ void hold_to_stale(struct lw_worker *w, struct hold *h);
 /* Ends a stale or lost hold when none of its messages runs any more. */
 void hold_maybe_end(struct lw_worker *w, struct hold *h);
 size_t wanted_heads(const struct lw_worker *w);
-bool runs_ahead(const struct lw_worker *w);
 
 /* Asserts the invariants of a hold, which are true between two steps of its runs, but not within a
  * step. */

@@ -233,10 +233,6 @@ static inline void count_acquire(struct lw_worker *w, const char *letters, int n
         }
     }
 }
-static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, int64_t wall_ms) {
-    if (timestamp_ms > 0)
-        lw_hist_add(&w->counts->end_to_end, &lw_bounds_end_to_end, 1000 * (wall_ms - timestamp_ms));
-}
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 
 /* Returns the maximum of the window: two batches, or one batch more than the number of messages

@@ -129,7 +129,6 @@ static void to_running(struct run *r) {
     r->linked = false;
 }
 
-/* Starts a run. All earlier runs of its hold must have ended. */
 void run_start(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(!r->hold->stale);
@@ -433,8 +432,6 @@ void run_step(struct lw_worker *w) {
     run_flush(w);
 }
 
-/* Removes a run whose epoch is lost from the count of grants. Returns true if nothing will report
- * the end of the run, because its dead letter is not in flight. */
 bool run_lost(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(w->runs.in_flight > 0);

@@ -84,9 +84,7 @@ static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
     return h->done_ms + PARTIAL_MS;
 }
 
-bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now) {
-    return due_ms(w, h) <= now;
-}
+bool settle_at_once(const struct lw_worker *w, const struct hold *h) { return !due_ms(w, h); }
 
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t due = INT64_MAX;
@@ -131,7 +129,7 @@ static void choose_more(struct lw_worker *w, struct shard *sh, struct settle_ite
     assert(it->n_runs <= it->hold->n_finished);
     struct hold *h = it->hold;
     int open = h->n_open + h->n_finished - it->n_runs;
-    bool no_more = again || h->failed || h->stale || w->stopping || !runs_ahead(w);
+    bool no_more = again || h->failed || h->stale || w->stopping || !lw_config_runs_ahead(w->c);
     it->go = h->kind == FAST ? LW_GO_NAMED : LW_GO_HEADS;
     if (no_more) return;
     int most = (int)wanted_heads(w) - open;
@@ -347,7 +345,9 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
         count(&w->counts->dead);
     if (recorded) {
         int64_t wall_ms = w->io->wall_ms(w->ctx);
-        if (lw_outcome_ends(v)) count_end(w, r->msg->timestamp_ms, wall_ms);
+        if (lw_outcome_ends(v) && r->msg->timestamp_ms > 0)
+            lw_hist_add(&w->counts->end_to_end, &lw_bounds_end_to_end,
+                        1000 * (wall_ms - r->msg->timestamp_ms));
         outcome_of_run(w, r, wall_ms);
     }
     if (recorded && lw_outcome_ends(v) && r->hold->kind == LANE) count(&w->counts->drained);

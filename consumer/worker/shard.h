@@ -145,7 +145,7 @@ struct gate_item {
 struct gate {
     struct gate_item item[BATCH];
     struct msg *msgs[BATCH];
-    int n, n_msgs; /* 0, unless a call is unanswered or waits to be sent again */
+    int n, n_msgs;  /* 0, unless a call is unanswered or waits to be sent again */
     int n_parks;    /* number of items that park */
     uint64_t token; /* the token that all locks taken by one call share */
     struct lane *head, **tail;
@@ -224,7 +224,7 @@ bool settle_urgent(const struct shard *sh);
 bool settle_names(const struct shard *sh, const struct part *p);
 /* Returns the time at which the next settle is due, or INT64_MAX if none is. */
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh);
-bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
+bool settle_at_once(const struct lw_worker *w, const struct hold *h);
 void settle_open(struct shard *sh);
 /* Adds a hold that has finished runs to the list of holds to settle. */
 void settle_list(struct shard *sh, struct hold *h);

@@ -331,7 +331,7 @@ static bool read_entry(struct lw_worker *w, const redisReply *r, struct vanished
     if (fields->type != REDIS_REPLY_ARRAY || fields->elements != 2 || !fields->element[1]->str)
         return false;
     v->name = lw_bytes(fields->element[1]->str, fields->element[1]->len);
-    shard_of(w, v->name, &v->tag);
+    lw_lane_shard(v->name, w->n_shards, &v->tag);
     v->n = 0;
     return true;
 }
