@@ -185,7 +185,8 @@ static enum lw_kafka_state judge_members(const struct lw_source *s, int64_t now,
     }
     if (!k->assigned || (fresh && !s->n_parts && up && strcmp(k->join, "steady") != 0)) {
         snprintf(why, size, "kafka: joining group %s for %lld s%s%s", s->config->kafka.group_id,
-                 (long long)(now - k->since_ms) / 1000, k->join[0] ? ": " : "", k->join);
+                 (long long)(now - k->since_ms) / 1000, fresh && k->join[0] ? ": " : "",
+                 fresh ? k->join : "");
         return LW_KAFKA_JOINING;
     }
     if (!up) {
