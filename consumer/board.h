@@ -50,7 +50,7 @@ struct lw_seat {
  * Kafka delivers again while it waits is counted as parked again. */
 struct lw_counts {
     _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, stale, group_changed,
-        received, redelivered, commits, epochs_lost, leases_lost, letters_kept, unparked;
+        limited, received, redelivered, commits, epochs_lost, leases_lost, letters_kept, unparked;
     _Atomic uint64_t redis_commands, redis_round_trips;
     /* `locks_granted` and `locks_busy` count the lanes that gate or claim tried to lock.
      * `locks_granted` counts those that this worker got. `locks_busy` counts those that were locked

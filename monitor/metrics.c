@@ -404,6 +404,11 @@ static const struct metric metrics[] = {
      .series = ONE(group_changed),
      .help = "Messages that name another group (`group.from`) than the one that their key waits "
              "under: it waits under the group of its first message."},
+    {.name = "limited_total",
+     .type = "counter",
+     .series = ONE(limited),
+     .help = "Times that a worker got less than it wanted, because a limit of the fleet or of a "
+             "group (`limits`) holds messages up."},
     {.name = "wait_seconds",
      .type = "histogram",
      .hist = AT(waited),

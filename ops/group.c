@@ -210,7 +210,8 @@ int group_ls(struct ops *o) {
         size_t n = all.n - 1, shown = lw_smaller(n, most);
         qsort(all.at + 1, n, sizeof all.at[0], by_waiting);
         put(o, all.at, 1 + shown);
-        if (shown < n) fprintf(stderr, "%zu of %zu groups; use --limit 0 to see all\n", shown, n);
+        if (shown < n && !o->quiet)
+            fprintf(stderr, "%zu of %zu groups; use --limit 0 to see all\n", shown, n);
     }
     for (size_t i = 1; i < all.n; i++) free((void *)(uintptr_t)all.at[i].name.p);
     free(all.at);
@@ -318,7 +319,7 @@ static int tell(struct ops *o, const struct target *t, const redisReply *r, bool
         printf("%s: %s\n", name,
                pause ? (same ? "was paused" : "paused") : (same ? "was not paused" : "resumed"));
     }
-    if (done && !was_known)
+    if (done && !was_known && !o->quiet)
         fprintf(
             stderr,
             "latchwork group %s: %s was not known before: none of its messages runs or waits in "

@@ -428,6 +428,7 @@ void limit_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     x->fresh = true;
     x->until_ms = sh->pipe.sent_ms + w->c->lock.ttl_ms;
     x->ask_ms = e[4]->integer ? now_ms(w) + e[4]->integer : 0;
+    if (e[4]->integer) count(&w->counts->limited);
     lw_leases_bound(w->leases, lw_limits_running(&x->force) ? x->until_ms : INT64_MAX);
     take_draw(w, sh, &x->fleet, e + 1);
     for (size_t i = 0; i < x->n_named; i++)

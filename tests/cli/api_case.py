@@ -38,10 +38,12 @@ def envelope(offset, key, first_ms=None):
 class ApiCase(unittest.TestCase):
     """The base class of tests that need a supervisor with three dead letters."""
 
+    more = None  # further settings
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="lw-api-")
-        cls.w = World(cls.folder.name, token=TOKEN)
+        cls.w = World(cls.folder.name, token=TOKEN, more=cls.more)
         cls.addClassCleanup(cls.folder.cleanup)
         cls.addClassCleanup(cls.w.close)
         wait_until(cls.w.serving, 60, "metrics and ready workers")

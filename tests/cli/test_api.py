@@ -24,6 +24,8 @@ from lib.process import wait_until  # noqa: E402
 
 
 class Api(ApiCase):
+    more = {"group": {"from": "header:tenant"}}
+
     # --- reading ----------------------------------------------------------------------------------
 
     def test_index_names_what_there_is(self):
@@ -67,6 +69,32 @@ class Api(ApiCase):
         self.assertEqual(
             (a["waiting"], a["paused"], a["holder"], a["oldest"]), (2, True, None, "orders/9/1")
         )
+
+    def test_groups(self):
+        def groups():
+            rows = self.ask("/api/v1/groups")["groups"]
+            self.assertEqual([r["fleet"] for r in rows], [True] + [False] * (len(rows) - 1))
+            return {r["group"]: r for r in rows}
+
+        wait_until(lambda: self.call("HGET", P + "limits", "version"), 60, "a worker's file")
+        limits = {"running": 3, "per_second": 50, "burst": 5}
+        v = self.post("/api/v1/groups/acme/set", '{"running":3,"per_second":50}')
+        self.assertEqual((v["limits"], v["changed"]), (limits, True))
+        self.assertFalse(self.post("/api/v1/groups/acme/set", '{"running":3}')["changed"])
+        self.assertTrue(self.post("/api/v1/groups/acme/pause")["changed"])
+        self.assertEqual(groups()["acme"]["limits"], limits)
+        self.assertGreater(groups()["acme"]["paused_ms"], 0)
+        self.assertFalse(self.post("/api/v1/groups/acme/pause")["changed"])
+        self.assertIsNone(self.post("/api/v1/groups/acme/resume")["paused_ms"])
+        self.assertTrue(self.post("/api/v1/fleet/pause")["paused_ms"])
+        self.assertTrue(groups()[None]["paused_ms"])
+        self.assertTrue(self.post("/api/v1/fleet/resume")["changed"])
+        for body in ('{"running":0}', '{"per_second":1000001}', "{}", '{"weight":1}'):
+            self.post("/api/v1/groups/acme/set", body, status=400)
+        self.post("/api/v1/groups/acme/pause", token=None, status=401)
+        long = "x" * 6000  # known by its hash, as a long key is
+        self.assertTrue(self.post("/api/v1/groups/%s/pause" % long)["group"].startswith("\x01"))
+        self.assertTrue(self.post("/api/v1/groups/%s/resume" % long)["changed"])
 
     def test_lanes_by_cursor(self):
         for i in range(700):

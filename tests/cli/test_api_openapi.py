@@ -54,6 +54,8 @@ def is_of(v, kind):
 
 
 class Openapi(ApiCase):
+    more = {"group": {"from": "header:tenant"}}
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -61,6 +63,7 @@ class Openapi(ApiCase):
 
     def setUp(self):
         super().setUp()
+        wait_until(lambda: self.call("HGET", P + "limits", "version"), 60, "a worker's file")
         self.plant("t-a", 1, 2)
         self.plant("t-a/b %", 3)
         self.plant("t-idle")
@@ -146,6 +149,7 @@ class Openapi(ApiCase):
         for name, value in (
             ("dead/{id}", self.letter),
             ("jobs/{id}", self.job),
+            ("groups/{id}", "acme"),
             ("messages/{id}", self.dead()[0]["identity"]),
             ("{key}", "t-a"),
         ):
@@ -160,6 +164,8 @@ class Openapi(ApiCase):
             return {
                 "ids": [self.letter] if "reason" in members["filter"]["properties"] else ["t-a"]
             }
+        if "per_second" in members:
+            return {"per_second": 1000}
         return {"payload": "{}"} if "payload" in members else {}
 
     def send(self, path, method, body=None, token=TOKEN):

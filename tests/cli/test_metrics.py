@@ -73,7 +73,7 @@ def parse(text):
 
 
 class World:
-    def __init__(self, directory, shards=1, **http):
+    def __init__(self, directory, shards=1, more=None, **http):
         self.dir = directory
         self.gate = os.path.join(directory, "gate")
         self.redis = Redis(os.path.join(directory, "redis"))
@@ -107,6 +107,7 @@ class World:
                 "processes": 2,
                 "timeout_ms": 60000,
             },
+            **(more or {}),
         )
         self.instance = Instance(BUILD, directory, "one", self.settings, {"GATE": self.gate})
         self.config_path = os.path.join(directory, "one.json")
