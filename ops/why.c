@@ -46,20 +46,18 @@ static int look(struct ops *o, const struct ops_lane *l, int64_t *until_ms, bool
 /* Says which limit holds up the lane. Returns false if none does. */
 static bool limited(const struct ops_group *g, const char *name, bool fleet, struct ops_why *out) {
     char age[16];
+    bool full = g->limited_ms && g->limit.running && g->running >= g->limit.running,
+         slow = g->limited_ms && g->limit.per_second;
     if (g->paused_ms)
         set(out, fleet ? "fleet" : "group", "%s is paused, for %s", name,
             ops_age(g->now_ms - g->paused_ms, age));
-    else if (!g->limited_ms)
-        return false;
-    else if (g->limit.running && g->running >= g->limit.running)
+    else if (full)
         set(out, fleet ? "fleet" : "place", "%s has no free place: %" PRId64 " of %d are taken",
             name, g->running, g->limit.running);
-    else if (g->limit.per_second)
+    else if (slow)
         set(out, fleet ? "fleet" : "token", "%s waits for a token: it starts %d messages a second",
             name, g->limit.per_second);
-    else
-        return false;
-    return true;
+    return g->paused_ms || full || slow;
 }
 
 static int why_limited(struct ops *o, struct lw_bytes group, bool grouped, struct ops_why *out) {
