@@ -257,7 +257,7 @@ def begin(rig, way, redis, grave):
 
 def left_of(t):
     """Returns what should not be in Redis when all is done. What replays noted expires later."""
-    notes = tuple(t.prefix() + name for name in (b"audit", b"job", b"dead"))
+    notes = tuple(t.prefix() + name for name in (b"audit", b"job", b"dead", b"replays"))
     names = [n for n in t.redis.keys() if n.startswith(t.prefix()) and not n.startswith(notes)]
     return oracles.not_idle([n for n in names if not t.expiring(t.redis, n)], t.prefix())
 
