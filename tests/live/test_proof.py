@@ -434,11 +434,18 @@ def deadlocks(t, run, door):
     count = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'"
     n, until = 0, time.monotonic() + 20
     while n < 3 and time.monotonic() < until:
-        # Behind a lock, messages gather, so that the next transactions write several rows.
-        held = door.pg.hold("LOCK TABLE orders IN SHARE ROW EXCLUSIVE MODE")
+        # Behind a lock, messages gather, so that the next transactions write several rows. They
+        # come to wait for the first row, and this session for those that they have locked. Each
+        # looks for a deadlock only once, after 200 ms, so this session must not wait first.
+        held = door.pg.hold("LOCK TABLE latchwork_fences")
         time.sleep(1)
+        ids = [i for (i,) in door.sql("SELECT id FROM orders ORDER BY random() LIMIT 40")]
+        touch = "UPDATE orders SET touched = 1 WHERE id = '%s';"
+        other = door.pg.hold("SET LOCAL deadlock_timeout = '20s'; " + touch % ids[0])
         door.pg.release(held)
-        test_postgres.tangle(door.pg)
+        nap = " DO $$ BEGIN PERFORM pg_sleep(0.01); END $$;\n"
+        other.stdin.write("".join(nap + touch % i for i in ids[1:]))
+        door.pg.release(other)
         n = int(door.sql(count)[0][0])
     t.check(n, "there was no deadlock")
     return n
