@@ -100,13 +100,8 @@ static void forget(struct lanes *ls) {
     while (ls->n) free((void *)(uintptr_t)ls->name[--ls->n].p);
 }
 
-static int compare(struct lw_bytes a, struct lw_bytes b) {
-    int c = memcmp(a.p, b.p, a.n < b.n ? a.n : b.n);
-    return c ? c : (a.n > b.n) - (a.n < b.n);
-}
-
 static int by_name(const void *a, const void *b) {
-    return compare(*(const struct lw_bytes *)a, *(const struct lw_bytes *)b);
+    return lw_bytes_order(*(const struct lw_bytes *)a, *(const struct lw_bytes *)b);
 }
 
 static int put_waiting(struct ops *o, struct ops_message *m, void *ctx) {
@@ -130,7 +125,7 @@ static int put_waiting(struct ops *o, struct ops_message *m, void *ctx) {
 static int put_lane(struct lanes *ls, struct lw_bytes lane) {
     struct ops *o = ls->e.k->o;
     struct lw_bytes from = lw_bytes(ls->lane.p, ls->lane.n);
-    int order = from.n ? compare(lane, from) : 1;
+    int order = from.n ? lw_bytes_order(lane, from) : 1;
     if (order < 0) return 0;
     int shard = ops_shard_of(o, lane)->index;
     ls->skip = order == 0 && ls->identity.n;
@@ -149,7 +144,7 @@ static int put_page(struct lanes *ls) {
     int stop = 0;
     if (ls->n) qsort(ls->name, ls->n, sizeof *ls->name, by_name);
     for (size_t i = 0; i < ls->n && !stop; i++)
-        if (!i || compare(ls->name[i - 1], ls->name[i])) stop = put_lane(ls, ls->name[i]);
+        if (!i || lw_bytes_order(ls->name[i - 1], ls->name[i])) stop = put_lane(ls, ls->name[i]);
     ls->ended = stop > 0;
     if (!stop) ls->lane.n = ls->identity.n = 0;
     forget(ls);

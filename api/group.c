@@ -38,7 +38,7 @@ int api_groups(struct api_call *k) {
     return bad;
 }
 
-static int change(struct api_call *k, const char *verb, int (*operate)(struct ops *)) {
+static int change(struct api_call *k, const char *verb) {
     struct ops_args *a = &k->o->args;
     char *name = (char *)(uintptr_t)k->segment[1];
     int bad;
@@ -48,7 +48,7 @@ static int change(struct api_call *k, const char *verb, int (*operate)(struct op
     a->running = json_integer_value(json_object_get(k->body, "running"));
     a->per_second = json_integer_value(json_object_get(k->body, "per_second"));
     a->burst = json_integer_value(json_object_get(k->body, "burst"));
-    json_t *list = run(k, verb, operate, &bad);
+    json_t *list = run(k, verb, group_change, &bad);
     a->words = NULL, a->n_words = 0;
     if (!list) return bad;
     json_t *one = json_array_get(list, 0);
@@ -74,6 +74,6 @@ static bool limits_ok(struct api_call *k) {
     return n > 0;
 }
 
-int api_group_set(struct api_call *k) { return limits_ok(k) ? change(k, "set", group_set) : 0; }
-int api_group_pause(struct api_call *k) { return change(k, "pause", group_pause); }
-int api_group_resume(struct api_call *k) { return change(k, "resume", group_resume); }
+int api_group_set(struct api_call *k) { return limits_ok(k) ? change(k, "set") : 0; }
+int api_group_pause(struct api_call *k) { return change(k, "pause"); }
+int api_group_resume(struct api_call *k) { return change(k, "resume"); }

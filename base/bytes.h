@@ -24,6 +24,12 @@ static inline struct lw_bytes lw_bytes_of(const char *s) { return (struct lw_byt
 static inline bool lw_bytes_eq(struct lw_bytes a, struct lw_bytes b) {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
+/* Compares two texts byte by byte, for qsort: a prefix comes before what is longer. */
+static inline int lw_bytes_order(struct lw_bytes a, struct lw_bytes b) {
+    size_t n = a.n < b.n ? a.n : b.n;
+    int order = n ? memcmp(a.p, b.p, n) : 0;
+    return order ? order : (a.n > b.n) - (a.n < b.n);
+}
 
 /* Returns the length of the longest prefix of a text that has at most `max` bytes and does not end
  * inside a UTF-8 character. */

@@ -50,9 +50,7 @@ static void take_group(struct lw_loader *l, const char *path, json_t *v, struct 
 
 static int by_name(const void *a, const void *b) {
     const struct lw_group_limit *x = a, *y = b;
-    size_t n = x->name.n < y->name.n ? x->name.n : y->name.n;
-    int order = n ? memcmp(x->name.p, y->name.p, n) : 0;
-    return order ? order : (x->name.n > y->name.n) - (x->name.n < y->name.n);
+    return lw_bytes_order(x->name, y->name);
 }
 
 void lw_take_groups(struct lw_loader *l, const struct lw_option *o, json_t *v) {

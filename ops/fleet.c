@@ -224,8 +224,7 @@ static json_t *add_up(const json_t *rows, size_t n, bool *complete) {
 
 static int by_id(const void *a, const void *b) {
     const redisReply *x = *(redisReply *const *)a, *y = *(redisReply *const *)b;
-    int order = memcmp(x->str, y->str, x->len < y->len ? x->len : y->len);
-    return order ? order : (x->len > y->len) - (x->len < y->len);
+    return lw_bytes_order(lw_bytes(x->str, x->len), lw_bytes(y->str, y->len));
 }
 
 json_t *ops_fleet_json(const redisReply *r, const struct ops_fleet_reader *by) {

@@ -57,9 +57,9 @@ int ops_groups_look(struct ops *o, const struct lw_limits *limits, struct ops_gr
                     size_t n) {
     out[0] = (struct ops_group){.limit = limits->fleet};
     for (size_t i = 1; i <= n; i++) {
-        out[i].limit = *lw_limits_group(limits, out[i].name);
-        for (size_t k = 0; k < limits->n_groups; k++)
-            out[i].own |= lw_bytes_eq(limits->groups[k].name, out[i].name);
+        const struct lw_limit *limit = lw_limits_group(limits, out[i].name);
+        out[i].limit = *limit;
+        out[i].own = limit != &limits->group;
     }
     for (int s = o->c->redis.shards - 1; s >= 0; s--)
         for (size_t at = 0; o->shards[s].redis && at <= n; at += BATCH)
@@ -81,9 +81,7 @@ static void add_name(struct names *all, struct lw_bytes name) {
 
 static int by_name(const void *a, const void *b) {
     const struct ops_group *x = a, *y = b;
-    size_t n = lw_smaller(x->name.n, y->name.n);
-    int order = n ? memcmp(x->name.p, y->name.p, n) : 0;
-    return order ? order : (x->name.n > y->name.n) - (x->name.n < y->name.n);
+    return lw_bytes_order(x->name, y->name);
 }
 
 /* Those with most waiting lanes come first. */
@@ -329,7 +327,7 @@ static int tell(struct ops *o, const struct target *t, const redisReply *r, bool
     return o->err.text[0] ? -1 : done;
 }
 
-static int change(struct ops *o) {
+int group_change(struct ops *o) {
     struct target t;
     if (!lw_config_limits(o->c)) {
         lw_fail(&o->err,
@@ -373,7 +371,3 @@ static int change(struct ops *o) {
     }
     return changed < 0 ? OPS_FAILED : 0;
 }
-
-int group_set(struct ops *o) { return change(o); }
-int group_pause(struct ops *o) { return change(o); }
-int group_resume(struct ops *o) { return change(o); }

@@ -17,12 +17,11 @@ struct ops_group {
     int64_t now_ms;     /* time of the answer by Redis' clock */
 };
 
-/* Each verb of `latchwork group` returns the exit status. */
+/* Each verb of `latchwork group` returns the exit status. group_change() is for the verbs set,
+ * pause and resume. */
 int group_ls(struct ops *o);
 int group_show(struct ops *o);
-int group_set(struct ops *o);
-int group_pause(struct ops *o);
-int group_resume(struct ops *o);
+int group_change(struct ops *o);
 
 /* Reads the limits in force. Returns 0, or -1 with o->err. *limits is empty if no worker has said
  * yet what its file limits. Free it with lw_limits_free(). */
