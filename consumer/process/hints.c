@@ -105,8 +105,9 @@ static void on_reply(void *ctx, const redisReply *r) {
 }
 
 /* A popped hint stays in the list `claimed` until its lane is claimed. If the worker dies before
- * that, nothing else removes the hint. So a command that sets an expiry of `claimed` is sent right
- * after the pop, and the server executes it even if this process dies. */
+ * that, the list expires: a command that sets its expiry is sent right after the pop. A server that
+ * finds the connection closed may execute the pop only; then tend removes the list when it forgets
+ * the worker. */
 static void pop(struct lw_hints *h) {
     struct lw_commands *c = &h->commands;
     lw_commands_reset(c);

@@ -293,8 +293,9 @@ static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
     assert(sh->phase == READY && !sh->pipe.open);
     sh->tend.due_ms = 0;
     if (shard_quarantined(sh, now)) return;
-    pipe_script(sh, CALL_TEND, &lw_script_tend, 3);
+    pipe_script(sh, CALL_TEND, &lw_script_tend, 4);
     pipe_text(sh, sh->key_epoch), pipe_text(sh, sh->key_lanes), pipe_text(sh, sh->key_ready);
+    pipe_text(sh, sh->key_workers);
     pipe_text(sh, sh->epoch.id), pipe_number(sh, TEND_BATCH);
     pipe_number(sh, w->c->lock.ttl_ms), pipe_number(sh, w->c->lock.ttl_ms / 2);
     pipe_text(sh, w->c->group.on ? "1" : "0");
@@ -314,11 +315,6 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     pipe_command(sh, CALL_ALIVE, "ZADD");
     pipe_text(sh, sh->key_workers), pipe_number(sh, w->io->wall_ms(w->ctx));
     pipe_text(sh, w->set.id);
-    /* CALL_ALIVE is made of two commands. The second one removes workers that have been silent for
-     * a long time from the list of live workers. */
-    pipe_command(sh, CALL_ALIVE, "ZREMRANGEBYSCORE");
-    pipe_text(sh, sh->key_workers), pipe_text(sh, "-inf");
-    pipe_number(sh, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
     tend_call(w, sh, now);
     vanished_build(w, sh);
     tell_runs(w, sh, now);

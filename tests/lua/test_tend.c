@@ -197,12 +197,25 @@ static void a_dead_holders_lane_moves_on(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/2");
 }
 
+static void silent_workers_are_forgotten_with_their_hints(void **state) {
+    struct lt *l = *state;
+    int64_t silent = lt_now_ms(l) - 10 * LT_TTL_MS - 60000;
+    lt_int(l, "ZADD " LT_TAG "workers %" PRId64 " dead %" PRId64 " slow", silent, silent + 30000);
+    lt_int(l, "LPUSH " LT_TAG "claimed:dead k");
+    lt_int(l, "LPUSH " LT_TAG "claimed:slow k");
+    assert_string_equal(lt_tend(l), "0");
+    assert_string_equal(lt_text(l, "ZRANGE " LT_TAG "workers 0 -1"), "slow");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "claimed:dead"), 0);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "claimed:slow"), 1);
+}
+
 static void broken_names_do_not_stop_it(void **state) {
     struct lt *l = *state;
     lt_int(l, "LPUSH " LT_TAG "lock:a x");
     waiter(l, "a");
     lt_text(l, "SET " LT_TAG "wait:b x");
     waiter(l, "c");
+    lt_text(l, "SET " LT_TAG "workers x");
     score(l, "a", 5), score(l, "b", 6), score(l, "c", 7);
     assert_string_equal(lt_tend(l), "3");
     assert_string_equal(hint_at(l, 0), "c");
@@ -247,6 +260,7 @@ int main(void) {
         LT(scores_too_far_ahead_are_looked_at),
         LT(hints_have_a_bound),
         LT(a_dead_holders_lane_moves_on),
+        LT(silent_workers_are_forgotten_with_their_hints),
         LT(broken_names_do_not_stop_it),
         LT(lanes_are_any_bytes),
         LT(is_refused_as_a_whole),

@@ -325,7 +325,7 @@ const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n) {
 const char *lt_tend(struct lt *l) {
     lt_begin(l, &lw_script_tend);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "lanes"),
-        lt_add_text(&l->keys, LT_TAG "ready");
+        lt_add_text(&l->keys, LT_TAG "ready"), lt_add_text(&l->keys, LT_TAG "workers");
     lt_add_text(&l->args, l->epoch);
     lt_addf(&l->args, "%d", l->most);
     lt_addf(&l->args, "%" PRId64, l->ttl_ms);

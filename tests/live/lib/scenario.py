@@ -304,9 +304,12 @@ class Scenario:
 
     @staticmethod
     def expiring(server, name):
-        """Returns True if the key may stay because it expires by itself. Such a key records a
-        business id, or is the list of hints that a worker had claimed before the worker ended."""
-        return (
+        """Returns True if the key may stay because it goes by itself: it records a business id, or
+        is the list of hints that a worker had claimed before it ended. Such a list may be without
+        an expiry while the worker is in `workers`, since tend removes it with the worker."""
+        shard, _, worker = name.partition(b":claimed:")
+        known = worker and server.call("ZSCORE", shard + b":workers", worker)
+        return bool(known) or (
             any(part in name for part in (b"}:claimed:", b"}:dedup:"))
             and server.call("PTTL", name) >= 0
         )
