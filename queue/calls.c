@@ -23,36 +23,36 @@ void lw_places_clear(struct lw_places *p) { p->n = p->n_bytes = 0; }
 /* Asserts that the numbers of segments and of messages agree: each segment has a message, and each
  * message has three bytes. */
 static inline void check_places(const struct lw_places *p) {
-    assert(p->n >= 0 && p->n <= LW_GROUPS_MAX);
+    assert(p->n >= 0 && p->n <= LW_SEGMENTS_MAX);
     assert(p->n_bytes % 3 == 0 && p->n_bytes <= 3 * LW_PLACES_MAX);
     assert(p->n <= p->n_bytes / 3 && !p->n == !p->n_bytes);
 }
 
-bool lw_places_fit(const struct lw_places *p, int groups) {
-    assert(p->n <= LW_GROUPS_MAX && groups >= 0);
-    return p->n + groups <= LW_GROUPS_MAX;
+bool lw_places_fit(const struct lw_places *p, int segments) {
+    assert(p->n <= LW_SEGMENTS_MAX && segments >= 0);
+    return p->n + segments <= LW_SEGMENTS_MAX;
 }
 
-static struct lw_group *group_of(struct lw_places *p, const char *partition, int64_t segment) {
+static struct lw_segment *segment_of(struct lw_places *p, const char *partition, int64_t segment) {
     for (int i = p->n - 1; i >= 0; i--)
-        if (p->group[i].partition == partition && p->group[i].segment == segment)
-            return &p->group[i];
-    assert(p->n < LW_GROUPS_MAX);
-    struct lw_group *g = &p->group[p->n++];
-    *g = (struct lw_group){
+        if (p->segment[i].partition == partition && p->segment[i].segment == segment)
+            return &p->segment[i];
+    assert(p->n < LW_SEGMENTS_MAX);
+    struct lw_segment *s = &p->segment[p->n++];
+    *s = (struct lw_segment){
         .partition = partition, .segment = segment, .lo = LW_SEGMENT / 4, .hi = 0};
-    return g;
+    return s;
 }
 
 void lw_places_add(struct lw_places *p, const char *partition, int64_t offset) {
     assert(partition && offset >= 0);
     int index = (int)(offset % LW_SEGMENT), byte = index / 4;
-    struct lw_group *g = group_of(p, partition, offset / LW_SEGMENT);
-    if (byte < g->lo) g->lo = byte;
-    if (byte > g->hi) g->hi = byte;
-    g->n++;
+    struct lw_segment *s = segment_of(p, partition, offset / LW_SEGMENT);
+    if (byte < s->lo) s->lo = byte;
+    if (byte > s->hi) s->hi = byte;
+    s->n++;
     assert((size_t)p->n_bytes + 3 <= sizeof p->bytes);
-    p->bytes[p->n_bytes++] = (unsigned char)(g - p->group + 1);
+    p->bytes[p->n_bytes++] = (unsigned char)(s - p->segment + 1);
     p->bytes[p->n_bytes++] = (unsigned char)(index >> 8);
     p->bytes[p->n_bytes++] = (unsigned char)(index & 255);
 }
@@ -66,11 +66,11 @@ static void places_keys(const struct lw_lane_call *c, const struct lw_places *p)
     check_places(p);
     for (int i = 0; i < p->n; i++) {
         char name[NAME_MAX_BYTES];
-        size_t n = strlen(p->group[i].partition);
+        size_t n = strlen(p->segment[i].partition);
         assert(n + 22 < sizeof name);
-        memcpy(name, p->group[i].partition, n);
+        memcpy(name, p->segment[i].partition, n);
         name[n++] = ':';
-        n += lw_decimal(p->group[i].segment, name + n);
+        n += lw_decimal(p->segment[i].segment, name + n);
         lw_arg_join(c->commands, c->prefix, "state:", lw_bytes(name, n));
         lw_arg_join(c->commands, c->prefix, "tries:", lw_bytes(name, n));
     }
@@ -81,12 +81,12 @@ static void places_args(const struct lw_lane_call *c, const struct lw_places *p)
     lw_arg_copy(c->commands, (const char *)p->bytes, (size_t)p->n_bytes);
     lw_arg_i64(c->commands, p->n);
     for (int i = 0; i < p->n; i++) {
-        const struct lw_group *g = &p->group[i];
+        const struct lw_segment *s = &p->segment[i];
         /* if the messages are dense, the script reads one range of states; if not, the page of each
          * message */
-        bool dense = g->hi - g->lo < DENSE_BYTES * g->n;
-        lw_arg_text(c->commands, g->partition), lw_arg_i64(c->commands, g->segment);
-        lw_arg_i64(c->commands, dense ? g->lo : 1), lw_arg_i64(c->commands, dense ? g->hi : 0);
+        bool dense = s->hi - s->lo < DENSE_BYTES * s->n;
+        lw_arg_text(c->commands, s->partition), lw_arg_i64(c->commands, s->segment);
+        lw_arg_i64(c->commands, dense ? s->lo : 1), lw_arg_i64(c->commands, dense ? s->hi : 0);
     }
 }
 

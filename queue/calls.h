@@ -32,10 +32,10 @@
 /* --- places: messages named by segment and index ---------------------------------------------- */
 
 /* maximum number of messages and of segments per call; a place names its segment by one byte */
-enum { LW_PLACES_MAX = 1024, LW_GROUPS_MAX = 250 };
+enum { LW_PLACES_MAX = 1024, LW_SEGMENTS_MAX = 250 };
 
 /* A segment of a partition, with some messages of the call. */
-struct lw_group {
+struct lw_segment {
     /* "topic:partition", borrowed; compared by address, so all calls must use the same text for a
      * partition */
     const char *partition;
@@ -46,13 +46,13 @@ struct lw_group {
 
 struct lw_places {
     int n, n_bytes;
-    struct lw_group group[LW_GROUPS_MAX];
+    struct lw_segment segment[LW_SEGMENTS_MAX];
     unsigned char bytes[3 * LW_PLACES_MAX];
 };
 
 void lw_places_clear(struct lw_places *p);
-/* Returns true if `groups` more segments fit into `p`. */
-bool lw_places_fit(const struct lw_places *p, int groups);
+/* Returns true if `segments` more segments fit into `p`. */
+bool lw_places_fit(const struct lw_places *p, int segments);
 /* Adds a message and returns its segment. The caller may change the segment until it adds the next
  * message. */
 void lw_places_add(struct lw_places *p, const char *partition, int64_t offset);

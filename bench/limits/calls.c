@@ -27,7 +27,7 @@ struct calls {
     char gate[41], settle[41]; /* SHA1 of each script, in hex */
     int64_t redis_ahead_ms;    /* Redis time minus the boot clock */
     uint64_t next_token;
-    int64_t groups;
+    int64_t segments;
     char (*name)[NAME_MAX_BYTES]; /* name of each partition: TOPIC:NUMBER */
     struct lw_places places;
     struct lw_commands commands;
@@ -39,10 +39,10 @@ static void place_all(struct calls *c, const struct call_batch *b) {
     lw_places_clear(&c->places);
     for (int i = 0; i < b->n; i++) {
         if (!lw_places_fit(&c->places, 1))
-            tool_die("a batch of %d segments or more; make --batch smaller", LW_GROUPS_MAX);
+            tool_die("a batch of %d segments or more; make --batch smaller", LW_SEGMENTS_MAX);
         lw_places_add(&c->places, c->name[b->msg[i].partition], b->msg[i].offset);
     }
-    c->groups += c->places.n;
+    c->segments += c->places.n;
 }
 
 static struct lw_lane_call call_of(struct calls *c, const char *sha) {
@@ -199,4 +199,4 @@ int64_t calls_done(struct calls *c, int64_t last) {
     return all;
 }
 
-int64_t calls_groups(const struct calls *c) { return c->groups; }
+int64_t calls_segments(const struct calls *c) { return c->segments; }

@@ -56,9 +56,9 @@ void calls_gate_check(struct call_batch *b, const redisReply *r);
 void calls_settle_check(int n, const redisReply *r);
 
 /* calls_done() counts the offsets that are done in Redis, and ends the program if any offset is
- * waiting or dead. Counting takes long, so call calls_done() at the end. calls_groups() counts the
- * (partition, segment) pairs that each call named, and returns the sum over all calls. */
+ * waiting or dead. Counting takes long, so call calls_done() at the end. calls_segments() returns
+ * the number of (partition, segment) pairs that the calls named, summed over all calls. */
 int64_t calls_done(struct calls *c, int64_t last);
-int64_t calls_groups(const struct calls *c);
+int64_t calls_segments(const struct calls *c);
 
 #endif

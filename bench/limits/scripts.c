@@ -18,7 +18,7 @@ static const char about[] = "usage: scripts --redis PATH --messages N [options]\
                             "distinct keys; each runs at once and is done, so that\n"
                             "its payload never travels. Prints\n"
                             "{\"messages\", \"first_us\", \"last_us\", \"redis_cpu_us\" and "
-                            "\"own_cpu_us\" a message, \"round_trips\" a message, \"groups\" "
+                            "\"own_cpu_us\" a message, \"round_trips\" a message, \"segments\" "
                             "(segments of\n"
                             "partitions) a call}. Uses names of lw:{bench.0}: only, and removes "
                             "what an earlier run left there.\n\n";
@@ -101,8 +101,8 @@ int main(int argc, char **argv) {
     if (done != l.messages)
         tool_die("%" PRId64 " of %" PRId64 " messages are done in Redis", done, l.messages);
     char more[40];
-    snprintf(more, sizeof more, ",\"groups\":%.2f",
-             (double)calls_groups(s.calls) / (double)s.count);
+    snprintf(more, sizeof more, ",\"segments\":%.2f",
+             (double)calls_segments(s.calls) / (double)s.count);
     loop_print(&l, &f, more);
     calls_close(s.calls);
     free(s.slots);

@@ -10,7 +10,7 @@
 --         7 number of fences that one lane may need,
 --         8 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their
 --         envelopes; '' means one message per lane, no envelopes,
---         9 the places of the messages, three bytes each (parts/groups.lua),
+--         9 the places of the messages, three bytes each (parts/places.lua),
 --         10 G, then of each segment: topic:partition, its number, first and last byte to read,
 --         then of each lane that has envelopes its group: '' if no limit of a group concerns it,
 --         =NAME, or !NAME if the messages must wait even if the lane is free;
@@ -25,19 +25,19 @@
 -- after their list.
 -- A lane whose messages are all new and that nobody has is decided at once. Only if there are other
 -- lanes, the call goes on behind the first return, because each function costs time to make.
--- @fences @groups
-local id, expected, slack, ttl, token, with_dedup, reserve, counts, n_groups =
+-- @fences @places
+local id, expected, slack, ttl, token, with_dedup, reserve, counts, n_segments =
     ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8],
     tonumber(ARGV[10])
 local why = refuse(id, expected, slack)
 if why then return why end
-local lanes, first_key = KEYS[2], 4 + 2 * n_groups
-take_groups(n_groups, 5, 11)
+local lanes, first_key = KEYS[2], 4 + 2 * n_segments
+take_places(n_segments, 5, 11)
 take_fences(reserve)
 local fence = text(fence_base)
 local value = token .. ':' .. fence
 local plain = not with_dedup and not any_paused and not any_tries
-local out, left, m, arg = {}, {}, 0, 11 + 4 * n_groups
+local out, left, m, arg = {}, {}, 0, 11 + 4 * n_segments
 for i = 1, #KEYS - first_key do
     local key, count = KEYS[first_key + i], counts ~= '' and byte(counts, i) or 1
     local with_envelope = count >= LW_GATE_ENVELOPES

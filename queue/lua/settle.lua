@@ -8,7 +8,7 @@
 --         6 number of fences that one lane may need,
 --         7 three numbers of bytes, "LANE CALL MET", as in claim,
 --         8 one item of seven bytes per lane (below),
---         9 the places of the messages, three bytes each (parts/groups.lua),
+--         9 the places of the messages, three bytes each (parts/places.lua),
 --         10 G, then of each segment: topic:partition, its number, first and last byte to read,
 --         11 + 4G number of lock values, then the values, then the arguments of the items
 -- Item:   index (from 0) of the value that the lane's lock has while the caller holds it; number of
@@ -32,13 +32,13 @@
 -- once. Only if there are other items, the call goes on behind the first return, because each
 -- function costs time to make. Each of these items is handled twice: by record(), and, when its
 -- states are in Redis, by go_on().
--- @changes @groups
-local id, ttl, with_dedup, items, n_groups = ARGV[1], ARGV[2], ARGV[5] ~= '', ARGV[8],
+-- @changes @places
+local id, ttl, with_dedup, items, n_segments = ARGV[1], ARGV[2], ARGV[5] ~= '', ARGV[8],
     tonumber(ARGV[10])
 local why = refuse(id, '', 0)
 if why then return why end
-local first_key, first_value = 6 + 2 * n_groups, 12 + 4 * n_groups
-take_groups(n_groups, 7, 11)
+local first_key, first_value = 6 + 2 * n_segments, 12 + 4 * n_segments
+take_places(n_segments, 7, 11)
 local n, at = #KEYS - first_key, 1 -- at: number of the next message's place
 local held = call('MGET', unpack(KEYS, first_key + 1))
 local out, free, left = {}, {}, {}

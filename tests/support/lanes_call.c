@@ -62,7 +62,7 @@ void lt_full_batch(struct lt_msg *m, int each) {
 
 static struct lw_commands commands;
 static struct lw_places places;
-static char names[LW_GROUPS_MAX][64]; /* names of the partitions of the current call */
+static char names[LW_SEGMENTS_MAX][64]; /* names of the partitions of the current call */
 static int n_names;
 
 static struct lw_lane_call call_of(struct lt *l, const struct lw_script *script) {
@@ -106,7 +106,7 @@ static const char *partition_of(const struct lt_msg *m) {
     snprintf(name, sizeof name, "%s:%d", m->topic, m->partition);
     for (int i = 0; i < n_names; i++)
         if (strcmp(names[i], name) == 0) return names[i];
-    assert_true(n_names < LW_GROUPS_MAX);
+    assert_true(n_names < LW_SEGMENTS_MAX);
     return memcpy(names[n_names++], name, sizeof name);
 }
 
@@ -119,10 +119,11 @@ static void choose_bytes(const struct lt *l) {
     for (int g = 0; g < places.n; g++) {
         const unsigned char *first = places.bytes;
         while (*first != g + 1) first += 3;
-        if (l->narrow) places.group[g].lo = places.group[g].hi = (first[1] * 256 + first[2]) / 4;
+        if (l->narrow)
+            places.segment[g].lo = places.segment[g].hi = (first[1] * 256 + first[2]) / 4;
         /* If n is LW_SEGMENT, the call names the range from lo to hi. If n is 0, the call names no
          * range. */
-        places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT;
+        places.segment[g].n = l->narrow == 2 ? 0 : LW_SEGMENT;
     }
 }
 

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @changes
 -- Finds the states and the floor of a message by its partition and offset, for messages that the
--- call's arguments do not name. Inserted after take_groups() was called, if the script calls it, so
+-- call's arguments do not name. Inserted after take_places() was called, if the script calls it, so
 -- that no segment is in memory twice.
 local floors, segments = {}, {}
-for _, s in ipairs(groups) do
+for _, s in ipairs(named) do
     floors[s.tp] = s.floor
     segments[s.tp] = segments[s.tp] or {}
     segments[s.tp][s.number] = s

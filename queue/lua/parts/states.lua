@@ -4,11 +4,11 @@
 -- bits. A call reads only the bytes of a segment that it needs: one range if its arguments name
 -- one, and pages of PAGE bytes around everything else.
 local PAGE = 64
--- The segments that the call's arguments name (parts/groups.lua). A segment is {tp =
+-- The segments that the call's arguments name (parts/places.lua). A segment is {tp =
 -- topic:partition, number, base = its first offset, key = the Redis key of its states, floor,
 -- has_tries}; `page` is the page used last, `range` the range, s[n] the page that begins at byte
 -- n.
-local groups = {}
+local named = {}
 
 -- A page or range is {segment, first byte, last byte, text}. page[i] is the i-th byte if it was
 -- changed. What is not in the text, which may end early, is 0.

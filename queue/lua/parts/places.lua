@@ -10,7 +10,7 @@
 -- (any_paused in parts/epoch.lua), and messages that were tried before. `waiting` says which lanes
 -- of the batch have waiting messages; it is nil if no lane of the shard has any.
 local places, waiting, any_tries = ARGV[9], nil, nil
-local function take_groups(n, first_key, at)
+local function take_places(n, first_key, at)
     local names, rare = {}, {KEYS[2], P .. 'paused'}
     for g = 1, n do
         names[g], rare[g + 2] = ARGV[at + 4 * g - 4], KEYS[first_key + 2 * g - 1]
@@ -32,11 +32,11 @@ local function take_groups(n, first_key, at)
             key = KEYS[first_key + 2 * g - 2], floor = tonumber(floors_now[g] or 0),
             has_tries = any_tries and call('EXISTS', rare[g + 2]) == 1}
         if first ~= '1' or last ~= '0' then s.range = read_page(s, first, last) end
-        groups[g], at = s, at + 4
+        named[g], at = s, at + 4
     end
 end
 -- Returns the segment of the message with the n-th place, and its index in the segment.
 local function place(n)
     local g, high, low = byte(places, 3 * n - 2, 3 * n)
-    return groups[g], high * 256 + low
+    return named[g], high * 256 + low
 end
