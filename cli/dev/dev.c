@@ -21,8 +21,8 @@ enum { TICK_MS = 5, READY_MS = 30000, DEMO_MS = 120000, FLEET_END_MS = 15000, CH
 enum {
     DEFAULT_WORKERS = 4,
     DEFAULT_RATE = 500,
-    FAULTS_WORKERS = 2,
-    FAULTS_RATE = 100,
+    SERVICE_WORKERS = 2,
+    SERVICE_RATE = 100,
     BURST_MS = 100,
     RATE_MAX = 20000,
     DEMO_MESSAGES = 20000,
@@ -46,7 +46,7 @@ struct dev {
 struct dev_args {
     struct cli_args cli;
     int64_t workers, rate; /* values of --workers and --rate; 0: not given */
-    bool keep, demo, faults;
+    bool keep, demo, faults, tenants;
 };
 
 static const struct cli_option options[] = {
@@ -76,6 +76,12 @@ static const struct cli_option options[] = {
              "ten, and is slow at times; 2 workers and "
              "100 orders per second by default",
      .at = offsetof(struct dev_args, faults)},
+    {.name = "tenants",
+     .kind = CLI_FLAG,
+     .help = "limit tenants, one of which floods the others: the workers call a service for each "
+             "order, no more often for a tenant than limits.group says; 2 workers and 100 orders "
+             "per second by default",
+     .at = offsetof(struct dev_args, tenants)},
     {.name = "demo",
      .kind = CLI_FLAG,
      .help = "run 20,000 messages of 2,000 primary keys, kill one worker half-way, print a table "
@@ -84,9 +90,9 @@ static const struct cli_option options[] = {
     {0},
 };
 
-static const char *const usage[] = {"[--workers\1N] [--rate\1N] [--faults] [--keep]",
+static const char *const usage[] = {"[--workers\1N] [--rate\1N] [--faults\1|\1--tenants] [--keep]",
                                     "--demo [--keep]", NULL};
-static const char *const examples[] = {"", "--faults", "--demo", NULL};
+static const char *const examples[] = {"", "--faults", "--tenants", "--demo", NULL};
 
 static const struct cli_status statuses[] = {
     {"0", "ended by Ctrl-C; with --demo: the figures are right", 0},
@@ -130,6 +136,8 @@ static bool asked_to_stop(struct dev *d, int64_t ms) {
 
 /* --- starting --------------------------------------------------------------------------------- */
 
+static bool calls_service(const struct dev_options *o) { return o->faults || o->tenants; }
+
 static int share(struct dev *d, struct lw_err *err) {
     d->shared =
         mmap(NULL, sizeof *d->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -165,7 +173,7 @@ static int start_all(struct dev *d, struct lw_err *err) {
     char *config = NULL;
     int r = dev_redis_start(&d->redis, &d->home, err);
     if (!r) r = dev_broker_start(&d->broker, &d->home, d->shared, err);
-    if (!r && d->o.faults) r = dev_service_start(&d->service, &d->home, d->shared, err);
+    if (!r && calls_service(&d->o)) r = dev_service_start(&d->service, &d->home, d->shared, err);
     if (!r) r = configure(d, &config, err);
     if (!r) r = dev_fleet_start(&d->fleet, &d->home, d->shared, err);
     if (!r) r = dev_traffic_start(&d->traffic, &d->home, &d->o, d->shared, err);
@@ -273,19 +281,18 @@ static int run_args(void *args) {
     if (a->demo && (a->workers || a->rate))
         return cli_misuse(&a->cli, "--demo has a fixed number of workers and a fixed rate; leave "
                                    "out --workers and --rate");
-    if (a->demo && a->faults) return cli_misuse(&a->cli, "use either --demo or --faults");
+    if (a->demo + a->faults + a->tenants > 1)
+        return cli_misuse(&a->cli, "use only one of --demo, --faults and --tenants");
     struct dev *d = lw_alloc(sizeof *d);
-    d->o = (struct dev_options){.workers = a->workers  ? (int)a->workers
-                                           : a->faults ? FAULTS_WORKERS
-                                                       : DEFAULT_WORKERS,
-                                .rate = a->rate     ? a->rate
-                                        : a->faults ? FAULTS_RATE
-                                                    : DEFAULT_RATE,
-                                .every = 10,
+    d->o = (struct dev_options){.every = 10,
                                 .burst_ms = BURST_MS,
                                 .keep = a->keep,
                                 .demo = a->demo,
-                                .faults = a->faults};
+                                .faults = a->faults,
+                                .tenants = a->tenants};
+    bool service = calls_service(&d->o);
+    d->o.workers = a->workers ? (int)a->workers : service ? SERVICE_WORKERS : DEFAULT_WORKERS;
+    d->o.rate = a->rate ? a->rate : service ? SERVICE_RATE : DEFAULT_RATE;
     if (d->o.demo) set_demo(&d->o);
     hold_signals(d);
     int status = run(d);

@@ -20,6 +20,7 @@
 enum { OPEN_FOLDERS = 8, PAGE_PORT = 9464 };
 
 const char *const dev_topics[DEV_TOPICS] = {"orders-web", "orders-shop"};
+const char *const dev_tenants[DEV_TENANTS] = {"acme", "birch", "cedar"};
 
 /* Returns the parent of the folder: TMPDIR or /tmp. The folder contains a unix socket, whose name
  * may have at most 107 bytes and becomes part of a URL and of JSON. So TMPDIR is not used if it is
@@ -122,6 +123,9 @@ static const char calling[] =
     "  \"key\": { \"from\": \"json:/customer\" },\n"
     "  \"handler\": { \"type\": \"http\", \"url\": \"http://127.0.0.1:%d/orders\", \"in_flight\": "
     "16, \"timeout_ms\": 3600000 },\n";
+static const char limiting[] =
+    "  \"group\": { \"from\": \"json:/tenant\" },\n"
+    "  \"limits\": { \"group\": { \"running\": 8, \"per_second\": 20 } },\n";
 static const char end[] = "  \"shutdown\": { \"grace_ms\": 3000 }\n"
                           "}\n";
 
@@ -130,10 +134,11 @@ int dev_home_configure(const struct dev_home *h, const struct dev_options *o,
     struct lw_buf b = {0};
     lw_buf_addf(&b, common, o->workers, h->page_port, h->token, dev_topics[0], dev_topics[1],
                 shared->brokers, h->socket);
-    if (o->faults)
+    if (shared->service_port)
         lw_buf_addf(&b, calling, shared->service_port);
     else
         lw_buf_addf(&b, inserting, h->database);
+    if (o->tenants) lw_buf_add(&b, limiting, sizeof limiting - 1);
     lw_buf_add(&b, end, sizeof end);
     *text = b.p;
     FILE *f = fopen(h->config, "w");

@@ -8,8 +8,8 @@
  *                                                        its own process
  *               ├── traffic               dev_traffic    produces the orders and reads the group's
  *                                                        commits
- *               ├── service               dev_service    with --faults only: the workers call it
- *                                                        for each order
+ *               ├── service               dev_service    with --faults and --tenants only: the
+ *                                                        workers call it for each order
  *               └── supervisor ── workers dev_fleet      the same code as in `run`
  *
  * Each child ends when its parent ends, even if the parent was killed. Each child has its own
@@ -29,8 +29,9 @@
 enum { DEV_TOPICS = 2, DEV_PARTITIONS = 4, DEV_WORKERS = 64 };
 enum { DEV_ODD_ORDERS = 10 }; /* number of orders that the service of --faults refuses */
 #define DEV_STUCK_CUSTOMER "customer-7"
-#define DEV_NAME "dev" /* name of the application and of its group */
-extern const char *const dev_topics[DEV_TOPICS];
+#define DEV_NAME "dev"                   /* name of the application and of its group */
+enum { DEV_TENANTS = 3, DEV_FLOOD = 0 }; /* number of tenants of --tenants; the one that floods */
+extern const char *const dev_topics[DEV_TOPICS], *const dev_tenants[DEV_TENANTS];
 
 struct dev_options {
     int workers;
@@ -42,7 +43,8 @@ struct dev_options {
      * the same key at once */
     int64_t burst_ms;
     bool keep, demo;
-    bool faults; /* true: the workers call a service that misbehaves on purpose */
+    bool faults;  /* true: the workers call a service that misbehaves on purpose */
+    bool tenants; /* true: orders have tenants, whose calls of the service are limited */
 };
 
 struct dev_worker {
@@ -54,7 +56,9 @@ struct dev_worker {
  * flags. */
 struct dev_shared {
     char brokers[128];
-    int service_port; /* port of the service on 127.0.0.1; used only with --faults */
+    int service_port; /* port of the service on 127.0.0.1; 0: there is none */
+    /* number of orders of each tenant that were produced, and that the service has answered */
+    _Atomic int64_t tenant_sent[DEV_TENANTS], tenant_done[DEV_TENANTS];
     atomic_bool go;   /* the coordinator sets this flag when the traffic may begin */
     atomic_bool last; /* the demo sets this flag when the last burst may be produced */
     /* The traffic process writes `produced`, `orders`, `ends` and `committed`. */

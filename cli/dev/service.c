@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the service that `latchwork dev --faults` calls for each order. The service misbehaves
- * on purpose:
+/* Implements the service that `latchwork dev --faults` and `latchwork dev --tenants` call for each
+ * order. For an order of a tenant it works a while, and counts it. For --faults it misbehaves on
+ * purpose:
  *
  *   - it never answers the first order of DEV_STUCK_CUSTOMER, so this customer's key is stuck
  *     until an operator breaks its lock;
@@ -71,6 +72,13 @@ static const char *text_of(const json_t *order, const char *name) {
     return text ? text : "";
 }
 
+/* Returns the number of the order's tenant, or DEV_TENANTS if it has none. */
+static int tenant_of(const json_t *order) {
+    int i = 0;
+    while (i < DEV_TENANTS && strcmp(text_of(order, "tenant"), dev_tenants[i]) != 0) i++;
+    return i;
+}
+
 __attribute__((format(printf, 1, 2))) static struct answer refuse(const char *fmt, ...) {
     struct answer a = {.status = REFUSED};
     va_list args;
@@ -112,12 +120,14 @@ static enum MHD_Result serve(struct service *s, struct MHD_Connection *c,
     json_t *order = json_loadb(body->p ? body->p : "", body->n, 0, NULL);
     bool stuck =
         !strcmp(text_of(order, "customer"), DEV_STUCK_CUSTOMER) && !atomic_exchange(&s->hung, true);
+    int tenant = tenant_of(order);
     struct answer a = {0};
-    lw_sleep_ms(slow_now(s) ? SLOW_MS : PLAIN_MS);
+    lw_sleep_ms(tenant < DEV_TENANTS || slow_now(s) ? SLOW_MS : PLAIN_MS);
     if (stuck)
         hang(c);
     else
         a = judge(s, order);
+    if (tenant < DEV_TENANTS) atomic_fetch_add(&s->shared->tenant_done[tenant], 1);
     json_decref(order);
     return stuck ? MHD_NO : reply(c, &a);
 }

@@ -29,6 +29,8 @@ enum {
 /* With --faults, every ODD_EVERY-th message contains an order that the service refuses, until
  * DEV_ODD_ORDERS such orders were produced. */
 enum { FAULTS_CUSTOMERS = 60, ODD_EVERY = 50 };
+/* With --tenants, each tenant but the one that floods has one order in SMALL_EVERY. */
+enum { TENANT_CUSTOMERS = 40, SMALL_EVERY = 20 };
 
 struct traffic {
     const struct dev_home *home;
@@ -113,7 +115,19 @@ static int write_odd(char *text, size_t size, int i) {
                     i, i, amount);
 }
 
+static int write_order_of_tenant(struct traffic *t, char *text, size_t size) {
+    int turn = (int)(t->sent % SMALL_EVERY), tenant = turn < DEV_TENANTS ? turn : DEV_FLOOD;
+    int64_t order = t->sent / SMALL_EVERY + turn;
+    atomic_fetch_add(&t->shared->tenant_sent[tenant], 1);
+    return snprintf(text, size,
+                    "{\"id\":\"order-%" PRId64 "\",\"tenant\":\"%s\",\"customer\":\"%s-%d\","
+                    "\"amount\":%d}",
+                    t->sent, dev_tenants[tenant], dev_tenants[tenant],
+                    (int)(order % TENANT_CUSTOMERS), (int)(t->sent * 7919 % 100000));
+}
+
 static int write_order(struct traffic *t, char *text, size_t size) {
+    if (t->o->tenants) return write_order_of_tenant(t, text, size);
     int64_t order = choose(t), odd = t->sent / ODD_EVERY;
     if (t->o->faults && t->sent % ODD_EVERY == 0 && odd >= 1 && odd <= DEV_ODD_ORDERS)
         return write_odd(text, size, (int)odd);

@@ -49,7 +49,7 @@ static void places(const struct dev_view *v) {
     printf("  broker    %s   topics %s and %s, %d partitions each\n", v->shared->brokers,
            dev_topics[0], dev_topics[1], DEV_PARTITIONS);
     printf("  redis     unix://%s\n", h->socket);
-    if (v->o->faults)
+    if (v->shared->service_port)
         printf("  service   http://127.0.0.1:%d/orders\n", v->shared->service_port);
     else
         printf("  rows      %s   table orders\n", h->database);
@@ -66,6 +66,24 @@ static void faults(void) {
            "per second\n",
            DEV_ODD_ORDERS);
     printf("  the service is slow for ten seconds of each ninety; the charts show when\n");
+}
+
+static void tenants(const struct dev_view *v) {
+    const char *program = program_invocation_name, *config = v->home->config,
+               *flood = dev_tenants[DEV_FLOOD];
+    printf(
+        "\nThe limits under limits.group are for each tenant. Orders of %s wait in Redis, in order, "
+        "and those of the others go through. Try, in another terminal:\n\n",
+        flood);
+    printf("  %s group ls -c %s\n", program, config);
+    printf("      who runs, who waits, and since when a tenant has been held up by its limits\n");
+    printf("  %s group set %s -c %s --per-second 50\n", program, flood, config);
+    printf("      more for one tenant, at once, in all workers\n");
+    printf("  %s group pause %s -c %s\n", program, flood, config);
+    printf("      nothing of it starts, and the others go on\n");
+    printf("  %s queue show %s-1 -c %s\n", program, flood, config);
+    printf("      why nothing of this customer runs\n");
+    printf("  %s group resume %s -c %s\n", program, flood, config);
 }
 
 static void hints(const struct dev_view *v) {
@@ -96,14 +114,18 @@ void dev_view_welcome(const struct dev_view *v, const char *config) {
                v->o->workers);
         places(v);
     } else {
-        printf(
-            "Latchwork dev: %s orders per second; one in %d is new, the others repeat an earlier "
-            "one. Ctrl-C ends it%s.\n\n",
-            rate, (int)v->o->every, v->o->keep ? "" : " and leaves nothing behind");
+        printf("Latchwork dev: %s orders per second; ", rate);
+        if (v->o->tenants)
+            printf("most are of one tenant, %s", dev_tenants[DEV_FLOOD]);
+        else
+            printf("one in %d is new, the others repeat an earlier one", (int)v->o->every);
+        printf(". Ctrl-C ends it%s.\n\n", v->o->keep ? "" : " and leaves nothing behind");
         places(v);
         printf("\n%s", config);
         if (v->o->faults)
             faults();
+        else if (v->o->tenants)
+            tenants(v);
         else
             hints(v);
     }
@@ -117,12 +139,12 @@ static int alive(const struct dev_view *v) {
     return n;
 }
 
-/* Returns the number of done messages. With --faults, this is the sum of the workers' counts.
+/* Returns the number of done messages. With a service, this is the sum of the workers' counts.
  * Otherwise it is the number of rows that were inserted or ignored as duplicates, as the database's
  * transactions counted them. The workers' counts would be too low, because a killed worker may not
  * have seen the end of its last transaction. */
 static int64_t written(struct dev_view *v) {
-    if (v->o->faults) return (int64_t)atomic_load(&v->shared->done);
+    if (v->shared->service_port) return (int64_t)atomic_load(&v->shared->done);
     struct dev_rows rows;
     /* if reading fails, the figures of the last successful reading are used */
     if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows;
@@ -138,11 +160,33 @@ static void measure(struct dev_view *v, int64_t now, int64_t done) {
     v->last_ms = now;
 }
 
+/* The tenant that floods comes last, with its rate. */
+static void compose_tenants(struct dev_view *v, int64_t now, const char *waiting, char *out,
+                            size_t size) {
+    struct lw_buf b = {0};
+    char done[32], sent[32];
+    measure(v, now, atomic_load(&v->shared->tenant_done[DEV_FLOOD]));
+    lw_buf_addf(&b, "%3d s", (int)((now - v->start_ms) / 1000));
+    for (int i = 0; i < DEV_TENANTS; i++) {
+        int tenant = (DEV_FLOOD + 1 + i) % DEV_TENANTS;
+        lw_buf_addf(&b, "  %s %s of %s", dev_tenants[tenant],
+                    dev_count(atomic_load(&v->shared->tenant_done[tenant]), done),
+                    dev_count(atomic_load(&v->shared->tenant_sent[tenant]), sent));
+    }
+    lw_buf_addf(&b, ", %d/s  waiting %s%c", (int)v->rate, waiting, 0);
+    snprintf(out, size, "%s", b.p);
+    lw_buf_free(&b);
+}
+
 static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
     char n[7][32], waiting[32] = "?";
     int64_t done = written(v), in_redis = dev_redis_waiting(v->home);
-    measure(v, now, done);
     if (in_redis >= 0) dev_count(in_redis, waiting);
+    if (v->o->tenants) {
+        compose_tenants(v, now, waiting, out, size);
+        return;
+    }
+    measure(v, now, done);
     dev_count(atomic_load(&v->shared->produced), n[0]), dev_count(done, n[1]),
         dev_count(v->rate, n[2]);
     dev_count(v->rows.rows, n[3]), dev_count(v->rows.ignored, n[4]);

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests `latchwork dev` end to end, on servers that the command starts itself. The demo must exit
 # with status 0, and the figures in its table must agree with its database and its journal. With
-# --faults there must be ten dead letters and a stuck key. `dev` must print rows of figures, must
-# survive a kill -9 of a worker, and after SIGINT must leave no process and no folder.
+# --faults there must be ten dead letters and a stuck key. With --tenants the small tenants' orders
+# must go through while the flood waits, and a paused tenant must not run. `dev` must print rows of
+# figures, must survive a kill -9 of a worker, and after SIGINT must leave no process and no folder.
 # Usage: tests/cli/test_dev.sh [BUILD_DIR]
 # No test asserts how long something takes. Time limits only turn a hang into a failure.
 LC_ALL=C.UTF-8
@@ -64,7 +65,7 @@ descendants() {
 "$program" dev --help >"$dir/out" 2>"$dir/err"
 equal "dev --help" $? 0
 for wrong in "--workers 0" "--workers x" "--rate 0" "--demo --workers 2" "--demo --faults" \
-    "--nonsense" "word" "--rate"; do
+    "--faults --tenants" "--nonsense" "word" "--rate"; do
     # shellcheck disable=SC2086
     "$program" dev $wrong >"$dir/out" 2>"$dir/err"
     equal "dev $wrong" $? 2
@@ -160,5 +161,43 @@ equal "dev --faults after SIGINT" $? 0
 running=
 # shellcheck disable=SC2086
 check "no process is left behind by dev --faults" await gone $everyone
+
+# --- dev with tenants -----------------------------------------------------------------------------
+# usage: tenant NAME FIELD. Prints the number of orders of a tenant that are done (FIELD 2), or that
+# were produced (FIELD 4), by the last line.
+tenant() {
+    tail -n 1 "$dir/out" | tr -d , | sed -n "s/.*  \\($1 [0-9]* of [0-9]*\\).*/\\1/p" |
+        cut -d ' ' -f "$2"
+}
+# usage: at_least LEAST NUMBER. False if there is no number.
+at_least() { [ "${2:-0}" -ge "$1" ]; }
+floods() {
+    at_least $(($(tenant acme 2) + 300)) "$(tenant acme 4)" && at_least 30 "$(tenant birch 2)" &&
+        at_least $(($(tenant birch 4) - 15)) "$(tenant birch 2)"
+}
+has_done() { at_least "$2" "$(tenant "$1" 2)"; } # usage: has_done TENANT LEAST
+start --tenants
+check "the flood waits, and the orders of a small tenant are done" await floods
+config=$(sed -n 's/^  config  *//p' "$dir/out")
+"$program" group ls -c "$config" >"$dir/ls" 2>&1
+equal "group ls" $? 0
+ok "group ls shows that its keys wait: $(grep '^acme ' "$dir/ls")" \
+    "at_least 1 $(awk '$1 == "acme" {print $6}' "$dir/ls")"
+"$program" group pause acme -c "$config" >"$dir/ls" 2>&1
+equal "group pause" $? 0
+check "a small tenant goes on" await has_done birch $(($(tenant birch 2) + 10))
+paused_at=$(tenant acme 2)
+check "and on" await has_done birch $(($(tenant birch 2) + 10))
+equal "orders of a paused tenant" "$(tenant acme 2)" "$paused_at"
+"$program" group resume acme -c "$config" >"$dir/ls" 2>&1
+equal "group resume" $? 0
+check "it goes on after resume" await has_done acme $((paused_at + 1))
+everyone=$(descendants $running)
+kill -INT $running
+wait $running
+equal "dev --tenants after SIGINT" $? 0
+running=
+# shellcheck disable=SC2086
+check "no process is left behind by dev --tenants" await gone $everyone
 
 summary
