@@ -35,6 +35,8 @@ $(B)/tests/preload/%.so: tests/preload/%.c $(B)/flags.mk
 # statically.
 $(B)/tests/lock/test_lock_chaos: TESTLIBS = -lcmocka -l:libhiredis.a \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=strdup,--wrap=strndup
+# This program stops the pool's clock.
+$(B)/tests/unit/consumer/test_pool_chain: TESTLIBS = -lcmocka -Wl,--wrap=lw_boot_us
 # This program opens a plugin in C++. The sanitizers of clang only know of exceptions if the C++
 # library is there from the start.
 $(B)/tests/unit/handlers/test_plugin: TESTLIBS = -lcmocka -Wl,--no-as-needed -lstdc++ \

@@ -3,8 +3,6 @@
  * between. */
 #include "tests/support/pool_fixture.h"
 
-#include <time.h>
-
 /* UNTOUCHED is the outcome that fx_job() sets, and that a job keeps if it does not run. */
 enum { UNTOUCHED = 99 };
 
@@ -429,62 +427,78 @@ static void test_chains_do_not_starve_others(void **state) {
     }
 }
 
-struct pace {
-    /* `began_us` is when the chain started, `last_us` when its last job started, and `longest_us`
-     * the longest time between the starts of two consecutive jobs */
-    int64_t began_us, last_us, longest_us;
+/* The pool's clock while a test stops it; 0 while the pool sees the real clock. */
+static _Atomic int64_t stopped_us;
+int64_t __real_lw_boot_us(void);
+int64_t __wrap_lw_boot_us(void);
+int64_t __wrap_lw_boot_us(void) {
+    int64_t us = atomic_load(&stopped_us);
+    return us ? us : __real_lw_boot_us();
+}
+static int stop_clock(void **state) {
+    (void)state;
+    atomic_store(&stopped_us, __real_lw_boot_us());
+    return 0;
+}
+static int release_clock(void **state) {
+    (void)state;
+    atomic_store(&stopped_us, 0);
+    return 0;
+}
+
+enum { LINKS = 4, OTHERS = 6 };
+struct holdup {
+    atomic_int others; /* jobs of other keys that have run */
+    bool stolen;       /* true if all of these ran while the chain's last job did */
 };
-static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
+/* Each job of the chain lasts half a millisecond of the pool's clock. Its last job does not end
+ * before all jobs of other keys have run. The limit only turns a hang into a failure. */
+static void hold_up(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot, (void)n;
-    struct pace *p = h->ctx;
-    if (jobs[0]->lease->deadline_ms != INT64_MAX) return;
-    int64_t now_us = lw_boot_us();
-    if (!p->began_us) p->began_us = p->last_us = now_us;
-    if (now_us - p->last_us > p->longest_us) p->longest_us = now_us - p->last_us;
-    p->last_us = now_us;
-    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    struct holdup *held = h->ctx;
+    if (jobs[0]->offset >= 1000) {
+        atomic_fetch_add(&held->others, 1);
+        return;
+    }
+    atomic_fetch_add(&stopped_us, 500);
+    if (jobs[0]->offset < LINKS - 1) return;
+    for (int ms = 0; atomic_load(&held->others) < OTHERS && ms < 10000; ms++) lw_sleep_ms(1);
+    held->stolen = atomic_load(&held->others) == OTHERS;
 }
 
 /* A chain of short jobs delays the jobs that its thread has already taken, as one long job would,
- * so another thread must steal these jobs. The test repeats this in several rounds. A round does
- * not count if the jobs may have run early for another reason: either a single job was long, or the
- * chain lasted so long that it gave way to other jobs. Under load a round may also fail to create
- * this situation, so only most rounds must show the steal. */
+ * so another thread must steal these jobs: no job of the chain is as long as STUCK_US, and all of
+ * them together are twice as long. The pool's clock goes on only by the jobs of the chain, so that
+ * jobs are as short beside other work as on an idle machine. */
 static void test_the_hand_behind_a_chain_is_stolen(void **state) {
     (void)state;
-    enum { N = 40, OTHERS = 6 };
-    int rounds = 0, stolen = 0;
     struct fx x;
     open_fx(&x, &type, 2, 1, NULL);
-    x.h.saw = nap;
-    for (int64_t until = lw_boot_ms() + 300000; rounds < 12 && lw_boot_ms() < until;) {
-        struct pace pace = {0};
-        x.h.ctx = &pace;
-        struct many fast = make_many(2000, "go"), m = make_many(N, "go"),
+    for (int round = 0; round < 12; round++) {
+        struct holdup held = {0};
+        /* the jobs of `fast` show the pool that the handler is fast, so that a thread takes several
+         * jobs at once */
+        struct many fast = make_many(100, "go"), m = make_many(LINKS, "go"),
                     other = make_many(OTHERS, "go");
-        lw_pool_submit(x.p, fast.jobs, 2000);
-        reap(&x, fast.out, 2000);
-        m.jobs[0]->lease->deadline_ms = INT64_MAX;
-        chain(m.jobs, N);
-        struct lw_job *jobs[1 + OTHERS] = {m.jobs[0]}, *out[N + OTHERS];
+        x.h.saw = NULL;
+        lw_pool_submit(x.p, fast.jobs, 100);
+        reap(&x, fast.out, 100);
+        x.h.saw = hold_up;
+        x.h.ctx = &held;
+        chain(m.jobs, LINKS);
+        struct lw_job *jobs[1 + OTHERS] = {m.jobs[0]}, *out[LINKS + OTHERS];
         for (int k = 0; k < OTHERS; k++) {
             other.jobs[k]->offset = 1000 + k;
             jobs[k + 1] = other.jobs[k];
         }
         lw_pool_submit(x.p, jobs, 1 + OTHERS);
-        reap(&x, out, N + OTHERS);
-        if (pace.longest_us < 900 && pace.last_us - pace.began_us < 18000) {
-            bool early = true;
-            for (int k = 0; k < OTHERS; k++)
-                early &= place_of(out, 1000 + k) < place_of(out, N - 2);
-            rounds++;
-            stolen += early;
-        }
+        reap(&x, out, LINKS + OTHERS);
+        assert_in_order(out, LINKS + OTHERS, 0, LINKS);
+        assert_true(held.stolen);
         free_many(&fast);
         free_many(&m);
         free_many(&other);
     }
-    assert_true(rounds == 12 && stolen > 6);
     close_fx(&x);
 }
 
@@ -636,7 +650,8 @@ int main(void) {
         cmocka_unit_test(test_a_batch_is_reported_at_once),
         cmocka_unit_test(test_followers_come_first_in_the_next_batch),
         cmocka_unit_test(test_chains_do_not_starve_others),
-        cmocka_unit_test(test_the_hand_behind_a_chain_is_stolen),
+        cmocka_unit_test_setup_teardown(test_the_hand_behind_a_chain_is_stolen, stop_clock,
+                                        release_clock),
         cmocka_unit_test(test_close_in_a_chain),
         cmocka_unit_test(test_links_at_random),
     };
