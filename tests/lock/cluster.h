@@ -10,7 +10,12 @@
 
 #include <unistd.h>
 
-enum { MASTERS = 3, NODES = 2 * MASTERS, LIMIT_MS = 30000, ARGS_MAX = 32 };
+/* LIMIT_MS only turns a hang into a failure. LEASE_MS is the length of a lease that no test
+ * outlasts. NODE_MS is the time after which the nodes take a silent node for dead. It is short
+ * while the cluster starts, because they find each other sooner then. */
+enum { MASTERS = 3, NODES = 2 * MASTERS, LIMIT_MS = 30000, LEASE_MS = 600000, ARGS_MAX = 32 };
+#define NODE_MS "15000"
+#define NODE_SHORT_MS "1000"
 
 static struct lw_test_redis *node[NODES];
 static int port[NODES], bus[NODES];
@@ -54,7 +59,7 @@ static inline bool start_cluster_node(int i, const char *const *more) {
                                   "--cluster-enabled",
                                   "yes",
                                   "--cluster-node-timeout",
-                                  "1000",
+                                  NODE_SHORT_MS,
                                   "--cluster-replica-validity-factor",
                                   "0",
                                   "--repl-diskless-sync-delay",
@@ -93,6 +98,12 @@ static inline void wait_ok(int n) {
     }
 }
 
+/* Sets the time after which the live nodes take a silent node for dead. */
+static inline void set_node_timeout(const char *ms) {
+    for (int i = 0; i < NODES; i++)
+        if (alive(i)) assert_string_equal(say(i, "CONFIG SET cluster-node-timeout %s", ms), "OK");
+}
+
 /* Starts three masters and, if `replicas` is true, a replica of each master. */
 static inline bool start_masters(bool replicas, const char *const *more) {
     int n = replicas ? NODES : MASTERS;
@@ -103,6 +114,7 @@ static inline bool start_masters(bool replicas, const char *const *more) {
             (i + 1) * LW_SLOTS / MASTERS - 1);
     for (int i = 1; i < n; i++) say(0, "CLUSTER MEET 127.0.0.1 %d %d", port[i], bus[i]);
     wait_ok(n);
+    set_node_timeout(NODE_MS);
     for (int i = MASTERS; i < n; i++)
         for (int64_t until = lw_boot_ms() + LIMIT_MS;
              strcmp(say(i, "CLUSTER REPLICATE %s", id[i - MASTERS]), "OK"); lw_sleep_ms(20))
@@ -160,8 +172,9 @@ static inline int move_keys(int slot, int from, int to) {
         redisReply *keys = redisCommand(c, "CLUSTER GETKEYSINSLOT %d 1", slot);
         assert_true(keys && keys->type == REDIS_REPLY_ARRAY);
         if (keys->elements) {
-            redisReply *r = redisCommand(c, "MIGRATE 127.0.0.1 %d %b 0 5000", port[to],
-                                         keys->element[0]->str, (size_t)keys->element[0]->len);
+            redisReply *r =
+                redisCommand(c, "MIGRATE 127.0.0.1 %d %b 0 %d", port[to], keys->element[0]->str,
+                             (size_t)keys->element[0]->len, LIMIT_MS);
             assert_true(r && r->type == REDIS_REPLY_STATUS);
             freeReplyObject(r);
             moved++;
@@ -186,6 +199,7 @@ static inline struct latchwork_client *open_cluster(const struct latchwork_clien
         more ? *more : (struct latchwork_client_options){LATCHWORK_CLIENT_INIT};
     o.cluster = addresses;
     o.n_cluster = 2;
+    o.connect_ms = o.command_ms = LIMIT_MS;
     struct latchwork_client *c = latchwork_client_open(NULL, &o, &error);
     if (!c) fail_msg("client: %s", error.text);
     return c;

@@ -52,7 +52,8 @@ static struct latchwork_client_options secured(void) {
     return (struct latchwork_client_options){LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_TLS,
                                              .user = "u",           .password = "secret",
                                              .tls_ca = ca,          .tls_cert = client_cert,
-                                             .tls_key = client_key};
+                                             .tls_key = client_key, .connect_ms = LIMIT_MS,
+                                             .command_ms = LIMIT_MS};
 }
 
 /* Gives the client the address of one node, takes locks on all three nodes, and moves the slot of
@@ -69,7 +70,7 @@ static void learned_nodes_speak_tls(void **state) {
         char name[16];
         snprintf(name, sizeof name, "t%d", i);
         on[owner_of(slot_of(name))]++;
-        struct latchwork_lock *l = open_kind(c, name, LATCHWORK_KIND_MUTEX, 5000);
+        struct latchwork_lock *l = open_kind(c, name, LATCHWORK_KIND_MUTEX, LEASE_MS);
         struct latchwork_hold *h = take(l, 0), *none = NULL;
         if (i == 0) {
             int slot = slot_of(name), from = owner_of(slot), to = (from + 1) % MASTERS;
@@ -102,7 +103,7 @@ static void a_url_holds_for_all_nodes(void **state) {
     for (int i = 0; i < 6; i++) {
         char name[16];
         snprintf(name, sizeof name, "u%d", i);
-        struct latchwork_lock *l = open_kind(c, name, LATCHWORK_KIND_MUTEX, 5000);
+        struct latchwork_lock *l = open_kind(c, name, LATCHWORK_KIND_MUTEX, LEASE_MS);
         struct latchwork_hold *h = take(l, 0);
         assert_ok(latchwork_hold_release(h, &error));
         latchwork_lock_close(l);
