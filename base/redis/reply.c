@@ -37,22 +37,27 @@ static void add_type(char *out, const redisReply *r) {
     if (r->type == REDIS_REPLY_ERROR) add(out, " \"%.*s\"", ERROR_SHOWN, r->str);
 }
 
-const char *lw_malformed(char out[LW_REPLY_TEXT], const redisReply *r, const char *name,
-                         const char *expected, ...) {
+void lw_vmalformed(char out[LW_REPLY_TEXT], const redisReply *r, const char *name,
+                   const char *expected, va_list ap) {
     snprintf(out, LW_REPLY_TEXT, "malformed reply from %s: expected ", name);
     size_t n = strlen(out);
-    va_list ap;
-    va_start(ap, expected);
     vsnprintf(out + n, LW_REPLY_TEXT - n, expected, ap);
-    va_end(ap);
     add(out, ", got ");
     add_type(out, r);
-    if (!r || r->type != REDIS_REPLY_ARRAY || !r->elements) return out;
+    if (!r || r->type != REDIS_REPLY_ARRAY || !r->elements) return;
     for (size_t i = 0; i < r->elements && i < SHOWN; i++) {
         add(out, i ? ", " : " [");
         add_type(out, r->element[i]);
     }
     add(out, r->elements > SHOWN ? ", ...]" : "]");
+}
+
+const char *lw_malformed(char out[LW_REPLY_TEXT], const redisReply *r, const char *name,
+                         const char *expected, ...) {
+    va_list ap;
+    va_start(ap, expected);
+    lw_vmalformed(out, r, name, expected, ap);
+    va_end(ap);
     return out;
 }
 

@@ -5,6 +5,7 @@
 #define LW_BASE_REDIS_REPLY_H
 
 #include <hiredis/hiredis.h>
+#include <stdarg.h>
 #include <stdbool.h>
 
 enum { LW_REPLY_TEXT = 400 };
@@ -19,6 +20,9 @@ const char *lw_reply_type(int type);
  * replied. `expected` and the arguments after it are the format and the arguments of WHAT. */
 const char *lw_malformed(char out[LW_REPLY_TEXT], const redisReply *r, const char *name,
                          const char *expected, ...) __attribute__((format(printf, 4, 5)));
+/* As lw_malformed(), with the arguments of WHAT in `ap`. */
+void lw_vmalformed(char out[LW_REPLY_TEXT], const redisReply *r, const char *name,
+                   const char *expected, va_list ap) __attribute__((format(printf, 4, 0)));
 
 /* Returns why `r` is not a reply of the given type: `down` if there is no reply, the text of an
  * error reply, or the text of lw_malformed(), which is written to `out`. */

@@ -74,8 +74,7 @@ void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
 
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "hints.lua", "an array of strings"));
+        pipe_malformed(w, sh, r, "hints.lua", "an array of strings");
         return;
     }
     for (size_t i = 0; i < r->elements; i++)
@@ -234,12 +233,10 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 6 || !e[0]->str || !e[1]->str ||
         e[1]->len != (size_t)n || e[3]->type != REDIS_REPLY_ARRAY ||
         e[4]->type != REDIS_REPLY_ARRAY || !e[5]->str || e[5]->len != (size_t)n) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh,
-                       lw_malformed(why, r, "claim.lua",
-                                    "[string, string of %d bytes, integer, array, array, string "
-                                    "of %d bytes]",
-                                    n, n));
+        pipe_malformed(w, sh, r, "claim.lua",
+                       "[string, string of %d bytes, integer, array, array, string "
+                       "of %d bytes]",
+                       n, n);
         return;
     }
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[3], .heads = e[4]};

@@ -167,8 +167,7 @@ void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->floors.n > 0 && sh->floors.n <= FLOOR_BATCH);
     bool all = r->str && strcmp(r->str, "OK") == 0;
     if (!all && r->type != REDIS_REPLY_INTEGER) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "floor.lua", "OK or an integer"));
+        pipe_malformed(w, sh, r, "floor.lua", "OK or an integer");
         return;
     }
     int taken = all ? sh->floors.n : (int)r->integer;

@@ -161,8 +161,7 @@ static void program_reply(struct lw_worker *w, struct shard *sh, const char *inf
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == HELLO || sh->phase == READY);
     if (r->type != REDIS_REPLY_STRING) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "INFO", "a string"));
+        pipe_malformed(w, sh, r, "INFO", "a string");
         return;
     }
     char policy[64];
@@ -212,8 +211,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == HELLO || sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str ||
         !r->element[1]->str) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "TIME", "[string, string]"));
+        pipe_malformed(w, sh, r, "TIME", "[string, string]");
         return;
     }
     int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 +
@@ -244,8 +242,7 @@ void owner_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (size_t i = 0; sound && i < r->elements; i++)
         sound = r->element[i]->type == REDIS_REPLY_STRING || r->element[i]->type == REDIS_REPLY_NIL;
     if (!sound) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "HMGET", "an array of 2 strings or nils"));
+        pipe_malformed(w, sh, r, "HMGET", "an array of 2 strings or nils");
         return;
     }
     if (sh->index) return;
@@ -322,8 +319,7 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY && r);
     if (r->type != REDIS_REPLY_INTEGER) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "tend.lua", "an integer"));
+        pipe_malformed(w, sh, r, "tend.lua", "an integer");
         return;
     }
     if (r->integer > 0) ready_look(w, sh);

@@ -179,9 +179,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         sound = r->element[i]->type == REDIS_REPLY_STRING;
     bool ok = sound && strcmp(r->element[0]->str, "OK") == 0;
     if (!sound || (ok && r->elements < 6)) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh,
-                       lw_malformed(why, r, "enter.lua", "3 strings (REFUSED) or 6 strings (OK)"));
+        pipe_malformed(w, sh, r, "enter.lua", "3 strings (REFUSED) or 6 strings (OK)");
         return;
     }
     if (!ok) {
@@ -338,8 +336,7 @@ void late_build(struct lw_worker *w, struct shard *sh) {
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     bool ok = r->str && strcmp(r->str, "OK") == 0, forget = false;
     if (!ok && (!r->str || strcmp(r->str, "LATE") != 0)) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "repair.lua", "OK or LATE"));
+        pipe_malformed(w, sh, r, "repair.lua", "OK or LATE");
         return;
     }
     for (int i = 0; i < sh->repair.n; i++) {
@@ -435,8 +432,7 @@ void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 ||
         r->element[0]->type != REDIS_REPLY_INTEGER || r->element[1]->type != REDIS_REPLY_INTEGER) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "lift.lua", "[integer, integer]"));
+        pipe_malformed(w, sh, r, "lift.lua", "[integer, integer]");
         return;
     }
     int64_t now = now_ms(w), left = r->element[0]->integer;

@@ -346,10 +346,8 @@ void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     const redisReply *const *e = (const redisReply *const *)r->element;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str ||
         e[1]->len != (size_t)sh->gate.n_msgs || e[2]->type != REDIS_REPLY_ARRAY) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh,
-                       lw_malformed(why, r, "gate.lua", "[string, string of %d bytes, array]",
-                                    sh->gate.n_msgs));
+        pipe_malformed(w, sh, r, "gate.lua", "[string, string of %d bytes, array]",
+                       sh->gate.n_msgs);
         return;
     }
     int n = sh->gate.n, ran = 0;

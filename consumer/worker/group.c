@@ -209,8 +209,7 @@ void ready_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
     sh->ready.n_asked = 0;
     if (ok) return;
-    char why[LW_REPLY_TEXT];
-    pipe_malformed(w, sh, lw_malformed(why, r, "ready.lua", "[array, array]"));
+    pipe_malformed(w, sh, r, "ready.lua", "[array, array]");
 }
 
 bool ready_next(struct lw_worker *w, struct shard *sh, struct lw_bytes *lane,

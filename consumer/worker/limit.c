@@ -416,11 +416,9 @@ void limit_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         ok = permits_ok(of_groups + GROUP_VALUES * i, GROUP_VALUES, x->named[i]->permits.wanted);
     ok = ok && take_force(w, e + FLEET_VALUES);
     if (!ok) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh,
-                       lw_malformed(why, r, "limit.lua",
-                                    "[integer, integer, integer, string, integer, integer, "
-                                    "integer, limits], and the first five for each group"));
+        pipe_malformed(w, sh, r, "limit.lua",
+                       "[integer, integer, integer, string, integer, integer, "
+                       "integer, limits], and the first five for each group");
         return;
     }
     x->fleet.places = (size_t)e[0]->integer;

@@ -252,17 +252,22 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
     lw_worker_disconnected(w, sh->index, why);
 }
 
-void pipe_malformed(struct lw_worker *w, struct shard *sh, const char *why) {
+void pipe_malformed(struct lw_worker *w, struct shard *sh, const redisReply *r, const char *name,
+                    const char *expected, ...) {
     assert(sh->pipe.open && sh->pipe.answered > 0);
     sh->pipe.answered--;
+    char why[LW_REPLY_TEXT];
+    va_list ap;
+    va_start(ap, expected);
+    lw_vmalformed(why, r, name, expected, ap);
+    va_end(ap);
     lw_worker_disconnected(w, sh->index, why);
 }
 
 static void load_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->pipe.answered > 0 && sh->phase == HELLO);
     if (r->type != REDIS_REPLY_STRING || r->len != 40) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "SCRIPT LOAD", "a string of 40 bytes"));
+        pipe_malformed(w, sh, r, "SCRIPT LOAD", "a string of 40 bytes");
         return;
     }
     /* an error of a later one ends the connection, so all are loaded when HELLO is answered */

@@ -480,12 +480,10 @@ void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
               e[4]->type == REDIS_REPLY_ARRAY && e[5]->type == REDIS_REPLY_ARRAY && e[6]->str &&
               e[6]->len == (size_t)n;
     if (!ok) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh,
-                       lw_malformed(why, r, "settle.lua",
-                                    "[string, string of %d bytes, string of %d bytes, integer, "
-                                    "array, array, string of %d bytes]",
-                                    n, sh->settle.n_named, n));
+        pipe_malformed(w, sh, r, "settle.lua",
+                       "[string, string of %d bytes, string of %d bytes, integer, "
+                       "array, array, string of %d bytes]",
+                       n, sh->settle.n_named, n);
         return;
     }
     sh->settle.n = 0;

@@ -113,10 +113,11 @@ void pipe_send(struct lw_worker *w, struct shard *sh);
 void pipe_broken(struct lw_worker *w, struct shard *sh);
 void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
-/* Ends the connection because the reply that is being handled is malformed; `why` is the text of
- * lw_malformed(). The call may have executed, so it counts as unanswered: gate, settle and claim
+/* Ends the connection because the reply that is being handled is malformed; the arguments are those
+ * of lw_malformed(). The call may have executed, so it counts as unanswered: gate, settle and claim
  * are sent again on the next connection. The caller must return at once. */
-void pipe_malformed(struct lw_worker *w, struct shard *sh, const char *why);
+void pipe_malformed(struct lw_worker *w, struct shard *sh, const redisReply *r, const char *name,
+                    const char *expected, ...) __attribute__((format(printf, 5, 6)));
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 /* Returns the arguments that gate, settle and claim have in common, in the form that queue/calls.h
  * takes. */

@@ -244,8 +244,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(n > 0 && n <= LOOK_BATCH);
     sh->watch.n = 0;
     if (r->type != REDIS_REPLY_ARRAY || r->elements != (size_t)(2 * n)) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "watch.lua", "an array of %d elements", 2 * n));
+        pipe_malformed(w, sh, r, "watch.lua", "an array of %d elements", 2 * n);
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -525,8 +524,7 @@ void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == READY);
     struct part *p = sh->vanished.unpark.part;
     if (r->type != REDIS_REPLY_INTEGER) {
-        char why[LW_REPLY_TEXT];
-        pipe_malformed(w, sh, lw_malformed(why, r, "unpark.lua", "an integer"));
+        pipe_malformed(w, sh, r, "unpark.lua", "an integer");
         return;
     }
     if (!p || p->gen != sh->vanished.unpark.gen) return;
