@@ -83,9 +83,10 @@ static void an_expired_hold_is_lost_and_the_lock_free(void **state) {
     (void)state;
     for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE;
          kind++) {
-        struct latchwork_lock *l = open_kind(client, "a", kind, 20);
-        struct latchwork_hold *h = take(l, 0);
-        lw_sleep_ms(40);
+        struct latchwork_lock *l = open_kind(client, "a", kind, 50);
+        /* waits, because on a slow machine a lease may end before its grant has come */
+        struct latchwork_hold *h = take(l, 30000);
+        lw_sleep_ms(70);
         assert_true(latchwork_hold_lost(h));
         assert_int_equal(latchwork_hold_left_ms(h), 0);
         assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_renew(h, 0, &error));
