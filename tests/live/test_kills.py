@@ -11,6 +11,7 @@ import sqlite3
 import time
 
 from lib import orders
+from lib.ports import free_port
 from lib.process import alive, boot_us, descendants, send, stop, wait_until
 from lib.scenario import SOAK, main, scenario
 from lib.tool import tool
@@ -103,15 +104,20 @@ def rows(path, columns, source="orders"):
 def kill_workers(t):
     """Faults 1, 2 and 3: a random worker is killed by kill -9 every 1.5 s. No message may be lost
     or run out of order, no two runs of a key may overlap, and only messages in flight may run
-    again."""
+    again. Meanwhile two clients ask the page's process for all that it tells."""
+    port = free_port()
     t.start_redis()
     t.make_topics()
-    run = t.start()
+    run = t.start(http={"listen": "127.0.0.1:%d" % port})
     run.wait_workers(4)
     sampler = t.sample_commits()
+    visitors = [t.visit(port), t.visit(port)]
     t.generate(12000 * SOAK, keys=300, rate=900, wait=False)
     kill_often(t, run, 1.5)
     t.wait_finished()
+    visits = [visitor.end() for visitor in visitors]
+    t.check(all(visits), "the page's process told nothing while workers were killed")
+    t.figure(visits=sum(visits))
     t.judge_idle()
     run.stop()
     runs, again = t.judge(samples=sampler.end())

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the program under test: makes its configuration, and starts and stops its processes."""
 
+import http.client
 import json
 import os
+import random
+import re
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 
@@ -99,6 +103,42 @@ def readyz(port):
         return e.code, e.read().decode()
     except OSError as e:
         return 0, str(e)
+
+
+class Visitor(threading.Thread):
+    """Asks the page's process for the page, the metrics and what the API tells without parameters,
+    again and again, until end()."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.port, self.rounds, self.failed = port, 0, None
+        self.over = threading.Event()
+
+    def get(self, path):
+        with urllib.request.urlopen("http://127.0.0.1:%d%s" % (self.port, path), timeout=60) as r:
+            return r.read()
+
+    def run(self):
+        path = "/api/v1"
+        try:
+            # the stream of events does not end
+            told = json.loads(self.get(path))["get"]
+            told = ["/", "/metrics"] + [p for p in told if not re.search(r"\*|/events$", p)]
+            while not self.over.wait(0.2):
+                random.shuffle(told)  # so that other requests meet when several clients ask
+                for path in told:
+                    self.get(path)
+                self.rounds += 1
+        except (OSError, ValueError, http.client.HTTPException) as e:
+            self.failed = "%s: %s" % (path, e)
+
+    def end(self):
+        """Returns how often everything was asked. Fails if a request was not answered with 200."""
+        self.over.set()
+        self.join()
+        if self.failed:
+            raise Failure(self.failed)
+        return self.rounds
 
 
 class Instance:

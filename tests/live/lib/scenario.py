@@ -216,6 +216,13 @@ class Scenario:
         sampler.start()
         return sampler
 
+    def visit(self, port):
+        """Starts to ask the page's process of an instance for all that it tells."""
+        visitor = latchwork.Visitor(port)
+        self.samplers.append(visitor)
+        visitor.start()
+        return visitor
+
     # --- waiting and looking ----------------------------------------------------------------------
 
     def runs(self):
