@@ -191,7 +191,7 @@ test:
 	@mkdir -p $(B)
 	@+tests/live/kafka/kafka.sh fetch > $(B)/kafka-fetch.log 2>&1 & $(MAKE) $(PARALLEL) tests && wait
 	@+$(MAKE) $(PARALLEL) check-quick
-## ci: run what a change must pass: test, a cell of the matrix per axis, asan with clang, debian-13
+## ci: run what a change must pass: test, a cell of the matrix per axis, asan and tsan with clang, debian-13
 ci:
 	@.ci/run
 
@@ -200,13 +200,13 @@ asan:
 	@+$(MAKE) --no-print-directory B=$(B)/asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
 	    SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined" \
 	    FUZZ_S=20000x $(if $(BUILD_ONLY),tests,check-pure $(if $(findstring clang,$(CC)),check-fuzz))
-## tsan: run the tests of threads and shared memory, the whole program and the API under ThreadSanitizer
+## tsan: run the tests of threads, the whole program and its page under load under ThreadSanitizer
 tsan:
-	@+$(MAKE) --no-print-directory B=$(B)/tsan CFLAGS="-O1 -g" SAN="-fsanitize=thread" WERROR= \
-	    check-tsan
+	@+$(MAKE) --no-print-directory B=$(B)/tsan CFLAGS="-O1 -g1" SAN="-fsanitize=thread" WERROR= \
+	    $(if $(BUILD_ONLY),tests-tsan,check-tsan)
 
 # Both targets need root, because they make chroots. CI runs debian-13, and some cells of the
-# matrix. BUILD_ONLY=1 makes debian-13 and asan build, and run nothing.
+# matrix. BUILD_ONLY=1 makes debian-13, asan and tsan build, and run nothing.
 ## debian-13: build in a Debian 13 chroot and run the tests that need no Kafka (as root)
 debian-13:
 	@tests/matrix/debian.sh trixie sh -c 'scripts/deps.sh plain && make all tests $(if $(BUILD_ONLY),,\

@@ -185,10 +185,9 @@ run_scripts() {
     [ $found = 1 ] || report_failure "$1" /dev/null "no test scripts in tests/$1"
 }
 
-# The tests that run under ThreadSanitizer, because they have threads or share memory with other
-# processes.
-threaded="test_http test_pool test_pool_chain test_board test_outcomes test_exec test_plugin"
-threaded="$threaded test_insert test_job"
+# The unit tests of parts with threads, which run under ThreadSanitizer. It sees only what happens
+# within a process, so the tests of memory that processes share are not among them.
+threaded="test_http test_pool test_pool_chain test_exec test_plugin test_insert test_job"
 
 # What `quick` runs of the folders cli and lua: the rules of the source, and all scripts of Redis
 # but the long random runs and what counts bytes and CPU. `check` runs the rest.
@@ -244,6 +243,7 @@ tsan)
     # Otherwise a child that ends by _exit would hide the report.
     export TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/preload/tsan.txt ${TSAN_OPTIONS:-}"
     export LD_PRELOAD="$PWD/$build/tests/preload/c11_threads.so"
+    jobs=${LW_JOBS:-$((4 * $(nproc)))} # these programs wait even more than others
     # the whole worker under load, the API and the page's process
     run live-kill_workers tests/live/test_kills.py "$build" kill_workers
     run_scripts cli test_api

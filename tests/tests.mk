@@ -59,7 +59,7 @@ $(GUARD): $(GUARDOBJ) $(filter $(B)/tests/sim/redis/%,$(SIMLIB)) $(LIB)
 
 .PHONY: check check-live check-all check-quick check-mutants check-pure check-tsan check-unit \
     check-server check-lua check-lock check-sim check-guard check-cli check-browser screenshots \
-    tests
+    tests tests-tsan
 ##@ Tests
 ## tests: build the test programs
 tests: all $(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS) $(PRELOADS)
@@ -86,9 +86,14 @@ check-all: tests
 ## check-pure: run the tests that start no server but redis-server
 check-pure: tests
 	tests/run.sh pure $(B)
-## check-tsan: run the tests of threads and shared memory (tsan does, in a build of its own)
-check-tsan: tests
+## check-tsan: run the tests of threads (tsan does, in a build of its own)
+check-tsan: tests-tsan
 	tests/run.sh tsan $(B)
+## tests-tsan: build what check-tsan runs, and no more
+ifneq ($(filter tests-tsan check-tsan,$(MAKECMDGOALS)),)
+tests-tsan: $(B)/latchwork $(B)/tests/tools/kafkatool $(PRELOADS) \
+    $(filter $(B)/%,$(shell LW_LIST=1 tests/run.sh tsan $(B)))
+endif
 ## check-unit: run tests/unit: pure parts and single processes
 ## check-server: run tests/server: parts that talk to a Redis, each with a redis-server of its own
 ## check-lua: run tests/lua: each script on a redis-server
@@ -142,7 +147,7 @@ scale: all
 	tests/scale/api.py $(B)
 
 # What takes too long for each change, or needs root. tests/README.md says what each costs.
-NIGHTLY := check-mutants long soak tsan tidy deb-twice tarball-twice deb-test tarball-test otlp \
+NIGHTLY := check-mutants long soak tidy deb-twice tarball-twice deb-test tarball-test otlp \
     chart image scale live-security matrix
 .PHONY: nightly
 ## nightly: run all that is too long for each change, one after the other, and go on after a failure
