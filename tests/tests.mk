@@ -91,7 +91,7 @@ check-tsan: tests-tsan
 	tests/run.sh tsan $(B)
 ## tests-tsan: build what check-tsan runs, and no more
 ifneq ($(filter tests-tsan check-tsan,$(MAKECMDGOALS)),)
-tests-tsan: $(B)/latchwork $(B)/tests/tools/kafkatool $(PRELOADS) \
+tests-tsan: $(B)/latchwork $(TOOLS) $(PRELOADS) \
     $(filter $(B)/%,$(shell LW_LIST=1 tests/run.sh tsan $(B)))
 endif
 ## check-unit: run tests/unit: pure parts and single processes
