@@ -128,14 +128,16 @@ void ready_forget(struct lw_worker *w, struct shard *sh) {
 
 /* Returns how many lanes of a group that wait in a shard can be taken. */
 static size_t takes(struct lw_worker *w, const struct shard *sh, const struct group *g) {
-    size_t left = g->ready[sh->index] ? limit_group_left(w, g) : 0;
+    size_t left = g->ready[sh->index] ? lw_smaller(limit_group_left(w, g), limit_room(w)) : 0;
     return left > g->taken ? lw_smaller(g->ready[sh->index], left - g->taken) : 0;
 }
 
 void ready_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
     sh->ready.n_asked = 0;
-    if (!w->c->group.on || !limit_room(w) || !heads_fit(w)) return;
+    if (!w->c->group.on || !heads_fit(w)) return;
+    /* Also while all handlers are busy: those whose messages need no permit would take each handler
+     * that becomes free, and a group that waits only in Redis would never be asked for. */
     int64_t now = now_ms(w);
     size_t n[TAKEN_MAX];
     for (struct group *g = w->groups.table; g && sh->ready.n_asked < TAKEN_MAX; g = g->hh.next) {

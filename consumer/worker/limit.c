@@ -162,6 +162,11 @@ size_t limit_room(const struct lw_worker *w) {
     return lw_smaller(n, window_most(w));
 }
 
+/* Returns true if messages of the group need no permit but the fleet's. */
+static bool group_free(const struct group *g) {
+    return !g->permits.most.paused && !lw_limit_any(&g->permits.most);
+}
+
 /* Returns how many more messages could start soon that need no permit of a group: no more than
  * wait, and no more than there is room for. */
 static size_t demand(const struct lw_worker *w) {
@@ -174,12 +179,22 @@ static size_t demand(const struct lw_worker *w) {
         /* the next message of a settled lane: of which group, nobody knows yet */
         if (!w->c->group.on) wait += sh->settle.n_listed;
     }
-    return lw_smaller(less(wait, w->groups.listed), limit_room(w));
+    wait = less(wait, w->groups.listed);
+    for (const struct group *g = w->groups.table; g; g = g->hh.next)
+        if (group_free(g)) wait += group_waits(w, g);
+    return lw_smaller(wait, limit_room(w));
 }
 
 static size_t group_demand(const struct lw_worker *w, const struct group *g) {
-    if (w->limits.fleet.most.paused || g->permits.most.paused) return 0;
+    if (w->limits.fleet.most.paused || g->permits.most.paused || group_free(g)) return 0;
     return lw_smaller(group_waits(w, g), limit_room(w));
+}
+
+/* Returns how much of the room is for messages that need a permit of a group, beside `more` that
+ * need none. If both fill the room, each has half of it, and groups have an odd place in turn. */
+static size_t room_of_groups(const struct lw_worker *w, size_t more) {
+    size_t room = limit_room(w);
+    return less(room, lw_smaller(more, (room + w->limits.odd) / 2));
 }
 
 /* Returns how many of `more` messages the permits in hand let start, now or soon. */
@@ -198,7 +213,7 @@ struct state_of_groups {
 
 static struct state_of_groups look_at_groups(struct lw_worker *w, size_t more) {
     struct state_of_groups all = {0};
-    size_t fill = less(limit_room(w), more);
+    size_t fill = room_of_groups(w, more);
     for (const struct group *g = w->groups.table; g; g = g->hh.next) {
         const struct permits *p = &g->permits;
         size_t want = group_demand(w, g), used = group_used(g), n = in_hand(w, p, used, want);
@@ -217,7 +232,8 @@ static struct state_of_groups look_at_groups(struct lw_worker *w, size_t more) {
 static int64_t statement_ms(struct lw_worker *w, size_t more, size_t tokens_wanted) {
     const struct limits *x = &w->limits;
     struct state_of_groups all = look_at_groups(w, more);
-    size_t had = places(w, &x->fleet), need = x->used + more + all.have;
+    size_t had = places(w, &x->fleet);
+    size_t need = x->used + lw_smaller(more + all.have, limit_room(w));
     bool bounded = x->fleet.most.running > 0;
     int64_t due = x->stated_ms + LOOK_MS;
     if (tokens_wanted || all.lack || (bounded && x->used + more > had))
@@ -318,20 +334,20 @@ void limit_build(struct lw_worker *w, struct shard *sh) {
     assert(!sh->index && sh->phase == READY);
     struct limits *x = &w->limits;
     int64_t now = now_ms(w);
-    size_t used = x->used, more = demand(w), want = tokens_wanted(w, more), fill = limit_room(w);
+    size_t used = x->used, more = demand(w), want = tokens_wanted(w, more), room = limit_room(w);
     if (now < statement_ms(w, more, want)) return;
     forget_call(w);
     groups_sweep(w);
     /* Permits in hand for lanes of groups are kept, because it takes two more calls to make use of
      * them. */
-    size_t keep = look_at_groups(w, more).have;
+    size_t keep = look_at_groups(w, more).have, fill = room_of_groups(w, more);
     keep = in_hand(w, &x->fleet, used, keep);
     size_t spare = less(tokens(&x->fleet, true, now_us(w)), more + keep);
     /* The places of an answer are kept for one more statement, because the connection to the shard
      * that needs them may be busy for as long as the answer took. */
     size_t own = x->fresh ? lw_smaller(more, less(places(w, &x->fleet), used + keep)) : 0;
     x->fresh = false;
-    fill = less(fill, keep);
+    fill = less(fill, keep), room = less(room, keep + own);
     used += keep + own, more -= own;
     if (x->fleet.n_draws == DRAWS) fill = lw_smaller(fill, spare);
     /* Until the answer comes, only the places that are stated are sure. Calls to other shards in
@@ -339,7 +355,7 @@ void limit_build(struct lw_worker *w, struct shard *sh) {
     x->fleet.places = used;
     if (x->fleet.most.running) x->left = lw_smaller(x->left, keep + own);
     x->fleet.wanted = want + fill;
-    x->started = 0;
+    x->odd = !x->odd && lw_limit_any(&x->fleet.most);
     x->stated_ms = now;
     x->ask_ms = now + ASK_AGAIN_MS;
     pipe_script(sh, CALL_LIMIT, &lw_script_limit, 4);
@@ -350,8 +366,10 @@ void limit_build(struct lw_worker *w, struct shard *sh) {
     pipe_number(sh, x->version);
     pipe_number(sh, (int64_t)used), pipe_number(sh, (int64_t)(used + more));
     pipe_number(sh, (int64_t)want), pipe_number(sh, (int64_t)spare), pipe_number(sh, (int64_t)fill);
+    pipe_number(sh, (int64_t)room);
     pipe_file(w, sh);
     if (w->c->group.on) state_groups(w, sh, keep);
+    x->started = 0; /* the room for groups is counted with those that started */
 }
 
 /* Takes over a draw of n tokens. Times are counted from when the script ran, which is now at the
@@ -383,7 +401,8 @@ static void take_group(struct lw_worker *w, const struct shard *sh, struct permi
                        const redisReply *const *e) {
     p->places = (size_t)e[0]->integer;
     p->others = e[4]->integer > 0;
-    p->refused = (p->most.running && p->places < p->want) || (size_t)e[1]->integer < p->wanted;
+    p->refused = (p->most.running && p->places < p->want) ||
+                 (p->most.per_second && (size_t)e[1]->integer < p->wanted);
     take_draw(w, sh, p, e + 1);
 }
 

@@ -84,6 +84,7 @@ struct limits {
     struct group **named;
     size_t n_named, cap_named;
     size_t from; /* number of the waiting group with which the next statement begins */
+    bool odd;    /* true: an odd place is not for groups this time */
     /* What this turn may still start: `used` counts messages in handlers and those that unanswered
      * calls may grant, `left` those that may be granted besides. */
     size_t used, left;

@@ -8,10 +8,10 @@
 --         worker, 4 ttl_ms, 5 version of the limits that the worker knows (0: none), 6 number of
 --         places that it has in use, 7 number of places that it wants in all, and 8 number of
 --         tokens that it wants, both without messages of the groups below; 9 number of tokens that
---         it has for these, 10 number of messages of these that it could start; 11 number of limits
---         in its file, then of each: its field in `limits`, and "RUNNING PER_SECOND BURST"; then of
---         each group: its name, number of places in use, number of messages that wait, number of
---         tokens that it has
+--         it has for these, 10 number of messages of these that it could start, 11 number of
+--         messages that it could start in all; 12 number of limits in its file, then of each: its
+--         field in `limits`, and "RUNNING PER_SECOND BURST"; then of each group: its name, number
+--         of places in use, number of messages that wait, number of tokens that it has
 -- Result: 'LOST', or {places, tokens, first, step, again, waiting, version, limits}, then of each
 --         group places, tokens, first, step, waiting
 --         places: number of places that the worker has until the statement expires, ttl_ms from
@@ -45,11 +45,11 @@
 -- two, and expires when it says no more than a missing one. limited: groups that have such a table,
 -- by the time (ms) at which it expires.
 -- @epoch
-local HUNGRY_MS, AGAIN_MIN_MS, AGAIN_MAX_MS, FLEET_ARGS, GROUP_ARGS = 1000, 10, 200, 11, 4
+local HUNGRY_MS, AGAIN_MIN_MS, AGAIN_MAX_MS, FLEET_ARGS, GROUP_ARGS = 1000, 10, 200, 12, 4
 local id, worker, number, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local why = refuse(id, '', 0)
 if why == 'LOST' then return why end
-local key, limits, known, in_file = KEYS[2], KEYS[3], tonumber(ARGV[5]), tonumber(ARGV[11])
+local key, limits, known, in_file = KEYS[2], KEYS[3], tonumber(ARGV[5]), tonumber(ARGV[12])
 
 -- Reads the statements of the fleet or of a group.
 local function look(name)
@@ -228,7 +228,10 @@ end
 local has, want, tokens, spare = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]),
     tonumber(ARGV[9])
 could = math.min(could, tonumber(ARGV[10]))
-offer(fleet, has, want + could, tokens + math.max(could - spare, 0), now_us + AHEAD_MAX_US,
+-- messages without permits of a group get what is left of the handlers
+local rest = math.max(tonumber(ARGV[11]) - could, 0)
+offer(fleet, has, has + math.min(want - has, rest) + could,
+    math.min(tokens, rest) + math.max(could - spare, 0), now_us + AHEAD_MAX_US,
     in_force(fleet_limit))
 local left = fleet.places - has
 if fleet.rate > 0 then left = math.min(left, fleet.given + spare) end

@@ -169,6 +169,31 @@ def check_limits(t, runs, limits, whose):
     t.check(most <= limits["running"], "%d of %s ran at once" % (most, whose))
 
 
+def tenants_record(tenant, i):
+    """Returns record number i of a tenant, which has fifty keys."""
+    key, payload = b"%s-%d" % (tenant.encode(), i % 50), b'{"tenant":"%s"}' % tenant.encode()
+    return (i % 4, key, payload)
+
+
+def tenant_of(r):
+    return bytes.fromhex(r.key).decode().split("-")[0]
+
+
+def runs_by_tenant(runs):
+    by_tenant = {}
+    for r in runs:
+        by_tenant.setdefault(tenant_of(r), []).append(r)
+    return by_tenant
+
+
+def check_flood_was_left(t, by_tenant, tenants):
+    """Checks that a quarter of the flood waited when the last message of the other tenants started."""
+    through = max(r.start_us for tenant in tenants for r in by_tenant[tenant])
+    left = sum(r.start_us > through for r in by_tenant["flood"])
+    t.check(left >= len(by_tenant["flood"]) // 4, "the others waited: %d of the flood left" % left)
+    t.figure(flood=len(by_tenant["flood"]), left=left)
+
+
 @scenario
 def kill_a_worker_of_a_limited_fleet(t):
     """Four workers with a backlog share 500 starts a second and ten places, and one of them is
@@ -194,25 +219,17 @@ def kill_a_worker_of_a_limited_fleet(t):
 @scenario
 def kill_a_worker_while_a_tenant_floods(t):
     """The messages of one tenant stand before those of twenty others. Each tenant has its own
-    limits, and a worker is killed. The others must be through while half of the flood waits, and
+    limits, and a worker is killed. The others must be through while a part of the flood waits, and
     the handlers count what each tenant starts. Then the flood is paused, and goes on with a lower
     limit."""
     limits = {"per_second": 200, "burst": 20, "running": 2}
     flood, tenants = 1500, ["t%d" % i for i in range(20)]
     t.start_redis()
     t.make_topics()
-
-    def record(tenant, i):
-        key, payload = b"%s-%d" % (tenant.encode(), i % 50), b'{"tenant":"%s"}' % tenant.encode()
-        return (i % 4, key, payload)
-
-    records = [record("flood", i) for i in range(flood)]
-    records += [record(tenant, i) for i in range(20) for tenant in tenants]
+    records = [tenants_record("flood", i) for i in range(flood)]
+    records += [tenants_record(tenant, i) for i in range(20) for tenant in tenants]
     for topic in t.topics:
         t.kafka.produce(topic, records)
-
-    def tenant_of(r):
-        return bytes.fromhex(r.key).decode().split("-")[0]
 
     def others_ended():
         return sum(tenant_of(r) != "flood" and r.end_us is not None for r in t.runs())
@@ -229,7 +246,7 @@ def kill_a_worker_while_a_tenant_floods(t):
             lambda: not tool(t, "group", "show", "flood")[0]["running"], 60, "the end of what ran"
         )
         at_us.append(boot_us())
-        more = [record("late", i) for i in range(40)]
+        more = [tenants_record("late", i) for i in range(40)]
         t.kafka.produce(t.topics[0], more)
         wait_until(lambda: others_ended() >= others + len(more), 60, "who is not paused")
         tool(t, "group", "set", "flood", "--running", "1")
@@ -241,10 +258,7 @@ def kill_a_worker_while_a_tenant_floods(t):
 
     at_us = []
     run = t.start(group={"from": "json:/tenant"}, limits={"group": limits})
-    runs = kill_one(t, run, 300, pause_and_resume)
-    by_tenant = {}
-    for r in runs:
-        by_tenant.setdefault(tenant_of(r), []).append(r)
+    by_tenant = runs_by_tenant(kill_one(t, run, 300, pause_and_resume))
     paused = [r for r in by_tenant["flood"] if at_us[0] < r.start_us < at_us[1]]
     resumed = [r for r in by_tenant["flood"] if at_us[1] < r.start_us < at_us[2]]
     t.same(paused, [], "runs of the flood while it was paused")
@@ -254,10 +268,28 @@ def kill_a_worker_while_a_tenant_floods(t):
     t.same(sorted(by_tenant), sorted(["flood", *tenants]), "the tenants whose messages ran")
     for tenant, those in by_tenant.items():
         check_limits(t, [r for r in those if r.start_us < at_us[2]], limits, tenant)
-    through = max(r.start_us for tenant in tenants for r in by_tenant[tenant])
-    left = sum(r.start_us > through for r in by_tenant["flood"])
-    t.check(left >= len(by_tenant["flood"]) // 2, "the others waited: %d of the flood left" % left)
-    t.figure(flood=len(by_tenant["flood"]), left=left, resumed=len(resumed))
+    check_flood_was_left(t, by_tenant, tenants)
+    t.figure(resumed=len(resumed))
+
+
+@scenario
+def limited_tenants_beside_one_without_limits(t):
+    """The messages of a tenant without limits stand before those of twenty that have some, and
+    occupy all handlers. A worker is killed. The twenty must be through while a part of the
+    flood waits."""
+    limits = {"per_second": 200, "burst": 20, "running": 2}
+    flood, tenants = 2000, ["t%d" % i for i in range(20)]
+    t.start_redis()
+    t.make_topics()
+    records = [tenants_record("flood", i) for i in range(flood)]
+    records += [tenants_record(tenant, i) for i in range(10) for tenant in tenants]
+    for topic in t.topics:
+        t.kafka.produce(topic, records)
+    run = t.start(group={"from": "json:/tenant"}, limits={"groups": dict.fromkeys(tenants, limits)})
+    by_tenant = runs_by_tenant(kill_one(t, run, 300))
+    for tenant in tenants:
+        check_limits(t, by_tenant[tenant], limits, tenant)
+    check_flood_was_left(t, by_tenant, tenants)
 
 
 @scenario

@@ -17,6 +17,7 @@ struct asks {
     int number, running, per_second, burst, has, want, tokens;
     /* number of fields and values of the worker's file, which knows no version then */
     const char *file[8];
+    int room; /* number of messages that it could start in all; 0 stands for 100 */
 };
 
 /* A group in a statement, and the answer about it. */
@@ -43,6 +44,7 @@ static void begin(struct lt *l, struct asks a) {
     lt_addf(&l->args, "%d", !a.file[0]), lt_addf(&l->args, "%d", a.has);
     lt_addf(&l->args, "%d", a.want), lt_addf(&l->args, "%d", a.tokens);
     lt_addf(&l->args, "0"), lt_addf(&l->args, "100");
+    lt_addf(&l->args, "%d", a.room ? a.room : 100);
     int n = 0;
     while (a.file[n]) n++;
     lt_addf(&l->args, "%d", n / 2);
@@ -90,7 +92,7 @@ static const char *state_of(struct lt *l, struct asks a) {
 }
 
 static const char *places(struct lt *l, const char *worker, int number, int has, int want) {
-    return state_of(l, (struct asks){worker, number, 4, 0, 1, has, want, 0, {0}});
+    return state_of(l, (struct asks){worker, number, 4, 0, 1, has, want, 0, {0}, 0});
 }
 
 /* Makes a token the one that comes `ms` ms from now. */
@@ -99,7 +101,7 @@ static void next_in(struct lt *l, int64_t ms) {
 }
 
 static const char *tokens(struct lt *l, const char *worker, int number, int want) {
-    return state_of(l, (struct asks){worker, number, 0, 1, 5, 0, 0, want, {0}});
+    return state_of(l, (struct asks){worker, number, 0, 1, 5, 0, 0, want, {0}, 0});
 }
 
 static void places_are_given_up_to_the_limit(void **state) {
@@ -154,9 +156,9 @@ static void who_waits_longest_is_first(void **state) {
 static void a_lower_limit_drains(void **state) {
     struct lt *l = *state;
     places(l, "a", 1, 0, 4);
-    const struct asks low = {"a", 2, 2, 0, 1, 4, 4, 0, {0}};
+    const struct asks low = {"a", 2, 2, 0, 1, 4, 4, 0, {0}, 0};
     assert_string_equal(state_of(l, low), "4 0"); /* nothing that runs is taken away */
-    const struct asks lower = {"a", 3, 2, 0, 1, 1, 4, 0, {0}};
+    const struct asks lower = {"a", 3, 2, 0, 1, 1, 4, 0, {0}, 0};
     assert_string_equal(state_of(l, lower), "2 0");
 }
 
@@ -254,7 +256,7 @@ static void a_quarantine_keeps_what_is_stated(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
     next_in(l, -1000);
-    const struct asks more = {"a", 1, 4, 1, 5, 2, 4, 3, {0}};
+    const struct asks more = {"a", 1, 4, 1, 5, 2, 4, 3, {0}, 0};
     assert_string_equal(state_of(l, more), "2 0");
     lt_int(l, "HSET " LT_TAG "epoch not_before 0");
     assert_string_equal(places(l, "b", 1, 0, 4), "1 0"); /* of the two that are free */
@@ -304,7 +306,7 @@ static void a_clock_that_went_back_costs_one_wait(void **state) {
 static void tokens_have_their_distance(void **state) {
     struct lt *l = *state;
     next_in(l, 0);
-    const struct asks many = {"a", 1, 0, 1000, 1, 0, 0, 500, {0}};
+    const struct asks many = {"a", 1, 0, 1000, 1, 0, 0, 500, {0}, 0};
     state_of(l, many);
     int64_t n = l->reply->element[1]->integer;
     assert_true(n >= 40 && n <= 70); /* as many as come within the time that may be drawn ahead */
@@ -404,6 +406,17 @@ static void the_fleet_gives_no_more_than_groups_can_use(void **state) {
     next_in(l, -10000);
     const struct asks a = {.worker = "a", .number = 1, .running = 4, .per_second = 100, .burst = 9};
     assert_string_equal(groups_of(l, a, g, 1), "1 1");
+}
+
+/* The handlers that groups cannot use are for messages that need no permit of a group. */
+static void groups_and_others_share_the_room(void **state) {
+    struct lt *l = *state;
+    struct group g[] = {{.name = "x", .running = 2, .more = 9}};
+    struct asks a = {.worker = "a", .number = 1, .running = 50, .has = 1, .want = 9, .room = 8};
+    assert_string_equal(groups_of(l, a, g, 1), "9 0");
+    assert_int_equal(g[0].places, 2);
+    a.number = 2, a.room = 1;
+    assert_string_equal(groups_of(l, a, g, 1), "3 0");
 }
 
 static void the_first_token_of_a_group_is_no_burst(void **state) {
@@ -512,6 +525,7 @@ int main(void) {
         LT(groups_get_no_more_than_the_fleet_lets_start),
         LT(the_fleet_gives_no_more_than_groups_can_use),
         LT(the_first_token_of_a_group_is_no_burst),
+        LT(groups_and_others_share_the_room),
         LT(nothing_is_left_of_a_quiet_group),
         LT(a_lane_without_a_permit_waits_under_its_group),
         LT(a_lane_that_is_given_back_waits_under_its_group),

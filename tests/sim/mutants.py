@@ -894,6 +894,9 @@ M = {
             "sh->ready.looks = false;",
         )
     ],
+    'messages of groups without limits ask for nothing': [
+        ('consumer/worker/limit.c', "if (group_free(g)) wait += group_waits(w, g);", "")
+    ],
     'groups forget their tokens at once': [
         ('queue/lua/limit.lua', "fleet.known_us + AHEAD_MAX_US,", "0,")
     ],
@@ -971,6 +974,7 @@ MODE = {
     'other shards are asked beyond the statement': 'limits',
     'a message starts without a permit of its group': 'groups',
     'nobody looks for groups that wait': 'groups',
+    'messages of groups without limits ask for nothing': 'groupstune',
     'limits that operators set are not read': 'groupstune',
     'a paused group starts messages': 'groupstune',
     'partitions of replays are never forgotten': 'operator',

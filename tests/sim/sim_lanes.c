@@ -234,6 +234,7 @@ static const struct faults modes[] = {
      .per_second = 100,
      .group_running = 2,
      .group_per_second = 50,
+     .one_free = true,
      .fine = true,
      .retune = 0.2,
      .crash = 1,

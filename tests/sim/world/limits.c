@@ -42,16 +42,25 @@ static int limit_of(const struct lw_job *job) {
     return NONE;
 }
 
+static bool free_group(const struct world *w, int limit) {
+    return w->f->one_free && limit == GROUPS;
+}
+
 void limits_configure(struct world *w) {
     static char whole[] = "";
     struct lw_config *c = &w->config;
+    static struct lw_group_limit second = {.limit.burst = 1};
     for (int limit = FLEET; limit <= GROUPS; limit++)
-        w->force[limit].running = limit == FLEET ? w->f->running : w->f->group_running;
+        w->force[limit].running = limit == FLEET         ? w->f->running
+                                  : free_group(w, limit) ? 0
+                                                         : w->f->group_running;
     if (!groups_on(w->f)) return;
     c->group.on = true;
     c->group.from = (struct lw_rule){LW_KEY_JSON, whole};
     c->limits.group = (struct lw_limit){
         .running = w->f->group_running, .per_second = w->f->group_per_second, .burst = LIMIT_BURST};
+    second.name = lw_bytes_of("b");
+    if (w->f->one_free) c->limits.groups = &second, c->limits.n_groups = 1;
 }
 
 /* Returns how many messages may run, or NO_LIMIT. */
@@ -62,7 +71,7 @@ static int running_of(const struct world *w, int limit) {
 }
 
 static int rate_of(const struct world *w, int limit) {
-    return limit == FLEET ? w->f->per_second : w->f->group_per_second;
+    return limit == FLEET ? w->f->per_second : free_group(w, limit) ? 0 : w->f->group_per_second;
 }
 
 /* --- places ----------------------------------------------------------------------------------- */
