@@ -222,26 +222,26 @@ static void live_with_rows(void) {
 }
 static void hold_a_row(void) { redis_says("SET lwl:{row:t:2}:lock me/00:1 PX 30"); }
 
-enum { RENEWED_MS = 60 };   /* TTL, in ms, of the lease that is renewed */
-static int64_t acquired_ms; /* time on the boot clock at which wait_and_renew() last got the lock */
+enum { RENEWED_MS = 60 }; /* TTL, in ms, of the lease that is renewed */
 
 /* Waits for a lock that another client holds, and then keeps it until a renewal has begun. */
 static struct latchwork_hold *wait_and_renew(struct latchwork_lock *lock) {
     struct latchwork_error e = {0};
     struct latchwork_hold *hold = NULL;
     is_good("acquire", latchwork_lock_acquire(lock, 3000, &hold, &e), &e);
-    acquired_ms = lw_boot_ms();
     lw_sleep_ms(hold ? RENEWED_MS / 2 : 0);
     return hold;
 }
 
 /* Releases a hold after its first renewal was due. The hold may be lost if a failed allocation has
- * prevented the renewal, or if this process got no CPU for the whole TTL. */
+ * prevented the renewal, or if its lease ended before the release arrived, because this process got
+ * no CPU. */
 static void release_late(struct latchwork_hold *hold) {
     struct latchwork_error e = {0};
+    int64_t ends_ms = lw_boot_ms() + latchwork_hold_left_ms(hold);
     enum latchwork_result result = latchwork_hold_release(hold, &e);
-    bool stalled = lw_boot_ms() - acquired_ms >= RENEWED_MS;
-    if (result != LATCHWORK_LOCK_LOST || (!atomic_load(&failed) && !stalled))
+    bool ended = lw_boot_ms() >= ends_ms;
+    if (result != LATCHWORK_LOCK_LOST || (!atomic_load(&failed) && !ended))
         is_gone("release", result, &e);
 }
 
