@@ -3,13 +3,14 @@
  * outlives a worker's crash, so the supervisor can read from it what was in a handler when the
  * worker died.
  *
- * A worker writes its own `lw_board_worker` (the main thread writes the counters, the heartbeat and
- * the outcomes; each handler thread writes its own seat) and the slots of `partitions` that it
- * owns. The supervisor adds `suspects`, and workers clear them. The supervisor also fills `drain`.
- * The workers, and the process that follows the group's commits, raise the committed offsets
- * in `drain`. The process that sends spans counts them in `spans_sent` and `spans_lost`. The
- * supervisor writes all other fields. A field that one process writes while others may read
- * it is a lock-free atomic, or is guarded by the order "text first, then the atomic flag". */
+ * A worker writes its own `lw_board_worker` (the main thread writes the counters, the heartbeat,
+ * the outcomes and the shares; each handler thread writes its own seat) and the slots of
+ * `partitions` that it owns. The supervisor adds `suspects`, and workers clear them. The supervisor
+ * also fills `drain`. The workers, and the process that follows the group's commits, raise the
+ * committed offsets in `drain`. The process that sends spans counts them in `spans_sent` and
+ * `spans_lost`. The supervisor writes all other fields. A field that one process writes while
+ * others may read it is a lock-free atomic, or is guarded by the order "text first, then the atomic
+ * flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
@@ -17,6 +18,7 @@
 #include "base/err.h"
 #include "base/histogram.h"
 #include "consumer/outcomes.h"
+#include "consumer/shares.h"
 #include "consumer/spans.h"
 #include "handlers/handler.h"
 #include "handlers/http/counts.h"
@@ -131,6 +133,8 @@ struct lw_board_worker {
     /* `outcomes` holds the rings of the worker's last outcomes; the process that replaces the
      * worker continues these rings */
     struct lw_outcome_rings outcomes;
+    /* `shares` says how much of the worker's handlers each group takes */
+    struct lw_shares shares;
 };
 
 /* Describes a message that was in a plugin when its worker died. Only the supervisor fills a slot:

@@ -97,9 +97,10 @@ void group_listed(struct lw_worker *w, struct group *g, int by) {
 
 void group_asked(struct group *g, int by) { g->asked += (size_t)by; }
 
-void group_running(struct group *g, int by) {
-    g->in_handler += (size_t)by;
-    if (by < 0) limit_left_handler(g);
+void group_running(struct lw_worker *w, struct group *g, int by) {
+    if (g) g->in_handler += (size_t)by;
+    if (g && by < 0) limit_left_handler(g);
+    tell_running(w, g, by);
 }
 
 bool group_parks(const struct lw_worker *w, const struct group *g) {

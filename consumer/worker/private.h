@@ -131,6 +131,7 @@ struct group {
     size_t n_msgs;            /* number of its messages in memory */
     size_t in_handler, asked; /* number of its messages in handlers, and of its lanes in calls */
     size_t listed;            /* number of its lanes that wait to ask gate */
+    struct lw_share *share;   /* on the board, of those in handlers; NULL: none was free */
     size_t taken;             /* number of its lanes that were taken out of ready:<group> */
     size_t ready[]; /* of each shard: number of its lanes in ready:<group>, as far as is known */
 };
@@ -151,10 +152,11 @@ size_t group_waits(const struct lw_worker *w, const struct group *g);
 void groups_sweep(struct lw_worker *w);
 void groups_free(struct lw_worker *w);
 /* Each function notes that there is one more (`by` is 1) or one less (-1): message in memory, lane
- * in the list of gate, message in a handler. */
+ * in the list of gate, message in a handler. group_running() is called with limits only, and `g` is
+ * NULL if the message has no group. */
 void group_message(struct group *g, int by);
 void group_listed(struct lw_worker *w, struct group *g, int by);
-void group_running(struct group *g, int by);
+void group_running(struct lw_worker *w, struct group *g, int by);
 /* Returns true if gate parks lanes of the group that have no permit. */
 bool group_parks(const struct lw_worker *w, const struct group *g);
 
@@ -254,6 +256,9 @@ void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level,
 /* Notes at each lease of a shard which message runs, if it has run for some time, so that the next
  * renewal tells operators (lw_leases_note). */
 void tell_runs(struct lw_worker *w, struct shard *sh, int64_t now);
+/* Notes on the board that a message of the group, if it has one, enters a handler (`by` is 1), or
+ * leaves it (-1). */
+void tell_running(struct lw_worker *w, struct group *g, int by);
 /* Notes on the board the outcome of a run after Redis has recorded it. */
 void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms);
 /* Notes on the board the end of a record that is given to no handler. */

@@ -109,7 +109,7 @@ static void enters_handler(struct lw_worker *w, struct run *r) {
     assert(!r->submitted);
     r->submitted = true;
     w->runs.in_handler++;
-    if (r->msg->group) group_running(r->msg->group, 1);
+    if (lw_config_limits(w->c)) group_running(w, r->msg->group, 1);
     lw_hist_add(&w->counts->waited, &lw_bounds_end_to_end,
                 1000 * (w->io->wall_ms(w->ctx) - r->msg->first_ms));
 }
@@ -278,7 +278,7 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     assert(w->runs.in_handler > 0);
     r->submitted = false;
     w->runs.in_handler--;
-    if (r->msg->group) group_running(r->msg->group, -1);
+    if (lw_config_limits(w->c)) group_running(w, r->msg->group, -1);
 }
 
 /* Gives started runs to the handlers. Applies the rule "no late start" again, because time may have

@@ -112,6 +112,17 @@ void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, stru
     add_outcome(w, p, &o, key, reason, false);
 }
 
+/* --- the board: what groups take of the handlers ---------------------------------------------- */
+
+void tell_running(struct lw_worker *w, struct group *g, int by) {
+    if (!w->set.board) return;
+    struct lw_shares *shares = &w->set.board->workers[w->set.index].shares;
+    int64_t now = now_ms(w);
+    lw_share_run(&shares->all, by, now);
+    if (g && by > 0 && g->in_handler == 1) g->share = lw_share_take(shares, g->id, now);
+    if (g && g->share) lw_share_run(g->share, by, now);
+}
+
 /* --- the board: partitions ------------------------------------------------------------------- */
 
 static void put(_Atomic int64_t *to, int64_t v) {

@@ -337,6 +337,8 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     w->bytes = bounds(&setup->bytes);
     msgs_open(w);
     limit_open(w);
+    if (w->set.board && lw_config_limits(w->c))
+        lw_shares_reset(&w->set.board->workers[w->set.index].shares);
     pthread_mutex_init(&w->epoch_mutex, NULL);
     w->leases = lw_leases_open(w->n_shards, w->c->lock.ttl_ms);
     w->shards = lw_alloc((size_t)w->n_shards * sizeof *w->shards);
