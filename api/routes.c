@@ -73,8 +73,11 @@ const struct api_shape api_shapes[] = {
     {"Point", "{at_ms:i,received:i,done:i,retried:i,dead:i,skipped:i,dropped:i,parked:i,"
               "drained:i,lag:i,waiting:i,in_handler:i,dead_letters:i?,lanes:i?,handler_p50_us:i?,"
               "handler_p99_us:i?,end_to_end_p50_us:i?,end_to_end_p99_us:i?}"},
-    {"Group", "{group?:s?,group_base64?:s,fleet:b,running:i,waiting:i,limits:{running:i?,"
-              "per_second:i?,burst:i?},own_limits:b,paused_ms:i?,limited_ms:i?,changed?:b}"},
+    {"Limits", "{running:i?,per_second:i?,burst:i?}"},
+    {"Group", "{group?:s?,group_base64?:s,fleet:b,running:i,waiting:i,starts_per_second:n?,"
+              "share:n?,limits:Limits,from:s?,own_limits:b,paused_ms:i?,limited_ms:i?,"
+              "why:{reason:s,text:s}?,changed?:b}"},
+    {"EachGroup", "{limits:Limits,from:s?,changed?:b}"},
     {"Lock", "{key?:s,key_base64?:s,shard:i,holder:Holder,waiting:i,paused:b}"},
     {"AuditEntry", "{at_ms:i,shard:i,event?:s,who?:s,who_base64?:s,job?:i,words?:o,done?:i,"
                    "taken?:i,asked_ms?:i,state?:s,key?:s,key_base64?:s,was?:s,was_base64?:s,"
@@ -149,7 +152,7 @@ const struct api_route api_routes[] = {
      .help = "The fleet and its groups, those with most waiting lanes first: what runs and waits, "
              "and the limits in force.",
      .params = API_P_LIMIT,
-     .answer = "{groups:[Group]}",
+     .answer = "{groups:[Group],each:EachGroup,more:i,complete:b}",
      .lengthy = true},
     {.path = "lanes",
      .fn = api_lanes,
@@ -220,7 +223,7 @@ const struct api_route api_routes[] = {
      .path = "groups/*/set",
      .fn = api_group_set,
      .help = "Changes limits in force of a group; what runs goes on.",
-     .body = "{running?:i,per_second?:i,burst?:i,execute?:b}",
+     .body = "{running?:i?,per_second?:i?,burst?:i,execute?:b}",
      .answer = "Group"},
     {.post = true,
      .path = "groups/*/pause",
@@ -235,10 +238,16 @@ const struct api_route api_routes[] = {
      .body = "{execute?:b}",
      .answer = "Group"},
     {.post = true,
+     .path = "each-group/set",
+     .fn = api_group_set,
+     .help = "Changes limits in force of each group that has none of its own.",
+     .body = "{running?:i?,per_second?:i?,burst?:i,execute?:b}",
+     .answer = "EachGroup"},
+    {.post = true,
      .path = "fleet/set",
      .fn = api_group_set,
      .help = "Changes limits in force of the fleet; what runs goes on.",
-     .body = "{running?:i,per_second?:i,burst?:i,execute?:b}",
+     .body = "{running?:i?,per_second?:i?,burst?:i,execute?:b}",
      .answer = "Group"},
     {.post = true,
      .path = "fleet/pause",

@@ -75,17 +75,19 @@ static int needs_value(const struct parse *p) {
 static int number(const struct parse *p, const struct cli_option *o, const char *text,
                   int64_t *out) {
     char *end;
+    const char * or = o->none ? ", or none" : "";
     errno = 0;
     long long v = strtoll(text, &end, 10), most = o->max ? o->max : INT64_MAX;
+    if (o->none && !strcmp(text, "none")) return *out = o->none, 0;
     *out = v;
     if (!errno && end != text && !*end && strspn(text, "-0123456789") == strlen(text) &&
         v >= o->min && v <= most)
         return 0;
     if (o->max)
-        return cli_misuse(p->args, "--%s %s: expected a number from %lld to %lld", o->name, text,
-                          (long long)o->min, most);
-    return cli_misuse(p->args, "--%s %s: expected a number of at least %lld", o->name, text,
-                      (long long)o->min);
+        return cli_misuse(p->args, "--%s %s: expected a number from %lld to %lld%s", o->name, text,
+                          (long long)o->min, most, or);
+    return cli_misuse(p->args, "--%s %s: expected a number of at least %lld%s", o->name, text,
+                      (long long)o->min, or);
 }
 
 static int duration(const struct parse *p, const struct cli_option *o, const char *text,

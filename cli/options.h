@@ -76,6 +76,9 @@ struct cli_option {
     /* `min` and `max` are the smallest and the largest allowed number or duration; if max is 0,
      * there is no upper limit. For CLI_LIST, `max` is the maximum number of values. */
     int64_t min, max;
+    /* `none`, for CLI_NUMBER, allows the word "none", too, which is stored as this value; 0: it
+     * does not */
+    int64_t none;
     /* `aliases`, for CLI_WORD, has additional words for the option's values, ended by a row without
      * a word; NULL: there are none */
     const struct cli_alias *aliases;

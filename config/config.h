@@ -54,7 +54,10 @@ struct lw_limit {
     int running;    /* maximum number of messages in handlers at once */
     int per_second; /* maximum number of messages that start in a second */
     int burst;      /* number of messages above per_second that may start at once */
-    bool paused;    /* true: an operator has paused it, and nothing starts; never in a file */
+    /* of limits in force only: */
+    bool paused; /* true: an operator has paused it, and nothing starts */
+    bool set;    /* true: an operator has set it, and the file says something else */
+    bool own;    /* true: of a group that has limits of its own, not those of limits.group */
 };
 
 /* The limits of a group that has some of its own. */

@@ -135,6 +135,8 @@ static bool read_limit(const redisReply *r, struct lw_limit *out) {
     *out = (struct lw_limit){0};
     if (sscanf(r->str, "%7d %7d %7d %n", &out->running, &out->per_second, &out->burst, &end) != 3)
         return false;
+    const char *file = r->str + end;
+    out->set = end && (strlen(file) + 1 != (size_t)end || memcmp(r->str, file, strlen(file)) != 0);
     return end && out->running >= 0 && out->per_second >= 0 && out->burst >= !!out->per_second;
 }
 
@@ -161,14 +163,16 @@ bool lw_limits_read(struct lw_limits *out, const redisReply *r) {
     out->groups = lw_alloc((r->elements / 2 + 1) * sizeof out->groups[0]);
     for (size_t i = 0; ok && i < r->elements; i += 2) {
         const redisReply *field = r->element[i], *value = r->element[i + 1];
-        if (!strcmp(field->str, "fleet"))
+        if (!strcmp(field->str, "fleet")) {
             ok = read_limit(value, &out->fleet);
-        else if (!strcmp(field->str, "each"))
+        } else if (!strcmp(field->str, "each")) {
             ok = read_limit(value, &out->group);
-        else if (!strcmp(field->str, "paused"))
+        } else if (!strcmp(field->str, "paused")) {
             paused = true;
-        else if (is(field, "group:", &name) && (ok = read_limit(value, &limit)))
+        } else if (is(field, "group:", &name) && (ok = read_limit(value, &limit))) {
+            limit.own = true;
             add(out, name, &limit);
+        }
     }
     out->fleet.paused = paused;
     qsort(out->groups, out->n_groups, sizeof out->groups[0], by_name);

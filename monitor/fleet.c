@@ -7,6 +7,7 @@
 #include "config/shard.h"
 #include "ops/fleet.h"
 #include "ops/script.h"
+#include "ops/shares.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -62,7 +63,7 @@ void lw_fleet_serves(struct lw_fleet *f, int port) { atomic_store(&f->port, port
 
 /* Calls fleet.lua. Returns NULL with *err if there is no reply. */
 static redisReply *ask(struct lw_fleet *f, const char *id, struct lw_bytes text,
-                       struct lw_err *err) {
+                       struct lw_bytes shares, struct lw_err *err) {
     char prefix[LW_SHARD_PREFIX];
     lw_shard_prefix(f->c, 0, prefix);
     if (!f->redis)
@@ -73,7 +74,7 @@ static redisReply *ask(struct lw_fleet *f, const char *id, struct lw_bytes text,
     lw_arg_text(&f->cmd, lw_op_fleet.text);
     lw_arg_i64(&f->cmd, 1);
     lw_arg_join(&f->cmd, lw_bytes_of(prefix), "fleet", lw_bytes("", 0));
-    ops_fleet_args(&f->cmd, id, text);
+    ops_fleet_args(&f->cmd, id, text, OPS_FLEET_BEATS, shares);
     redisReply *r = lw_redis_ask_argv(f->redis, f->cmd.cmd[0].argc, f->cmd.argv, f->cmd.len);
     if (!r) lw_fail(err, "%s", f->redis->why);
     return r;
@@ -137,13 +138,45 @@ static void write_text(struct lw_fleet *f, const json_t *stats, struct lw_buf *t
     ops_fleet_text(text, f->host, (int)getppid(), port ? listen : NULL, rate(f, stats), stats);
 }
 
+/* Adds what groups take of the handlers of one worker. A worker that has died takes nothing. */
+static void add_shares(struct ops_shares *to, const struct lw_board_worker *worker) {
+    struct lw_share_look look;
+    int64_t now_ms = lw_boot_ms();
+    size_t used = 0;
+    if (!atomic_load(&worker->pid)) return;
+    for (int i = -1; i < LW_SHARES; i++) {
+        const struct lw_share *s = i < 0 ? &worker->shares.all : &worker->shares.group[i];
+        if (!lw_share_look(s, now_ms, &look)) continue;
+        if (!look.running && !look.busy_ms && !(look.per_second > 0)) continue;
+        used += i >= 0;
+        ops_shares_add(to, &(struct ops_share){.name = i < 0 ? lw_bytes(NULL, 0)
+                                                             : lw_bytes(look.name, look.n_name),
+                                               .running = look.running,
+                                               .busy_ms = look.busy_ms,
+                                               .per_second = look.per_second});
+    }
+    /* otherwise a group that ran in the last minute may have lost its share to another one */
+    to->complete &= used < LW_SHARES;
+}
+
+static void write_shares(const struct lw_fleet *f, struct lw_buf *text) {
+    struct ops_shares all = {.complete = true};
+    for (int i = 0; i < atomic_load(&f->board->n_workers); i++)
+        add_shares(&all, &f->board->workers[i]);
+    ops_shares_sum(&all);
+    ops_shares_text(text, &all);
+    ops_shares_free(&all);
+}
+
 void lw_fleet_beat(struct lw_fleet *f, const json_t *stats) {
-    struct lw_buf text = {0};
+    struct lw_buf text = {0}, shares = {0};
     struct lw_err err = {0};
     int64_t tick = atomic_load(&f->board->ticked_ms);
     bool still = tick && lw_boot_ms() - tick > STILL_MS;
     if (!still) write_text(f, stats, &text);
-    redisReply *r = ask(f, still ? "" : f->id, lw_bytes(text.p ? text.p : "", text.n), &err);
+    if (!still && lw_config_limits(f->c)) write_shares(f, &shares);
+    redisReply *r = ask(f, still ? "" : f->id, lw_bytes(text.p ? text.p : "", text.n),
+                        lw_bytes(shares.p ? shares.p : "", shares.n), &err);
     int64_t now_redis = r ? ops_fleet_now(r, &err) : -1;
     if (now_redis >= 0)
         keep(f, r, now_redis);
@@ -151,11 +184,12 @@ void lw_fleet_beat(struct lw_fleet *f, const json_t *stats) {
         fail(f, &err);
     freeReplyObject(r);
     lw_buf_free(&text);
+    lw_buf_free(&shares);
 }
 
 void lw_fleet_leave(struct lw_fleet *f) {
     struct lw_err err = {0};
-    freeReplyObject(ask(f, f->id, lw_bytes("", 0), &err));
+    freeReplyObject(ask(f, f->id, lw_bytes("", 0), lw_bytes("", 0), &err));
 }
 
 /* --- for the page ----------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 
 #include "base/host.h"
 #include "base/redis/reply.h"
-#include "ops/ops.h"
+#include "ops/shares.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -37,15 +37,19 @@ void ops_fleet_host(char out[OPS_FLEET_NAME + 1]) {
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-void ops_fleet_args(struct lw_commands *c, const char *id, struct lw_bytes text) {
+void ops_fleet_args(struct lw_commands *c, const char *id, struct lw_bytes text,
+                    enum ops_fleet_what what, struct lw_bytes shares) {
     assert(strlen(id) <= OPS_FLEET_ID && text.n <= OPS_FLEET_BYTES);
+    assert(shares.n <= OPS_SHARES_BYTES);
     lw_arg_i64(c, OPS_FLEET_MAX);
     /* one byte more, by which the reader sees that a text is too long */
-    lw_arg_i64(c, OPS_FLEET_BYTES + 1);
+    lw_arg_i64(c, 1 + (what == OPS_FLEET_SHARES ? OPS_SHARES_BYTES : OPS_FLEET_BYTES));
     lw_arg_i64(c, OPS_FLEET_ID);
     lw_arg_i64(c, OPS_FLEET_FORGET_MS);
     lw_arg_text(c, id);
     lw_arg(c, text);
+    lw_arg_text(c, what == OPS_FLEET_SHARES ? ":groups" : "");
+    lw_arg(c, shares);
 }
 
 void ops_fleet_text(struct lw_buf *out, const char *host, int pid, const char *listen,

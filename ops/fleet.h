@@ -27,9 +27,14 @@ enum {
     OPS_FLEET_NAME = 64, /* maximum length of the name of a host, a version and an address */
 };
 
+enum ops_fleet_what {
+    OPS_FLEET_BEATS, /* reads the heartbeats */
+    OPS_FLEET_SHARES /* reads what groups take of the handlers (ops/shares.h) */
+};
 /* Appends the arguments of fleet.lua, after its key, to the command begun last. `id` "" only reads.
- * `text` "" removes the entry of `id`. */
-void ops_fleet_args(struct lw_commands *c, const char *id, struct lw_bytes text);
+ * `text` "" removes the entry of `id`. `shares` is what ops_shares_text() has written, or "". */
+void ops_fleet_args(struct lw_commands *c, const char *id, struct lw_bytes text,
+                    enum ops_fleet_what what, struct lw_bytes shares);
 
 /* Writes the text of a heartbeat. `listen` is the address of the page, or NULL. `stats` is an
  * object with the members started_ms, workers, ready, partitions, lag, waiting and in_handler;

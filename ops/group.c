@@ -6,6 +6,7 @@
 #include "base/redis/reply.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,9 +58,7 @@ int ops_groups_look(struct ops *o, const struct lw_limits *limits, struct ops_gr
                     size_t n) {
     out[0] = (struct ops_group){.limit = limits->fleet};
     for (size_t i = 1; i <= n; i++) {
-        const struct lw_limit *limit = lw_limits_group(limits, out[i].name);
-        out[i].limit = *limit;
-        out[i].own = limit != &limits->group;
+        out[i].limit = *lw_limits_group(limits, out[i].name);
     }
     for (int s = o->c->redis.shards - 1; s >= 0; s--)
         for (size_t at = 0; o->shards[s].redis && at <= n; at += BATCH)
@@ -67,14 +66,38 @@ int ops_groups_look(struct ops *o, const struct lw_limits *limits, struct ops_gr
     return 0;
 }
 
+/* Adds what a share of the handlers says. NULL: the group has none. */
+static void take_share(struct ops_group *g, const struct ops_shares *all,
+                       const struct ops_share *share) {
+    bool known = share || all->complete;
+    g->per_second = share ? share->per_second : known ? 0 : -1;
+    g->share = known ? 0 : -1;
+    if (share && all->all.busy_ms > 0) g->share = (double)share->busy_ms / (double)all->all.busy_ms;
+    /* workers state nothing of a group without limits */
+    if (share && g->name.p && !lw_limit_any(&g->limit)) g->running = share->running;
+}
+
+/* Adds what the fleet, which is out[0], and the n groups after it take of the handlers. */
+static void take_shares(struct ops_group *out, size_t n, const struct ops_shares *shares) {
+    bool told = shares->complete || shares->all.busy_ms > 0;
+    take_share(&out[0], shares, told ? &shares->all : NULL);
+    for (size_t i = 1; i <= n; i++)
+        take_share(&out[i], shares, ops_shares_find(shares, out[i].name));
+}
+
+/* Reads the shares. They are unknown if that fails: all else can be shown nevertheless. */
+static struct ops_shares read_shares(struct ops *o) {
+    struct ops_shares shares;
+    if (ops_shares_read(o, &shares)) {
+        ops_shares_free(&shares);
+        o->err = (struct lw_err){0};
+    }
+    return shares;
+}
+
 /* --- all groups ------------------------------------------------------------------------------- */
 
-struct names {
-    struct ops_group *at; /* the fleet, then the groups */
-    size_t n, cap;
-};
-
-static void add_name(struct names *all, struct lw_bytes name) {
+static void add_name(struct ops_groups *all, struct lw_bytes name) {
     all->at = lw_more(all->at, all->n, &all->cap, sizeof all->at[0]);
     all->at[all->n++] = (struct ops_group){.name = lw_bytes(lw_memdup(name.p, name.n), name.n)};
 }
@@ -92,7 +115,7 @@ static int by_waiting(const void *a, const void *b) {
     return by_name(a, b);
 }
 
-static int add_names(struct ops *o, struct ops_shard *sh, const char *key, struct names *all) {
+static int add_names(struct ops *o, struct ops_shard *sh, const char *key, struct ops_groups *all) {
     ops_begin(o, "ZRANGE"), ops_keys(o, sh, key);
     ops_words(o, "0"), lw_arg_i64(&o->cmd, NAMES_MAX - 1);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
@@ -100,19 +123,13 @@ static int add_names(struct ops *o, struct ops_shard *sh, const char *key, struc
     for (size_t i = 0; i < r->elements; i++)
         if (r->element[i]->type == REDIS_REPLY_STRING)
             add_name(all, lw_bytes(r->element[i]->str, r->element[i]->len));
+    all->complete &= r->elements < NAMES_MAX;
     freeReplyObject(r);
     return 0;
 }
 
-/* Collects the groups that have limits of their own, are paused, run, or wait. */
-static int collect(struct ops *o, const struct lw_limits *limits, struct names *all) {
-    int bad = 0;
-    add_name(all, lw_bytes("", 0)); /* room for the fleet */
-    for (size_t i = 0; i < limits->n_groups; i++) add_name(all, limits->groups[i].name);
-    bad = add_names(o, &o->shards[0], "limited", all);
-    for (int s = 0; !bad && s < o->c->redis.shards; s++)
-        bad = add_names(o, &o->shards[s], "groups", all);
-    if (bad) return -1;
+/* Leaves out a name that came several times. */
+static void drop_twins(struct ops_groups *all) {
     size_t n = 1;
     qsort(all->at + 1, all->n - 1, sizeof all->at[0], by_name);
     for (size_t i = 1; i < all->n; i++) {
@@ -122,27 +139,90 @@ static int collect(struct ops *o, const struct lw_limits *limits, struct names *
             all->at[n++] = all->at[i];
     }
     all->n = n;
-    free((void *)(uintptr_t)all->at[0].name.p);
-    return ops_groups_look(o, limits, all->at, n - 1);
+}
+
+/* Collects the groups that have limits of their own, are paused, run, or wait. */
+static int collect(struct ops *o, const struct lw_limits *limits, const struct ops_shares *shares,
+                   struct ops_groups *all) {
+    int bad = 0;
+    for (size_t i = 0; i < limits->n_groups; i++) add_name(all, limits->groups[i].name);
+    for (size_t i = 0; i < shares->n; i++) add_name(all, shares->row[i].name);
+    bad = add_names(o, &o->shards[0], "limited", all);
+    for (int s = 0; !bad && s < o->c->redis.shards; s++)
+        bad = add_names(o, &o->shards[s], "groups", all);
+    if (bad) return -1;
+    drop_twins(all);
+    return ops_groups_look(o, limits, all->at, all->n - 1);
+}
+
+int ops_groups(struct ops *o, size_t most, struct ops_groups *out) {
+    struct lw_limits limits;
+    *out = (struct ops_groups){.complete = true};
+    out->at = lw_more(NULL, 0, &out->cap, sizeof out->at[0]);
+    out->at[out->n++] = (struct ops_group){0}; /* the fleet */
+    if (ops_limits(o, &limits)) return -1;
+    struct ops_shares shares = read_shares(o);
+    int bad = collect(o, &limits, &shares, out);
+    if (!bad) {
+        out->each = limits.group;
+        take_shares(out->at, out->n - 1, &shares);
+        qsort(out->at + 1, out->n - 1, sizeof out->at[0], by_waiting);
+        out->shown = 1 + lw_smaller(out->n - 1, most);
+    }
+    ops_shares_free(&shares);
+    lw_limits_free(&limits);
+    return bad;
+}
+
+void ops_groups_free(struct ops_groups *all) {
+    for (size_t i = 1; i < all->n; i++) free((void *)(uintptr_t)all->at[i].name.p);
+    free(all->at);
 }
 
 /* --- showing ---------------------------------------------------------------------------------- */
 
 static json_t *number_or_null(int64_t n) { return n ? json_integer((json_int_t)n) : json_null(); }
 
-static json_t *group_json(const struct ops_group *g) {
+/* Rounds to hundredths, or to ten thousandths if `fine`. */
+static json_t *figure(double v, bool fine) {
+    double by = fine ? 10000 : 100;
+    return v < 0 ? json_null() : json_real(floor(v * by + 0.5) / by);
+}
+
+json_t *ops_limit_json(const struct lw_limit *l) {
+    return json_pack("{s:o,s:o,s:o}", "running", number_or_null(l->running), "per_second",
+                     number_or_null(l->per_second), "burst",
+                     number_or_null(l->per_second ? l->burst : 0));
+}
+
+const char *ops_limit_from(const struct lw_limit *l) {
+    return l->set ? "set" : lw_limit_any(l) ? "file" : NULL;
+}
+
+/* Says why messages of the group, or of the fleet, are held up now. */
+static bool why(const struct ops_group *fleet, const struct ops_group *g, struct ops_why *out) {
+    bool waits = g->limited_ms || g->paused_ms || g->waiting;
+    *out = (struct ops_why){0};
+    return waits && ops_group_why(fleet, g->name.p ? g : NULL, out);
+}
+
+json_t *ops_group_json(const struct ops_group *fleet, const struct ops_group *g) {
+    struct ops_why held;
+    const char *from = ops_limit_from(&g->limit);
     json_t *j = json_object();
     ops_set_bytes(j, "group", g->name);
     json_object_set_new(j, "fleet", json_boolean(!g->name.p));
     json_object_set_new(j, "running", json_integer((json_int_t)g->running));
     json_object_set_new(j, "waiting", json_integer((json_int_t)g->waiting));
-    json_object_set_new(j, "limits",
-                        json_pack("{s:o,s:o,s:o}", "running", number_or_null(g->limit.running),
-                                  "per_second", number_or_null(g->limit.per_second), "burst",
-                                  number_or_null(g->limit.per_second ? g->limit.burst : 0)));
-    json_object_set_new(j, "own_limits", json_boolean(g->own || !g->name.p));
+    json_object_set_new(j, "starts_per_second", figure(g->per_second, false));
+    json_object_set_new(j, "share", figure(g->share, true));
+    json_object_set_new(j, "limits", ops_limit_json(&g->limit));
+    json_object_set_new(j, "from", from ? json_string(from) : json_null());
+    json_object_set_new(j, "own_limits", json_boolean(g->limit.own || !g->name.p));
     json_object_set_new(j, "paused_ms", number_or_null(g->paused_ms));
     json_object_set_new(j, "limited_ms", number_or_null(g->limited_ms));
+    why(fleet, g, &held);
+    json_object_set_new(j, "why", ops_why_json(&held));
     return j;
 }
 
@@ -153,19 +233,28 @@ static void limit_text(int n, char out[16]) {
         snprintf(out, 16, "-");
 }
 
-static const char *state(const struct ops_group *g, char out[48]) {
+static const char *state(const struct ops_group *fleet, const struct ops_group *g, char out[64]) {
+    struct ops_why held;
     char age[16];
+    bool is = why(fleet, g, &held);
     if (g->paused_ms)
-        snprintf(out, 48, "paused for %s", ops_age(g->now_ms - g->paused_ms, age));
-    else if (g->limited_ms)
-        snprintf(out, 48, "limited for %s", ops_age(g->now_ms - g->limited_ms, age));
+        snprintf(out, 64, "paused for %s", ops_age(g->now_ms - g->paused_ms, age));
+    else if (is && g->limited_ms)
+        snprintf(out, 64, "limited for %s: %s", ops_age(g->now_ms - g->limited_ms, age),
+                 held.reason);
     else
-        snprintf(out, 48, "-");
+        snprintf(out, 64, "%s", is ? held.reason : "-");
     return out;
 }
 
-static void add_row(struct ops_table *t, const struct ops_group *g) {
-    char running[16], rate[16], burst[16], text[48];
+static const char *from_text(const struct ops_group *g) {
+    const char *from = ops_limit_from(&g->limit);
+    if (!from || !g->name.p || g->limit.own) return from ? from : "-";
+    return g->limit.set ? "limits.group, set" : "limits.group";
+}
+
+static void add_row(struct ops_table *t, const struct ops_group *fleet, const struct ops_group *g) {
+    char running[16], rate[16], burst[16], text[64];
     limit_text(g->limit.running, running);
     limit_text(g->limit.per_second, rate);
     limit_text(g->limit.per_second ? g->limit.burst : 0, burst);
@@ -174,77 +263,79 @@ static void add_row(struct ops_table *t, const struct ops_group *g) {
     else
         ops_cell(t, "(fleet)");
     ops_cell(t, "%" PRId64, g->running);
-    ops_cell(t, "%s", running);
-    ops_cell(t, "%s", rate);
-    ops_cell(t, "%s", burst);
     if (g->name.p)
         ops_cell(t, "%" PRId64, g->waiting);
     else
         ops_cell(t, "-");
-    ops_cell(t, "%s", state(g, text));
+    ops_cell(t, g->per_second < 0 ? "?" : "%.1f", g->per_second);
+    ops_cell(t, g->share < 0 ? "?" : "%.1f %%", 100 * g->share);
+    ops_cell(t, "%s", running);
+    ops_cell(t, "%s", rate);
+    ops_cell(t, "%s", burst);
+    ops_cell(t, "%s", from_text(g));
+    ops_cell(t, "%s", state(fleet, g, text));
 }
 
-static void put(struct ops *o, const struct ops_group *g, size_t n) {
+static void put(struct ops *o, const struct ops_group *fleet, const struct ops_group *g, size_t n) {
     static const struct ops_column columns[] = {
-        {"GROUP", false}, {"RUNS", true},  {"RUNNING", true}, {"PER_SECOND", true},
-        {"BURST", true},  {"WAITS", true}, {"STATE", false}};
+        {"GROUP", false}, {"RUNS", true},    {"WAITS", true},      {"STARTS/S", true},
+        {"SHARE", true},  {"RUNNING", true}, {"PER_SECOND", true}, {"BURST", true},
+        {"FROM", false},  {"STATE", false}};
     struct ops_table t = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < n; i++) {
         if (o->args.json)
-            ops_put_json(group_json(&g[i]));
+            ops_put_json(ops_group_json(fleet, &g[i]));
         else
-            add_row(&t, &g[i]);
+            add_row(&t, fleet, &g[i]);
     }
     if (!o->args.json) ops_table_print(&t);
 }
 
 int group_ls(struct ops *o) {
-    struct lw_limits limits;
-    struct names all = {0};
-    if (ops_limits(o, &limits)) return OPS_FAILED;
-    int bad = collect(o, &limits, &all);
+    struct ops_groups all;
     size_t most = o->args.limit < 0 ? LS_LIMIT : o->args.limit ? (size_t)o->args.limit : SIZE_MAX;
-    if (!bad) {
-        size_t n = all.n - 1, shown = lw_smaller(n, most);
-        qsort(all.at + 1, n, sizeof all.at[0], by_waiting);
-        put(o, all.at, 1 + shown);
-        if (shown < n && !o->quiet)
-            fprintf(stderr, "%zu of %zu groups; use --limit 0 to see all\n", shown, n);
-    }
-    for (size_t i = 1; i < all.n; i++) free((void *)(uintptr_t)all.at[i].name.p);
-    free(all.at);
-    lw_limits_free(&limits);
+    int bad = ops_groups(o, most, &all);
+    if (!bad) put(o, all.at, all.at, all.shown);
+    if (!bad && all.shown < all.n)
+        fprintf(stderr, "%zu of %s%zu groups; use --limit 0 to see all\n", all.shown - 1,
+                all.complete ? "" : "at least ", all.n - 1);
+    ops_groups_free(&all);
     return bad ? OPS_FAILED : 0;
 }
 
 /* --- one group -------------------------------------------------------------------------------- */
 
-/* The group that the command line names, or the fleet. */
+/* What the command line names: a group, the fleet, or the limits of each group. */
 struct target {
     char room[LW_LANE_ROOM];
     struct ops_group at[2]; /* the fleet, and the group */
-    const struct ops_group *it;
+    struct ops_group *it;   /* NULL: the limits of each group */
+    struct lw_limit each;
 };
 
 static int find(struct ops *o, struct target *t) {
     struct lw_limits limits;
-    *t = (struct target){.it = &t->at[0]};
-    if (!o->args.fleet) {
-        t->at[1].name = lw_lane_named(lw_bytes_of(o->args.words[0]), t->room, sizeof t->room);
-        t->it = &t->at[1];
-    }
+    *t = (struct target){.it = o->args.fleet ? &t->at[0] : o->args.each ? NULL : &t->at[1]};
+    bool named = t->it == &t->at[1];
+    if (named) t->it->name = lw_lane_named(lw_bytes_of(o->args.words[0]), t->room, sizeof t->room);
     if (ops_limits(o, &limits)) return -1;
-    int bad = ops_groups_look(o, &limits, t->at, o->args.fleet ? 0 : 1);
+    struct ops_shares shares = read_shares(o);
+    int bad = ops_groups_look(o, &limits, t->at, named);
+    take_shares(t->at, named, &shares);
+    t->each = limits.group;
+    ops_shares_free(&shares);
     lw_limits_free(&limits);
     return bad;
 }
 
 /* Returns true if Redis knows anything of the group. */
 static bool known(const struct ops_group *g) {
-    return !g->name.p || g->own || g->running || g->waiting || g->limited_ms || g->paused_ms;
+    return !g || !g->name.p || g->limit.own || g->running || g->waiting || g->limited_ms ||
+           g->paused_ms || g->per_second > 0 || g->share > 0;
 }
 
 static const char *name_of(const struct target *t, struct lw_buf *out) {
+    if (!t->it) return "each group without limits of its own";
     if (!t->it->name.p) return "the fleet";
     lw_buf_addf(out, "group \"");
     ops_text(out, t->it->name, 100);
@@ -252,12 +343,28 @@ static const char *name_of(const struct target *t, struct lw_buf *out) {
     return out->p;
 }
 
+json_t *ops_each_json(const struct lw_limit *each) {
+    const char *from = ops_limit_from(each);
+    return json_pack("{s:o,s:s?}", "limits", ops_limit_json(each), "from", from);
+}
+
+static void print_limit(const char *name, const struct lw_limit *l, const char *more) {
+    char running[16], rate[16], burst[16];
+    limit_text(l->running, running), limit_text(l->per_second, rate);
+    limit_text(l->per_second ? l->burst : 0, burst);
+    printf("%s: running %s, per_second %s, burst %s%s\n", name, running, rate, burst, more);
+}
+
 int group_show(struct ops *o) {
     struct target t;
     struct lw_buf name = {0};
     if (find(o, &t)) return OPS_FAILED;
-    if (known(t.it))
-        put(o, t.it, 1);
+    if (!t.it && o->args.json)
+        ops_put_json(ops_each_json(&t.each));
+    else if (!t.it)
+        print_limit(name_of(&t, &name), &t.each, t.each.set ? " (set)" : "");
+    else if (known(t.it))
+        put(o, &t.at[0], t.it, 1);
     else
         lw_fail(&o->err,
                 "%s is not known: it has no limits of its own, and none of its messages "
@@ -269,19 +376,13 @@ int group_show(struct ops *o) {
 
 static void number(struct ops *o, int64_t n) {
     if (n)
-        lw_arg_i64(&o->cmd, n);
+        lw_arg_i64(&o->cmd, n == OPS_NO_LIMIT ? 0 : n);
     else
         lw_arg_text(&o->cmd, "");
 }
 
-/* Says what the script has answered. */
-static int tell(struct ops *o, const struct target *t, const redisReply *r, bool was_known) {
-    const char *word = r->element[0]->str, *verb = o->verb;
-    struct lw_buf text = {0};
-    const char *name = name_of(t, &text);
-    bool done = !strcmp(word, "OK"), same = !strcmp(word, "SAME"), set = !strcmp(verb, "set");
-    struct lw_limit l = {0};
-    sscanf(r->element[1]->str, "%d %d %d", &l.running, &l.per_second, &l.burst);
+/* Fails if the script has refused the change, which is a conflict with what is in force. */
+static bool refused(struct ops *o, const char *word, const char *name) {
     if (!strcmp(word, "NONE"))
         lw_fail(&o->err,
                 "no worker of \"%s\" has asked for permits yet, so Redis has no limits in "
@@ -297,34 +398,60 @@ static int tell(struct ops *o, const struct target *t, const redisReply *r, bool
                 "%d groups have limits of their own or are paused, which is the most; "
                 "resume some, or limit all groups by limits.group",
                 FIELDS_MAX);
-    else if (o->args.json) {
-        struct ops_group g = *t->it;
-        g.limit = l;
-        g.own |= set;
-        if (!strcmp(verb, "pause") && done) g.paused_ms = g.now_ms;
-        if (!strcmp(verb, "resume")) g.paused_ms = 0;
-        json_t *j = group_json(&g);
+    o->err.conflict = o->err.text[0] != 0;
+    return o->err.conflict;
+}
+
+/* Takes over what is in force after the verb. `limit` and `file` are those of the script. */
+static void take_change(const struct ops *o, struct target *t, bool done, const char *limit,
+                        const char *file) {
+    struct lw_limit *l = t->it ? &t->it->limit : &t->each;
+    if (!strcmp(o->verb, "set")) {
+        sscanf(limit, "%d %d %d", &l->running, &l->per_second, &l->burst);
+        l->own = t->it && t->it->name.p;
+        l->set = strcmp(limit, file) != 0;
+    } else if (!strcmp(o->verb, "resume")) {
+        t->it->paused_ms = 0;
+    } else if (done) {
+        t->it->paused_ms = t->it->now_ms;
+    }
+}
+
+/* Says what is in force now. */
+static void tell(const struct ops *o, const struct target *t, bool done, const char *name) {
+    if (o->args.json) {
+        json_t *j = t->it ? ops_group_json(&t->at[0], t->it) : ops_each_json(&t->each);
         json_object_set_new(j, "changed", json_boolean(done));
         ops_put_json(j);
-    } else if (set) {
-        char running[16], rate[16], burst[16];
-        limit_text(l.running, running), limit_text(l.per_second, rate);
-        limit_text(l.per_second ? l.burst : 0, burst);
-        printf("%s: running %s, per_second %s, burst %s%s\n", name, running, rate, burst,
-               same ? ", as before" : "");
+    } else if (!strcmp(o->verb, "set")) {
+        print_limit(name, t->it ? &t->it->limit : &t->each, done ? "" : ", as before");
     } else {
-        bool pause = !strcmp(verb, "pause");
+        bool pause = !strcmp(o->verb, "pause");
         printf("%s: %s\n", name,
-               pause ? (same ? "was paused" : "paused") : (same ? "was not paused" : "resumed"));
+               pause ? (done ? "paused" : "was paused") : (done ? "resumed" : "was not paused"));
+    }
+}
+
+/* Returns 1 if the verb has changed something, 0 if not, or -1 with o->err. */
+static int take_answer(struct ops *o, struct target *t, const redisReply *r) {
+    struct lw_buf text = {0};
+    bool sound = r->elements == 3, was_known = known(t->it);
+    for (size_t i = 0; sound && i < 3; i++) sound = r->element[i]->type == REDIS_REPLY_STRING;
+    if (!sound) return ops_malformed(o, &o->shards[0], r, "[word, limit, file]");
+    const char *name = name_of(t, &text), *word = r->element[0]->str;
+    bool done = !strcmp(word, "OK"), bad = refused(o, word, name);
+    if (!bad) {
+        take_change(o, t, done, r->element[1]->str, r->element[2]->str);
+        tell(o, t, done, name);
     }
     if (done && !was_known && !o->quiet)
         fprintf(
             stderr,
             "latchwork group %s: %s was not known before: none of its messages runs or waits in "
             "Redis\n",
-            verb, name);
+            o->verb, name);
     lw_buf_free(&text);
-    return o->err.text[0] ? -1 : done;
+    return bad ? -1 : done;
 }
 
 int group_change(struct ops *o) {
@@ -346,23 +473,20 @@ int group_change(struct ops *o) {
     }
     struct ops_shard *home = &o->shards[0];
     if (find(o, &t)) return OPS_FAILED;
-    bool was_known = known(t.it);
     int64_t burst = o->args.burst;
-    if (o->args.per_second && !burst) burst = lw_limit_burst((int)o->args.per_second);
+    if (o->args.per_second > 0 && !burst) burst = lw_limit_burst((int)o->args.per_second);
     ops_script(o, &lw_op_limits, 2);
     ops_keys(o, home, "epoch", "limits");
     lw_arg_text(&o->cmd, o->verb);
-    lw_arg_join(&o->cmd, lw_bytes_of(t.it->name.p ? ":" : ""), "", t.it->name);
+    if (t.it)
+        lw_arg_join(&o->cmd, lw_bytes_of(t.it->name.p ? ":" : ""), "", t.it->name);
+    else
+        lw_arg_text(&o->cmd, "each");
     number(o, o->args.running), number(o, o->args.per_second), number(o, burst);
     lw_arg_i64(&o->cmd, FIELDS_MAX);
     redisReply *r = ops_ask_for(o, home, REDIS_REPLY_ARRAY);
     if (!r) return OPS_FAILED;
-    int changed;
-    if (r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&
-        r->element[1]->type == REDIS_REPLY_STRING)
-        changed = tell(o, &t, r, was_known);
-    else
-        changed = ops_malformed(o, home, r, "[word, limit]");
+    int changed = take_answer(o, &t, r);
     freeReplyObject(r);
     if (changed == 1) {
         char did[32];

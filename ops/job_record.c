@@ -28,6 +28,10 @@ static json_t *list_of(const char *const *texts, size_t n) {
     return list;
 }
 
+static json_t *limit_of(int64_t n) {
+    return n == OPS_NO_LIMIT ? json_null() : json_integer((json_int_t)n);
+}
+
 /* Returns the command's options as one canonical text. A job may be resumed only with the same
  * options, which is checked by comparing these texts. */
 static char *words_of(const struct ops *o) {
@@ -41,9 +45,10 @@ static char *words_of(const struct ops *o) {
         (json_int_t)a->attempts, "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     if (j && a->fleet) json_object_set_new(j, "fleet", json_true());
-    if (j && a->running) json_object_set_new(j, "running", json_integer(a->running));
-    if (j && a->per_second) json_object_set_new(j, "per_second", json_integer(a->per_second));
-    if (j && a->burst) json_object_set_new(j, "burst", json_integer(a->burst));
+    if (j && a->each) json_object_set_new(j, "each", json_true());
+    if (j && a->running) json_object_set_new(j, "running", limit_of(a->running));
+    if (j && a->per_second) json_object_set_new(j, "per_second", limit_of(a->per_second));
+    if (j && a->burst) json_object_set_new(j, "burst", limit_of(a->burst));
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
     /* If an option is not UTF-8, the options cannot be written as JSON. Then the text contains no

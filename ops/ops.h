@@ -26,6 +26,7 @@
 #include <stdio.h>
 
 enum { OPS_FAILED = 1, OPS_USAGE = 2 };
+enum { OPS_NO_LIMIT = -1 };
 enum {
     OPS_LIST_MAX = 256,
     OPS_BATCH = 16,
@@ -60,9 +61,9 @@ struct ops_args {
     /* values of --from-list, --list-redis and --list-key; NULL: the option is not given */
     const char *from_list, *list_redis, *list_key;
     bool try_handler;
-    /* `fleet` is true if the command is about the fleet instead of a group, and the limits that it
-     * sets follow; 0: not given */
-    bool fleet;
+    /* `fleet` is true if the command is about the fleet instead of a group, `each` if it is about
+     * limits.group. The limits that it sets follow; 0: not given, OPS_NO_LIMIT: lifted */
+    bool fleet, each;
     int64_t running, per_second, burst;
     char **words; /* the arguments of the command line after the verb */
     int n_words;

@@ -15,7 +15,7 @@ static _Thread_local struct lw_buf *lines;
 void ops_out_to(struct lw_buf *b) { lines = b; }
 
 void ops_put_json(json_t *o) {
-    char *text = json_dumps(o, JSON_COMPACT);
+    char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(15));
     if (text && lines)
         lw_buf_addf(lines, "%s\n", text);
     else if (text)

@@ -43,8 +43,9 @@ static int look(struct ops *o, const struct ops_lane *l, int64_t *until_ms, bool
     return 0;
 }
 
-/* Says which limit holds up the lane. Returns false if none does. */
-static bool limited(const struct ops_group *g, const char *name, bool fleet, struct ops_why *out) {
+/* Says whether the group or the fleet itself holds up messages. Returns false if it does not. */
+static bool limited(const struct ops_group *g, const char *name, struct ops_why *out) {
+    bool fleet = !g->name.p;
     char age[16];
     bool full = g->limited_ms && g->limit.running && g->running >= g->limit.running,
          slow = g->limited_ms && g->limit.per_second;
@@ -60,20 +61,27 @@ static bool limited(const struct ops_group *g, const char *name, bool fleet, str
     return g->paused_ms || full || slow;
 }
 
+bool ops_group_why(const struct ops_group *fleet, const struct ops_group *group,
+                   struct ops_why *out) {
+    struct lw_buf name = {0};
+    bool held = limited(fleet, "the fleet", out);
+    if (held || !group) return held;
+    lw_buf_addf(&name, "group \"");
+    ops_text(&name, group->name, 60);
+    lw_buf_addf(&name, "\"%c", 0);
+    held = limited(group, name.p, out);
+    lw_buf_free(&name);
+    return held;
+}
+
 static int why_limited(struct ops *o, struct lw_bytes group, bool grouped, struct ops_why *out) {
     struct lw_limits limits;
-    struct ops_group at[2] = {{.name = {0}}, {.name = group}};
-    struct lw_buf name = {0};
+    struct ops_group at[2] = {{.name = {0}}, {.name = lw_bytes(group.n ? group.p : "", group.n)}};
     if (ops_limits(o, &limits)) return -1;
     int bad = ops_groups_look(o, &limits, at, grouped ? 1 : 0);
     lw_limits_free(&limits);
-    if (bad) return -1;
-    lw_buf_addf(&name, "group \"");
-    ops_text(&name, group, 60);
-    lw_buf_addf(&name, "\"%c", 0);
-    if (!limited(&at[0], "the fleet", true, out) && grouped) limited(&at[1], name.p, false, out);
-    lw_buf_free(&name);
-    return 0;
+    if (!bad) ops_group_why(&at[0], grouped ? &at[1] : NULL, out);
+    return bad;
 }
 
 int ops_why(struct ops *o, const struct ops_lane *l, struct ops_why *out) {

@@ -7,9 +7,18 @@
 
 #define AT(field) offsetof(struct operator_args, ops.field)
 
-enum { LS = 1, SHOW = 2, SET = 4, PAUSE = 8, RESUME = 16, ONE = SHOW | SET | PAUSE | RESUME };
+enum {
+    LS = 1,
+    SHOW = 2,
+    SET = 4,
+    PAUSE = 8,
+    RESUME = 16,
+    ONE = SHOW | SET | PAUSE | RESUME,
+    EACH = SHOW | SET
+};
 
 #define WHO "(NAME\1|\1--fleet)"
+#define WHO_OR_EACH "(NAME\1|\1--fleet\1|\1--each)"
 static const struct cli_verb verbs[] = {
     {.name = "ls",
      .bit = LS,
@@ -18,13 +27,13 @@ static const struct cli_verb verbs[] = {
          "list the fleet and the groups that run, wait, are paused or have limits of their own"},
     {.name = "show",
      .bit = SHOW,
-     .words = WHO,
+     .words = WHO_OR_EACH,
      .max_words = 1,
      .operate = group_show,
-     .help = "show one group, or the fleet"},
+     .help = "show one group, the fleet, or the limits of each group"},
     {.name = "set",
      .bit = SET,
-     .words = WHO,
+     .words = WHO_OR_EACH,
      .max_words = 1,
      .operate = group_change,
      .help = "change limits in force; what runs goes on, also above a lower limit"},
@@ -52,10 +61,17 @@ static const struct cli_option group_options[] = {
      .help = "the fleet with all its groups, instead of one group",
      .verbs = ONE,
      .at = AT(fleet)},
+    {.name = "each",
+     .kind = CLI_FLAG,
+     .need = CLI_SPOKEN,
+     .help = "the limits of each group that has none of its own (limits.group)",
+     .verbs = EACH,
+     .at = AT(each)},
     {.name = "running",
      .kind = CLI_NUMBER,
      .metavar = "N",
-     .help = "maximum number of its messages in handlers at once",
+     .help = "maximum number of its messages in handlers at once (none: no limit)",
+     .none = OPS_NO_LIMIT,
      .verbs = SET,
      .at = AT(running),
      .min = 1,
@@ -63,7 +79,8 @@ static const struct cli_option group_options[] = {
     {.name = "per-second",
      .kind = CLI_NUMBER,
      .metavar = "N",
-     .help = "maximum number of its messages that start in a second",
+     .help = "maximum number of its messages that start in a second (none: no limit)",
+     .none = OPS_NO_LIMIT,
      .verbs = SET,
      .at = AT(per_second),
      .min = 1,
@@ -92,6 +109,8 @@ static const char *const examples[] = {
     "ls -c orders.json",
     "show acme -c orders.json",
     "set acme -c orders.json --per-second 5 --running 2",
+    "set acme -c orders.json --per-second none",
+    "set --each -c orders.json --running 10",
     "set --fleet -c orders.json --running 100",
     "pause acme -c orders.json",
     "resume acme -c orders.json",
@@ -109,8 +128,9 @@ static int run(void *args) {
     struct operator_args *a = args;
     const struct cli_args *cli = &a->cli;
     unsigned bit = cli->verb->bit;
-    if (bit & ONE && !cli->n_words == !a->ops.fleet)
-        return cli_misuse(cli, "expected either NAME or --fleet");
+    if (bit & ONE && cli->n_words + a->ops.fleet + a->ops.each != 1)
+        return cli_misuse(cli, bit & EACH ? "expected either NAME, --fleet or --each"
+                                          : "expected either NAME or --fleet");
     if (bit == SET && !a->ops.running && !a->ops.per_second && !a->ops.burst)
         return cli_misuse(cli, "expected a limit: --running N, --per-second N or --burst N");
     return operators_run(args);

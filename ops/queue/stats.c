@@ -320,7 +320,7 @@ static void read_fleet(struct ops *o, struct stats *s) {
     struct lw_err before = o->err;
     ops_fleet_host(host);
     ops_script(o, &lw_op_fleet, 1), ops_keys(o, &o->shards[0], "fleet");
-    ops_fleet_args(&o->cmd, "", none);
+    ops_fleet_args(&o->cmd, "", none, OPS_FLEET_BEATS, none);
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (r && ops_fleet_now(r, &o->err) >= 0) s->fleet = ops_fleet_json(r, &by);
     if (!s->fleet) s->no_fleet = o->err;

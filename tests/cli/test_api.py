@@ -89,8 +89,36 @@ class Api(ApiCase):
         self.assertTrue(self.post("/api/v1/fleet/pause")["paused_ms"])
         self.assertTrue(groups()[None]["paused_ms"])
         self.assertTrue(self.post("/api/v1/fleet/resume")["changed"])
-        for body in ('{"running":0}', '{"per_second":1000001}', "{}", '{"weight":1}'):
+        for body in (
+            '{"running":0}',
+            '{"per_second":1000001}',
+            "{}",
+            '{"weight":1}',
+            '{"burst":null}',
+        ):
             self.post("/api/v1/groups/acme/set", body, status=400)
+        v = self.post("/api/v1/groups/acme/set", '{"per_second":null}')
+        none = {"running": None, "per_second": None, "burst": None}
+        self.assertEqual((v["limits"], v["from"]), (dict(none, running=3), "set"))
+        v = self.post("/api/v1/each-group/set", '{"running":7}')
+        self.assertEqual(v, {"limits": dict(none, running=7), "from": "set", "changed": True})
+        each = self.ask("/api/v1/groups")["each"]
+        self.assertEqual(each, {"limits": dict(none, running=7), "from": "set"})
+        self.post("/api/v1/each-group/set", '{"running":null}')
+        self.post("/api/v1/each-group/pause", status=404)
+        # what is in force does not allow the change: that is no failure of Redis
+        said = self.post("/api/v1/groups/acme/set", '{"burst":9}', status=409)["error"]
+        self.assertIn("no limit per second", said)
+        full = ["group:full-%d" % i for i in range(4000)]
+        self.call("HSET", P + "limits", *(x for name in full for x in (name, "1 0 0 -")))
+        try:
+            said = self.post("/api/v1/groups/one-more/pause", status=409)["error"]
+            self.assertIn("4000 groups", said)
+            v = self.ask("/api/v1/groups?limit=5")
+            self.assertEqual((len(v["groups"]), v["complete"]), (6, True))
+            self.assertGreater(v["more"], 3990)
+        finally:
+            self.call("HDEL", P + "limits", *full)
         self.post("/api/v1/groups/acme/pause", token=None, status=401)
         long = "x" * 6000  # known by its hash, as a long key is
         self.assertTrue(self.post("/api/v1/groups/%s/pause" % long)["group"].startswith("\x01"))

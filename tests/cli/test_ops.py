@@ -1226,6 +1226,96 @@ def groups_are_paused_and_resumed(w):
 
 
 @test
+def limits_are_lifted_and_set_for_each_group(w):
+    w.call("HSET", P + "limits", "version", 1, "fleet", "9 0 0 9 0 0", "each", "3 20 2 3 20 2")
+    w.call("HSET", P + "limits", "group:b", "2 0 0 2 0 0")
+    rows = see_groups(w, "ls")
+    assert [rows[n]["from"] for n in (None, "b")] == ["file", "file"], rows
+    said = group(w, "set", "b", "--running", "none", "--per-second", "9")
+    assert said == 'group "b": running -, per_second 9, burst 1\n', said
+    said = group(w, "set", "b", "--per-second", "none")
+    assert said == 'group "b": running -, per_second -, burst -\n', said
+    assert "as before" in group(w, "set", "b", "--per-second", "none")
+    none = {"running": None, "per_second": None, "burst": None}
+    b = see_groups(w, "show", "b")["b"]
+    assert (b["limits"], b["from"], b["own_limits"]) == (none, "set", True), b
+    said = group(w, "set", "--each", "--running", "none", "--per-second", "50")
+    assert said.startswith("each group without limits of its own: running -, per_second 50"), said
+    state(w, ":c", "a", 1, 0)
+    c = see_groups(w, "show", "c")["c"]
+    assert (c["limits"]["per_second"], c["from"], c["own_limits"]) == (50, "set", False), c
+    assert "limits.group, set" in group(w, "show", "c")
+    each = json.loads(w.run("group", "show", "--each", "--json", *GROUPS))
+    assert each == {"limits": dict(none, per_second=50, burst=5), "from": "set"}, each
+    assert "(set)" in group(w, "show", "--each")
+    # back to what the file says
+    group(w, "set", "--each", "--running", "3", "--per-second", "20")
+    assert see_groups(w, "show", "c")["c"]["from"] == "file"
+    words = [json.loads(line)["words"] for line in w.run("queue", "audit", "--json").splitlines()]
+    assert {"each": True, "running": None, "per_second": 50}.items() <= words[2].items(), words
+    assert "--burst has no effect" in group(
+        w, "set", "b", "--per-second", "none", "--burst", "2", status=1
+    )
+    for bad in (("pause", "--each"), ("set", "a", "--each", "--running", "1"), ("show",)):
+        assert "expected either NAME" in group(w, *bad, status=2) or "unknown option" in w.err
+    assert "or none" in group(w, "set", "a", "--running", "nothing", status=2)
+
+
+def told(w, supervisor, text, ago_ms=0):
+    """Writes what a supervisor says of its handlers, and its heartbeat."""
+    now_ms = int(w.call("TIME")[0]) * 1000
+    w.call("ZADD", P + "fleet", now_ms - ago_ms, supervisor)
+    w.call("SET", P + "fleet:%s:groups" % supervisor, json.dumps(text))
+
+
+def takes(running, busy_ms, per_second, **more):
+    return dict(running=running, busy_ms=busy_ms, per_second=per_second, **more)
+
+
+@test
+def what_groups_take_of_the_handlers(w):
+    w.call("HSET", P + "limits", "version", 1, "fleet", "9 0 0 9 0 0", "each", "0 0 0 0 0 0")
+    w.call("HSET", P + "limits", "group:idle", "2 0 0 2 0 0")
+    seen = lambda: {
+        n: (r["running"], r["starts_per_second"], r["share"])
+        for n, r in see_groups(w, "ls").items()
+    }
+    assert seen() == {None: (0, None, None), "idle": (0, None, None)}, seen()  # nobody says
+    assert "?" in group(w, "ls")
+    groups = [takes(2, 30000, 12.5, group="acme"), takes(1, 5000, 1.25, group_base64="/w==")]
+    one = {"all": takes(3, 35000, 13.75), "groups": groups, "complete": True}
+    told(w, "h1-1", one)
+    told(w, "h2-1", dict(one, all=takes(1, 5000, 0.5), groups=[takes(1, 5000, 0.5, group="acme")]))
+    told(w, "h3-1", one, ago_ms=60000)  # it was killed
+    assert seen() == {
+        None: (0, 14.25, 1.0),
+        "acme": (3, 13.0, 0.875),
+        "/w==": (1, 1.25, 0.125),
+        "idle": (0, 0.0, 0.0),
+    }, seen()
+    assert re.search(r"acme +3 +0 +13.0 +87.5 %", group(w, "ls")), w.out
+    # of a group with limits, what workers have stated counts
+    w.call("HSET", P + "limits", "group:acme", "5 0 0 5 0 0")
+    state(w, ":acme", "a", 4, 0)
+    assert seen()["acme"] == (4, 13.0, 0.875), seen()
+    # what is not told is unknown, and what cannot be read is not added
+    for bad in (
+        dict(one, complete=False),
+        dict(one, groups=[takes(1, 1, 1, group="x" * 100)]),
+        dict(one, groups=[takes(1, 1, -1, group="x")]),
+        dict(one, groups=[takes(1, 1, 1)]),
+        dict(one, all={}),
+        "x" * 9000,
+        [],
+    ):
+        told(w, "h2-1", bad)
+        assert seen()["idle"] == (0, None, None), (bad, seen())
+        assert "x" not in seen() and seen()["acme"][1] >= 12.5, (bad, seen())
+    w.call("DEL", P + "fleet"), w.call("SET", P + "fleet", "x")
+    assert seen()["acme"] == (4, None, None), seen()
+
+
+@test
 def why_nothing_runs(w):
     """Each reason, as `queue show` and `lock show` give it; the API asks the same function."""
 
@@ -1276,6 +1366,7 @@ def groups_refuse_bad_input(w):
         said = group(w, "set", "a", "--running", limit, status=2)
         assert "1000000" in said, said
     assert "--running N" in group(w, "set", "a", status=2)
+    assert "NAME, --fleet or --each" in group(w, "show", status=2)
     assert "NAME or --fleet" in group(w, "pause", status=2)
     assert "NAME or --fleet" in group(w, "pause", "a", "--fleet", status=2)
     assert "--burst has no effect" in group(w, "set", "a", "--burst", "2", status=1)

@@ -28,7 +28,7 @@ static redisReply *call(const char *id, struct lw_bytes text) {
     struct lw_commands c = {0};
     lw_cmd(&c, "EVAL");
     lw_arg_text(&c, lw_op_fleet.text), lw_arg_i64(&c, 1), lw_arg_text(&c, FLEET);
-    ops_fleet_args(&c, id, text);
+    ops_fleet_args(&c, id, text, OPS_FLEET_BEATS, lw_bytes("", 0));
     redisReply *r = redisCommandArgv(admin, c.cmd[0].argc, c.argv, c.len);
     lw_commands_free(&c);
     assert_non_null(r);

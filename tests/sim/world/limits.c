@@ -138,7 +138,7 @@ static void change(struct world *w, int limit, const char *what, int running) {
     size_t len[WORDS];
     for (int i = 0; i < WORDS; i++) len[i] = strlen(words[i]);
     redisReply *r = server_call(w, w->master[0], WORDS, words, len);
-    if (!r || r->type != REDIS_REPLY_ARRAY || r->elements != 2)
+    if (!r || r->type != REDIS_REPLY_ARRAY || r->elements != 3)
         world_bad(w, "limits.lua: %s", r && r->str ? r->str : "no array");
     const char *word = r->element[0]->str;
     bool done = !strcmp(word, "OK"), none = !strcmp(word, "NONE") || !strcmp(word, "SAME");
