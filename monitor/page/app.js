@@ -472,7 +472,8 @@ async function mayWrite() {
 
 const KEYS = [["/", "find a key; with * all that contain a text"], ["g o", "overview"],
   ["g l", "lanes"], ["g d", "dead letters"],
-  ["g k", "locks"], ["g j", "jobs"], ["g a", "audit"], ["g w", "workers"],
+  ["g k", "locks"], ["g t", "groups (tenants)"],
+  ["g j", "jobs"], ["g a", "audit"], ["g w", "workers"],
   ["?", "this list"], ["Esc", "close a dialog"]];
 const help = () =>
   dialog("Keys of this page", (close) => [
@@ -940,6 +941,89 @@ async function breakLock(path) {
     complain(e);
   }
 }
+
+// ---- groups and their limits ----
+
+const EACH = "each group without limits of its own";
+const groupText = (g) => (g.fleet ? "the fleet" : field(g, "group").text === ""
+  ? "what has no group" : `group ${field(g, "group").text}`);
+const groupPath = (g) => (g.fleet ? "fleet" : `groups/${field(g, "group").path}`);
+
+function pauseForm(name, verb, close) {
+  const pausing = verb === "pause";
+  return [
+    h("p", null, pausing
+      ? `No message of ${name} starts from now on, in the whole fleet, until somebody resumes it, over restarts and deploys. What runs goes on, and what comes waits in order.`
+      : `Messages of ${name} start again, at the limits in force.`),
+    h("div", { class: "bar" },
+      button(pausing ? "Pause" : "Resume", () => close(true),
+        { class: pausing ? "grave" : "main" }),
+      button("Cancel", () => close(false), SAFE)),
+  ];
+}
+
+async function pauseGroup(g, verb) {
+  if (!(await mayWrite())) return;
+  const name = groupText(g);
+  try {
+    if (!(await dialog(`${verb === "pause" ? "Pause" : "Resume"} ${name}?`,
+      (close) => pauseForm(name, verb, close)))) return;
+    const { changed } = await post(`${groupPath(g)}/${verb}`);
+    toast(`${name}: ${verb}d${changed ? "" : " already"}`);
+    refresh();
+  } catch (e) {
+    complain(e);
+  }
+}
+
+/** What of the limits is to be changed: a number, or null to lift one. A burst follows the rate
+ * unless it is given. */
+function changedLimits(inputs, limits) {
+  const now = (name) => (inputs[name].value === "" ? null : Number(inputs[name].value));
+  const body = {};
+  for (const name of ["running", "per_second"])
+    if (now(name) !== limits[name]) body[name] = now(name);
+  if (now("burst") !== null && now("burst") !== limits.burst) body.burst = now("burst");
+  return body;
+}
+
+function limitsForm(name, limits, close) {
+  const inputs = {};
+  const input = (id, text) => {
+    inputs[id] = h("input", { id: `limit-${id}`, type: "number", min: "1", max: "1000000",
+      step: "1", value: limits[id] ?? "" });
+    return h("label", { for: `limit-${id}` }, text, inputs[id]);
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    close(changedLimits(inputs, limits));
+  };
+  return h("form", { class: "stack", onsubmit: submit },
+    h("p", null, `The limits of ${name} change at once, in the whole fleet. What runs goes on. They last until the file changes them, or somebody else does.`),
+    input("running", "Messages in handlers at once, at most (empty: no limit)"),
+    input("per_second", "Messages that start in a second, at most (empty: no limit)"),
+    input("burst", "Burst after a pause (empty: a tenth of that)"),
+    h("div", { class: "bar" }, h("button", { class: "main" }, "Set the limits"),
+      button("Cancel", () => close(null))));
+}
+
+/** `path` names whose limits they are. */
+async function setLimits(name, path, limits) {
+  if (!(await mayWrite())) return;
+  try {
+    const body = await dialog(`Limits of ${name}`, (close) => limitsForm(name, limits, close));
+    if (!body || !Object.keys(body).length) return;
+    const answer = await post(`${path}/set`, body);
+    toast(`${name}: ${limitsText(answer.limits)}`);
+    refresh();
+  } catch (e) {
+    complain(e);
+  }
+}
+
+const limitsText = (l) => [known(l.running) && `at most ${count(l.running)} at once`,
+  known(l.per_second) && `at most ${count(l.per_second)} per second, burst ${count(l.burst)}`]
+  .filter(Boolean).join(", ") || "no limits";
 
 const EXPORT_MAX = 64 << 20; // bytes that the browser has to keep
 
@@ -2060,6 +2144,77 @@ function jobsView() {
   };
 }
 
+const ofLimit = (text, limit) => (known(limit) ? `${text} of ${count(limit)}` : text);
+
+function groupState(g) {
+  if (!g.why) return "";
+  const age = serverNow() - (g.paused_ms || g.limited_ms || Infinity);
+  const text = `${g.paused_ms ? "paused" : "limited"}${age >= 1000 ? ` for ${duration(age)}` : ""}`;
+  return h("span", null, state(text, g.paused_ms ? "bad" : "warn"), ": ", g.why.text);
+}
+
+/** Where a limit comes from: the file, or an operator. */
+function limitFrom(g) {
+  if (!g.from) return "–";
+  return g.own_limits ? g.from : `limits.group${g.from === "set" ? ", set" : ""}`;
+}
+
+function groupActions(g) {
+  const name = groupText(g);
+  const verb = g.paused_ms ? "resume" : "pause";
+  if (field(g, "group").path === "")
+    return h("span", null, "use ", h("code", null, "latchwork group"));
+  return h("span", { class: "acts" },
+    button("Set…", () => setLimits(name, groupPath(g), g.limits),
+      { "aria-label": `Set the limits of ${name}` }),
+    button(g.paused_ms ? "Resume…" : "Pause…", () => pauseGroup(g, verb),
+      { "aria-label": `${g.paused_ms ? "Resume" : "Pause"} ${name}` }));
+}
+
+function groupsView() {
+  const each = h("span", { id: "each" }, "Not known yet.");
+  const more = h("p", { class: "soft", id: "more-groups" });
+  let limits = null; // of each group
+  const set = button("Set…", () => limits && setLimits(EACH, "each-group", limits),
+    { id: "set-each", "aria-label": `Set the limits of ${EACH}` });
+  const table = new Table({
+    caption: "The fleet and its groups, those with most waiting lanes first",
+    id: (g) => (g.fleet ? "fleet" : field(g, "group").path),
+    columns: [
+      { label: "Group", clip: true, sort: (g) => groupText(g),
+        cell: (g) => h("span", null, g.fleet ? h("strong", null, "The fleet")
+          : field(g, "group").text || "(no group)") },
+      { label: "State", sort: (g) => g.paused_ms || g.limited_ms || Infinity, cell: groupState },
+      { label: "Running", num: true, sort: (g) => g.running,
+        cell: (g) => ofLimit(count(g.running), g.limits.running) },
+      { label: "Waiting lanes", num: true, sort: (g) => g.waiting,
+        cell: (g) => (g.fleet ? "–" : count(g.waiting)) },
+      { label: "Starts per second", num: true, sort: (g) => g.starts_per_second,
+        cell: (g) => ofLimit(short(g.starts_per_second), g.limits.per_second) },
+      { label: "Handler time", num: true, sort: (g) => g.share,
+        cell: (g) => h("span", { title: "of the fleet's, in the last minute" },
+          known(g.share) ? `${short(Math.round(1000 * g.share) / 10)} %` : "–") },
+      { label: "Limits from", sort: limitFrom, cell: limitFrom },
+      { label: "Change", cell: groupActions },
+    ],
+  });
+  return {
+    title: "Groups",
+    poll_ms: 3000,
+    build: (main) => main.append(heading("Groups", FLEET),
+      h("div", { class: "bar" }, each, set), card(table.element, more)),
+    unknown: () => setText(each, "The limits are unknown."),
+    async refresh(signal) {
+      const all = await get(`groups?limit=${PAGE_ROWS}`, signal);
+      limits = all.each.limits;
+      table.set(all.groups);
+      setText(each, `Each group without limits of its own: ${limitsText(limits)}${all.each.from === "set" ? " (set)" : ""}.`);
+      setText(more, all.more || !all.complete
+        ? `and ${all.complete ? "" : "at least "}${count(all.more)} more` : "");
+    },
+  };
+}
+
 async function runLedger() {
   if (!(await mayWrite())) return;
   await post("ledger").then((a) => follow(a.job), complain);
@@ -2080,6 +2235,14 @@ function filterWords(w) {
     w.again && "also what is done"].filter(Boolean).join(", ");
 }
 
+/** What an entry of the audit says of a group, the fleet, or each group. */
+function auditGroup(w) {
+  const of = w.fleet ? "the fleet" : w.each ? EACH : `group ${(w.words || []).join(" ")}`;
+  const set = ["running", "per_second", "burst"].filter((name) => w[name] !== undefined)
+    .map((name) => `${name} ${w[name] === null ? "none" : count(w[name])}`);
+  return DID[w.verb] ? `${DID[w.verb]} ${of}` : `Set limits of ${of}: ${set.join(", ")}`;
+}
+
 /** What an entry of the audit says, as a sentence. */
 function auditWhat(e) {
   const w = e.words && typeof e.words === "object" ? e.words : {};
@@ -2088,6 +2251,7 @@ function auditWhat(e) {
     const was = field(e, "was").text;
     return `${e.event === "lock break" ? "Broke the lock" : e.event} of key ${key}${was ? `, held by ${was}` : ""}${known(e.fence) ? `; the fence is ${e.fence}` : ""}`;
   }
+  if (w.noun === "group") return auditGroup(w);
   const filter = filterWords(w);
   if (DID[e.event]) return `${DID[e.event]} ${filter}`;
   const job = [w.noun, w.verb].filter(Boolean).join(" ") || "job";
@@ -2153,7 +2317,7 @@ function nowhereView() {
 // ---- from the address to a view ----
 
 const VIEWS = { overview, key: keyView, lanes: lanesView, dead: deadView, locks: locksView,
-  jobs: jobsView, audit: auditView, workers: workersView };
+  groups: groupsView, jobs: jobsView, audit: auditView, workers: workersView };
 // views of one thing, whose name follows in the address
 const ONE = { dead: deadOneView, jobs: jobView, message: messageView, find: findView };
 let current = null;
@@ -2234,7 +2398,7 @@ function route() {
 
 // ---- keys of the keyboard, theme, start ----
 
-const GO = { o: "overview", l: "lanes", d: "dead", k: "locks", j: "jobs", a: "audit",
+const GO = { o: "overview", l: "lanes", d: "dead", k: "locks", t: "groups", j: "jobs", a: "audit",
   w: "workers" };
 let gone = 0; // when "g" was pressed
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the web page share: a browser on a running `latchwork dev --faults`."""
+"""What the tests of the web page share: a browser on a running `latchwork dev`."""
 
 import os
 import subprocess
@@ -8,10 +8,20 @@ import unittest
 import urllib.parse
 
 from driver import Browser
-from world import World
+from world import ROOT, World
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
-VIEWS = ("overview", "lanes", "dead", "locks", "jobs", "audit", "workers", "key/customer-7")
+VIEWS = (
+    "overview",
+    "lanes",
+    "dead",
+    "locks",
+    "groups",
+    "jobs",
+    "audit",
+    "workers",
+    "key/customer-7",
+)
 # a script, and a character that reverses the order in which the rest of the line is shown
 EVIL = '\u202e<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>'
 
@@ -21,9 +31,11 @@ def quote(text):
 
 
 class PageTest(unittest.TestCase):
+    dev = ("--faults", "--rate", "60")  # options of `latchwork dev`
+
     @classmethod
     def setUpClass(cls):
-        cls.w = World(BUILD, "--faults", "--rate", "60")
+        cls.w = World(BUILD, *cls.dev)
         cls.addClassCleanup(cls.w.close)
         cls.b = Browser()
         cls.addClassCleanup(cls.b.close)
@@ -81,6 +93,35 @@ class PageTest(unittest.TestCase):
             lambda: [x for x in [self.of(customer)] if len(x) == n],
             60,
         )[0]
+
+    def load_axe(self):
+        """Loads axe-core into the page, for violations()."""
+        path = subprocess.run(
+            [os.path.join(ROOT, "tests/browser/axe.sh"), os.path.dirname(BUILD + "/x")],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        ).stdout
+        with open(path.strip(), encoding="utf-8") as f:
+            self.b.run(f.read() + "\nwindow.axe = axe;")
+
+    def violations(self):
+        found = self.b.run_async(
+            "const done = arguments[arguments.length - 1]; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations))"
+        )
+        return [
+            "%s: %s: %s"
+            % (
+                v["id"],
+                v["help"],
+                [
+                    n["html"][:160] + " " + (n["any"] or [{"message": ""}])[0]["message"][:200]
+                    for n in v["nodes"]
+                ][:3],
+            )
+            for v in found
+        ]
 
     def of(self, customer):
         return [m for m in self.w.dead() if m["key"] == customer]

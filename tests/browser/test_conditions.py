@@ -12,7 +12,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import unittest
@@ -20,8 +19,8 @@ import urllib.error
 import urllib.request
 
 sys.dont_write_bytecode = True
-from page import BUILD, EVIL, VIEWS, PageTest, quote  # noqa: E402
-from world import P, ROOT  # noqa: E402
+from page import EVIL, VIEWS, PageTest, quote  # noqa: E402
+from world import P  # noqa: E402
 
 
 class PrefixProxy(http.server.BaseHTTPRequestHandler):
@@ -356,8 +355,8 @@ class Conditions(PageTest):
             seen.append(name)
             self.assertTrue(style != "none" and width >= 2, "%s: the focus is visible" % name)
         self.assertEqual(
-            [n.split(" ")[0] for n in seen[1:8]],
-            ["Overview", "Lanes", "Dead", "Locks", "Jobs", "Audit", "Workers"],
+            [n.split(" ")[0] for n in seen[1:9]],
+            ["Overview", "Lanes", "Dead", "Locks", "Groups", "Jobs", "Audit", "Workers"],
             seen,
         )
         b.keys("?")
@@ -381,15 +380,6 @@ class Conditions(PageTest):
 
     def test_accessible(self):
         b = self.b
-        path = subprocess.run(
-            [os.path.join(ROOT, "tests/browser/axe.sh"), os.path.dirname(BUILD + "/x")],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        ).stdout
-        with open(path.strip(), encoding="utf-8") as f:
-            axe = f.read()
         letter = self.letters("lady-axe")[0]
         base, in_topic, message = self.topic_page("axe-topic")
         views = (*VIEWS, *("dead/" + quote(letter["id"]), "find/customer-1", "nonsense"))
@@ -400,7 +390,7 @@ class Conditions(PageTest):
             b.resize(width)
             for page, its_views in pages.items():
                 self.open("overview", page)
-                b.run(axe + "\nwindow.axe = axe;")
+                self.load_axe()
                 for view in its_views:
                     self.view(view)
                     b.until("a quiet page", lambda: b.run("return !current.pending"), 60)
@@ -410,23 +400,6 @@ class Conditions(PageTest):
             b.one("dialog")
             self.assertEqual(self.violations(), [], "a dialog, %s, %d px" % (scheme, width))
             b.keys("Escape")
-
-    def violations(self):
-        found = self.b.run_async(
-            "const done = arguments[arguments.length - 1]; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations))"
-        )
-        return [
-            "%s: %s: %s"
-            % (
-                v["id"],
-                v["help"],
-                [
-                    n["html"][:160] + " " + (n["any"] or [{"message": ""}])[0]["message"][:200]
-                    for n in v["nodes"]
-                ][:3],
-            )
-            for v in found
-        ]
 
 
 if __name__ == "__main__":
