@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -19,12 +20,12 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from api_case import ApiCase, P, TOKEN, envelope, quote  # noqa: E402
-from test_metrics import World  # noqa: E402
+from test_metrics import BUILD, World  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 
 
 class Api(ApiCase):
-    more = {"group": {"from": "header:tenant"}}
+    more = {"group": {"from": "header:tenant"}, "limits": {"groups": {"slow": {"running": 1}}}}
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -123,6 +124,38 @@ class Api(ApiCase):
         long = "x" * 6000  # known by its hash, as a long key is
         self.assertTrue(self.post("/api/v1/groups/%s/pause" % long)["group"].startswith("\x01"))
         self.assertTrue(self.post("/api/v1/groups/%s/resume" % long)["changed"])
+
+    def test_limited_is_counted(self):
+        count = lambda: self.w.sum("limited_total")
+        row = lambda: {g["group"]: g for g in self.ask("/api/v1/groups")["groups"]}["slow"]
+
+        def produce(tenant):
+            done = self.w.sum("messages_total")
+            lines = "".join("%d|%s-%d|{}\n" % (i % 3, tenant, i) for i in range(12))
+            command = [BUILD + "/tests/tools/kafkatool", self.w.brokers, "produce", "orders"]
+            subprocess.run(
+                [*command, "--header", "tenant=" + tenant],
+                input=lines.encode(),
+                check=True,
+                stdout=subprocess.DEVNULL,
+                timeout=60,
+            )
+            return lambda: self.w.sum("messages_total") == done + 12
+
+        before = count()
+        wait_until(produce("free"), 60, "end of messages without a limit")
+        self.assertEqual(count(), before)
+        with open(self.w.gate, "w"):  # handlers wait while it is there
+            pass
+        try:
+            all_done = produce("slow")
+            wait_until(lambda: count() > before, 60, "a worker that got less than it wanted")
+            wait_until(lambda: (row()["why"] or {}).get("reason") == "place", 60, "the reason")
+            self.assertEqual((row()["running"], row()["from"]), (1, "file"))
+        finally:
+            os.remove(self.w.gate)
+        wait_until(all_done, 60, "end of all messages")
+        wait_until(lambda: (row()["share"] or 0) > 0, 60, "a measured share")
 
     def test_lanes_by_cursor(self):
         for i in range(700):

@@ -1302,7 +1302,7 @@ def what_groups_take_of_the_handlers(w):
     for bad in (
         dict(one, complete=False),
         dict(one, groups=[takes(1, 1, 1, group="x" * 100)]),
-        dict(one, groups=[takes(1, 1, -1, group="x")]),
+        dict(one, groups=[takes(1, 1, 1, group="x"), takes(1, 1, -1, group="y")]),
         dict(one, groups=[takes(1, 1, 1)]),
         dict(one, all={}),
         "x" * 9000,
@@ -1344,10 +1344,14 @@ def why_nothing_runs(w):
     assert why()["reason"] == "group" and "is paused" in why()["text"], why()
     w.call("HSET", P + "limits", "paused", now)
     assert why()["reason"] == "fleet" and "is paused" in why()["text"], why()
+    w.call("HSET", P + "limits", "group:bad", "many")
+    assert why()["reason"] == "unknown" and "malformed" in why()["text"], why()
     w.call("SET", P + "lock:k", "backoff", "PX", 60000)
     assert why()["reason"] == "backoff", why()
+    w.call("HSET", P + "epoch", "first", 1)
+    assert why()["reason"] == "quarantine" and "a commit of every" in why()["text"], why()
     w.call("HSET", P + "epoch", "not_before", now + 60000)
-    assert why()["reason"] == "quarantine", why()
+    assert why()["reason"] == "quarantine" and "leases from before" in why()["text"], why()
     w.call("SADD", P + "paused", "k")
     assert why()["reason"] == "paused", why()
     assert "why      its key is paused" in w.run("queue", "show", "k", *GROUPS)
