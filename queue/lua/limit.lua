@@ -164,7 +164,7 @@ local function offer(p, has, want, tokens, first_us, running, rate, burst, pause
             p.given = share(p, floor((now_us + ahead - p.next_us) / p.step) + 1, tokens)
         end
     end
-    p.waits = p.places < want or p.given < tokens
+    p.waits = p.places < want or (rate > 0 and p.given < tokens)
 end
 
 -- Writes what was decided: the statement, and the time of the next token. Returns true if there is

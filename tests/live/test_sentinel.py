@@ -7,6 +7,8 @@ LW_SOAK=1 kills the master 20 times."""
 
 import time
 
+from lib.limits import check_limits
+from lib.oracles import under_lease
 from lib.process import boot_us, wait_until
 from lib.redis import PASSWORD
 from lib.scenario import ENDLESS, SOAK, main, scenario
@@ -17,6 +19,11 @@ RATE = 250
 KILLS = 20 if SOAK > 1 else 3
 # The maximum number of seconds until messages run again: lock.ttl_ms plus ten seconds.
 BACK_S = 2 + 10
+# Limits of the fleet and of the group "", in which all messages are. They are above RATE, so they
+# hold up what waits after a fault.
+FLEET = {"per_second": 600, "burst": 20, "running": 10}
+GROUP = {"per_second": 500, "burst": 20, "running": 8}
+LIMITED = {"group": {"from": "json:/tenant"}, "limits": dict(FLEET, group=GROUP)}
 
 
 def start(t, tls=False):
@@ -24,7 +31,7 @@ def start(t, tls=False):
     t.servers = [t.redis]
     t.redis.start()
     t.make_topics()
-    run = t.start(redis=t.redis.settings(t.id))
+    run = t.start(redis=t.redis.settings(t.id), **LIMITED)
     run.wait_workers(4)
     t.generate(ENDLESS, keys=200, rate=RATE, wait=False)
     wait_until(lambda: t.ends_so_far() > RATE, 60, "load", 0.02)
@@ -51,7 +58,10 @@ def finish(t, run, before, pauses):
     run.stop()
     # A replica that becomes the master may lack the last writes of the old master, so judge this
     # scenario as if data were lost.
-    t.judge(wiped=True)
+    runs, _ = t.judge(wiped=True)
+    leased = under_lease(runs, t.stops)
+    check_limits(t, leased, FLEET, "the fleet")
+    check_limits(t, leased, GROUP, "the group")
     ours = max(pause for pause, _ in pauses)
     t.figure(
         longest_pause="%.1f s" % ours,
@@ -62,8 +72,8 @@ def finish(t, run, before, pauses):
 @scenario
 def master_killed(t):
     """Fault 7: the master is repeatedly killed (kill -9) under load. No message may be lost, no two
-    leases of a key may overlap, and messages must run again when the replica has become the
-    master."""
+    leases of a key may overlap, no limit may be exceeded, and messages must run again when the
+    replica has become the master."""
     run, before = start(t)
     pauses = []
     for _ in range(KILLS):
@@ -85,7 +95,7 @@ def master_switched(t):
     run, before = start(t)
     switched_us = boot_us()
     t.redis.switch()
-    fresh = t.start(redis=t.redis.settings(t.id), label="fresh", workers=1)
+    fresh = t.start(redis=t.redis.settings(t.id), label="fresh", workers=1, **LIMITED)
     pauses = [back_at_work(t, switched_us)]
     t.redis.wait_ready()
     t.check(fresh.running(), "the instance that started after the failover has ended")

@@ -419,6 +419,18 @@ static void groups_and_others_share_the_room(void **state) {
     assert_string_equal(groups_of(l, a, g, 1), "3 0");
 }
 
+/* Who wants tokens and has no limit per second does not wait for any. */
+static void without_a_limit_per_second_nobody_waits_for_tokens(void **state) {
+    struct lt *l = *state;
+    struct group g[] = {{.name = "x", .running = 9, .more = 3}};
+    groups_of(l, (struct asks){.worker = "a", .number = 1}, g, 1);
+    assert_int_equal(g[0].places, 3);
+    assert_int_equal(l->reply->element[4]->integer, 0);
+    g[0].running = 2;
+    groups_of(l, (struct asks){.worker = "b", .number = 1}, g, 1);
+    assert_true(l->reply->element[4]->integer > 0);
+}
+
 static void the_first_token_of_a_group_is_no_burst(void **state) {
     struct lt *l = *state;
     struct group g[] = {{.name = "x", .per_second = 1, .burst = 5, .more = 9}};
@@ -526,6 +538,7 @@ int main(void) {
         LT(the_fleet_gives_no_more_than_groups_can_use),
         LT(the_first_token_of_a_group_is_no_burst),
         LT(groups_and_others_share_the_room),
+        LT(without_a_limit_per_second_nobody_waits_for_tokens),
         LT(nothing_is_left_of_a_quiet_group),
         LT(a_lane_without_a_permit_waits_under_its_group),
         LT(a_lane_that_is_given_back_waits_under_its_group),

@@ -17,7 +17,7 @@ import os
 import subprocess
 
 from .ports import free_port
-from .process import Failure, wait_until
+from .process import Failure, boot_us, wait_until
 from .redis import PASSWORD, Redis, RedisError
 
 CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
@@ -154,6 +154,7 @@ class Cluster:
             for i in range(2 * MASTERS)
         ]
         self.users = {}
+        self.killed_us = None  # time at which kill_owner() has killed a node
 
     # --- starting and ending ----------------------------------------------------------------------
 
@@ -251,10 +252,12 @@ class Cluster:
     # --- faults -----------------------------------------------------------------------------------
 
     def kill_owner(self, slot):
-        """Kills the slot's master (kill -9). Waits until the other nodes agree on a new owner and
-        report that the cluster is ok. Returns the killed node."""
+        """Kills the slot's master (kill -9). Notes the time in self.killed_us, and waits
+        until the other nodes agree on a new owner and report that the cluster is ok. Returns the
+        killed node."""
         old = self.owner(slot)
         old.kill()
+        self.killed_us = boot_us()
 
         def replaced():
             return all(self.owner(slot, node) is not old and node.ok() for node in self.alive())
