@@ -41,8 +41,8 @@ M = {
     'a call whose reply is malformed counts as answered': [
         (
             'consumer/worker/pipe.c',
-            "    sh->pipe.answered--;\n    lw_worker_disconnected(w, sh->index, why);",
-            "    lw_worker_disconnected(w, sh->index, why);",
+            "    sh->pipe.answered--;\n    char why[LW_REPLY_TEXT];",
+            "    char why[LW_REPLY_TEXT];",
         )
     ],
     'gate ignores waiters': [
