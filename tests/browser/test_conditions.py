@@ -347,7 +347,7 @@ class Conditions(PageTest):
         b.keys("Tab")
         self.assertEqual(b.run("return document.activeElement.className"), "skip")
         seen = []
-        for _ in range(10):
+        for _ in range(11):
             b.keys("Tab")
             name, style, width = b.run(
                 "const e = document.activeElement, s = getComputedStyle(e); return [e.textContent.trim() || e.id, s.outlineStyle, parseFloat(s.outlineWidth)]"
