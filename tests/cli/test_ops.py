@@ -1249,6 +1249,10 @@ def limits_are_lifted_and_set_for_each_group(w):
     assert each == {"limits": dict(none, per_second=50, burst=5), "from": "set"}, each
     assert "(set)" in group(w, "show", "--each")
     # back to what the file says
+    group(w, "set", "--fleet", "--per-second", "50")
+    assert see_groups(w, "show", "--fleet")[None]["from"] == "set"
+    group(w, "set", "--fleet", "--per-second", "none")
+    assert see_groups(w, "show", "--fleet")[None]["from"] == "file"
     group(w, "set", "--each", "--running", "3", "--per-second", "20")
     assert see_groups(w, "show", "c")["c"]["from"] == "file"
     words = [json.loads(line)["words"] for line in w.run("queue", "audit", "--json").splitlines()]
