@@ -145,11 +145,11 @@ static UNUSED char *fx_read(const char *path) {
     return text;
 }
 
-/* Waits until the condition is true. Fails the test if it is not true within 60 s, which only
+/* Waits until the condition is true. Fails the test if it is not true within 300 s, which only
  * turns a hang into a failure. */
 #define wait_for(condition)                                                           \
     do {                                                                              \
-        for (int64_t until_ = lw_boot_ms() + 60000; !(condition);) {                  \
+        for (int64_t until_ = lw_boot_ms() + 300000; !(condition);) {                 \
             if (lw_boot_ms() > until_) fail_msg("waited in vain for %s", #condition); \
             lw_sleep_ms(2);                                                           \
         }                                                                             \

@@ -139,7 +139,7 @@ static UNUSED void reap(struct fx *x, struct lw_job **out, size_t want) {
     size_t got = 0;
     while (got < want) {
         struct pollfd pf = {.fd = x->fd, .events = POLLIN};
-        if (poll(&pf, 1, 20000) != 1) fail_msg("no signal; %zu of %zu finished", got, want);
+        if (poll(&pf, 1, 120000) != 1) fail_msg("no signal; %zu of %zu finished", got, want);
         uint64_t v;
         assert_int_equal(read(x->fd, &v, 8), 8);
         size_t n;

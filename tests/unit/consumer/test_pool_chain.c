@@ -97,7 +97,7 @@ static void test_too_late_to_link(void **state) {
         lw_pool_submit(x.p, m.jobs, 1);
         struct pollfd pf = {.fd = x.fd, .events = POLLIN};
         /* poll() shows that the job has ended, but it has not been reaped yet */
-        assert_int_equal(poll(&pf, 1, 20000), 1);
+        assert_int_equal(poll(&pf, 1, 120000), 1);
         assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
         reap(&x, m.out, 1);
         assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
@@ -375,7 +375,7 @@ static void test_a_batch_is_reported_at_once(void **state) {
         chain(m.jobs, N);
         lw_pool_submit(x.p, m.jobs, 1);
         struct pollfd pf = {.fd = x.fd, .events = POLLIN};
-        assert_int_equal(poll(&pf, 1, 20000), 1);
+        assert_int_equal(poll(&pf, 1, 120000), 1);
         uint64_t drained;
         assert_int_equal(read(x.fd, &drained, sizeof drained), sizeof drained);
         assert_int_equal(lw_pool_reap(x.p, m.out, N), N);
@@ -598,7 +598,7 @@ static void links_at_random(int threads, size_t batch, enum lw_batch_of of) {
         size_t n = lw_pool_reap(x.p, out, 16);
         if (!n) {
             struct pollfd pf = {.fd = x.fd, .events = POLLIN};
-            if (poll(&pf, 1, 20000) != 1) fail_msg("no signal; %d left", left);
+            if (poll(&pf, 1, 120000) != 1) fail_msg("no signal; %d left", left);
             uint64_t v;
             assert_int_equal(read(x.fd, &v, 8), 8);
         }
