@@ -531,7 +531,8 @@ static void its_master_is_killed(void **state) {
     lw_test_redis_kill(node[owner]);
     wait_for_renewals(other_owner, name, 2);
     assert_int_equal(owner_of(slot_of("contest")), -1);
-    set_node_timeout(NODE_SHORT_MS);
+    for (int i = 0; i < NODES; i++)
+        if (alive(i)) say(i, "CONFIG SET cluster-node-timeout 1000");
     for (int64_t until = lw_boot_ms() + LIMIT_MS; owner_of(slot_of("contest")) < 0; lw_sleep_ms(20))
         assert_true(lw_boot_ms() < until);
     int before = grants(&t);

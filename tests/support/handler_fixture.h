@@ -96,7 +96,7 @@ static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char
     j->job.give_up_ms = INT64_MAX;
     j->job.outcome = (enum lw_outcome)99;
     j->job.fence = (uint64_t)(1000 + offset);
-    j->lease.deadline_ms = lw_boot_ms() + 60000;
+    j->lease.deadline_ms = lw_boot_ms() + 600000;
     return &j->job;
 }
 

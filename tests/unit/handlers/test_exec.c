@@ -683,7 +683,7 @@ static void test_a_flood_of_stderr(void **state) {
     snprintf(log, sizeof log, "%s/log", folder);
     int keep = fx_capture(log);
     struct fx x;
-    open_fx(&x, 60000);
+    open_fx(&x, 600000);
     enum lw_outcome flood = play(&x, "flood"), next = play(&x, "ok");
     close_fx(&x);
     fx_release(keep);

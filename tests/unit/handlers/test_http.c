@@ -453,7 +453,7 @@ static void test_large_bodies(void **state) {
     enum { LARGE = 8 << 20 };
     struct fx x;
     char *body = lw_alloc(LARGE + 1);
-    open_fx(&x, 4, "");
+    open_fx(&x, 4, ",\"timeout_ms\":600000");
     int n = snprintf(body, LARGE, "length %d ", LARGE);
     memset(body + n, 'x', (size_t)(LARGE - n));
     for (int i = 1; i < 3; i++) assert_int_equal(run(&x, i, body), LW_DONE);
