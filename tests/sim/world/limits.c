@@ -117,12 +117,12 @@ static void check_places(struct world *w, const struct exec *x, int limit) {
                   stated(w, limit));
 }
 
-/* Calls the script by which operators change limits. */
+/* Calls the script by which operators change limits. With `running` NO_LIMIT, lifts one. */
 static void change(struct world *w, int limit, const char *what, int running) {
     static const char *const names[1 + GROUPS] = {"", ":a", ":b"};
     struct force *x = &w->force[limit];
     char n[12] = "";
-    if (running) snprintf(n, sizeof n, "%d", running);
+    if (running) snprintf(n, sizeof n, "%d", running == NO_LIMIT ? 0 : running);
     const char *words[] = {"EVAL",
                            wire_mutated(w, lw_op_limits.text),
                            "2",
@@ -160,7 +160,7 @@ void limits_retune(struct world *w) {
     else if (!w->force[limit].running || !rnd_below(w, 3))
         change(w, limit, "pause", 0);
     else
-        change(w, limit, "set", 1 + rnd_below(w, 4));
+        change(w, limit, "set", rnd_below(w, 4) ? 1 + rnd_below(w, 4) : NO_LIMIT);
 }
 
 void limits_resume(struct world *w) {
