@@ -347,7 +347,7 @@ void limit_build(struct lw_worker *w, struct shard *sh) {
      * that needs them may be busy for as long as the answer took. */
     size_t own = x->fresh ? lw_smaller(more, less(places(w, &x->fleet), used + keep)) : 0;
     x->fresh = false;
-    fill = less(fill, keep), room = less(room, keep + own);
+    fill = less(fill, keep), room = less(room, keep); /* `own` needs no more places, but tokens */
     used += keep + own, more -= own;
     if (x->fleet.n_draws == DRAWS) fill = lw_smaller(fill, spare);
     /* Until the answer comes, only the places that are stated are sure. Calls to other shards in
