@@ -26,12 +26,12 @@ GROUP = {"per_second": 500, "burst": 20, "running": 8}
 LIMITED = {"group": {"from": "json:/tenant"}, "limits": dict(FLEET, group=GROUP)}
 
 
-def start(t, tls=False, **over):
+def start(t, tls=False):
     t.redis = Guarded(t.dir, tls)
     t.servers = [t.redis]
     t.redis.start()
     t.make_topics()
-    run = t.start(redis=t.redis.settings(t.id), **over)
+    run = t.start(redis=t.redis.settings(t.id), **LIMITED)
     run.wait_workers(4)
     t.generate(ENDLESS, keys=200, rate=RATE, wait=False)
     wait_until(lambda: t.ends_so_far() > RATE, 60, "load", 0.02)
@@ -58,7 +58,10 @@ def finish(t, run, before, pauses):
     run.stop()
     # A replica that becomes the master may lack the last writes of the old master, so judge this
     # scenario as if data were lost.
-    t.judge(wiped=True)
+    runs, _ = t.judge(wiped=True)
+    leased = under_lease(runs, t.stops)
+    check_limits(t, leased, FLEET, "the fleet")
+    check_limits(t, leased, GROUP, "the group")
     ours = max(pause for pause, _ in pauses)
     t.figure(
         longest_pause="%.1f s" % ours,
@@ -71,7 +74,7 @@ def master_killed(t):
     """Fault 7: the master is repeatedly killed (kill -9) under load. No message may be lost, no two
     leases of a key may overlap, no limit may be exceeded, and messages must run again when the
     replica has become the master."""
-    run, before = start(t, **LIMITED)
+    run, before = start(t)
     pauses = []
     for _ in range(KILLS):
         killed_us = boot_us()
@@ -80,9 +83,6 @@ def master_killed(t):
         t.redis.restore(old)
     t.figure(kills=KILLS)
     finish(t, run, before, pauses)
-    leased = under_lease(t.runs(), t.stops)
-    check_limits(t, leased, FLEET, "the fleet")
-    check_limits(t, leased, GROUP, "the group")
     t.check(" is lost: " in run.log(), "no epoch was lost")
 
 
@@ -95,7 +95,7 @@ def master_switched(t):
     run, before = start(t)
     switched_us = boot_us()
     t.redis.switch()
-    fresh = t.start(redis=t.redis.settings(t.id), label="fresh", workers=1)
+    fresh = t.start(redis=t.redis.settings(t.id), label="fresh", workers=1, **LIMITED)
     pauses = [back_at_work(t, switched_us)]
     t.redis.wait_ready()
     t.check(fresh.running(), "the instance that started after the failover has ended")
