@@ -118,7 +118,7 @@ static size_t asked_for(const struct lw_worker *w) {
 }
 
 void limit_begin(struct lw_worker *w) {
-    if (!lw_config_limits(w->c)) return;
+    if (!w->limits.on) return;
     struct limits *x = &w->limits;
     size_t asked = asked_for(w), used = w->runs.in_handler + asked;
     drop_expired(&x->fleet, now_us(w));
@@ -129,11 +129,11 @@ void limit_begin(struct lw_worker *w) {
 }
 
 size_t limit_of(const struct lw_worker *w, size_t most) {
-    return lw_config_limits(w->c) ? lw_smaller(most, w->limits.left) : most;
+    return w->limits.on ? lw_smaller(most, w->limits.left) : most;
 }
 
 void limit_grants(struct lw_worker *w, size_t n) {
-    if (!lw_config_limits(w->c)) return;
+    if (!w->limits.on) return;
     assert(n <= w->limits.left);
     w->limits.left -= n;
     w->limits.used += n;
@@ -330,7 +330,7 @@ static void state_groups(struct lw_worker *w, struct shard *sh, size_t keep) {
 }
 
 void limit_build(struct lw_worker *w, struct shard *sh) {
-    if (!lw_config_limits(w->c)) return;
+    if (!w->limits.on) return;
     assert(!sh->index && sh->phase == READY);
     struct limits *x = &w->limits;
     int64_t now = now_ms(w);
@@ -455,7 +455,9 @@ void limit_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 }
 
 /* Until the home has answered once, nothing starts. */
-void limit_open(struct lw_worker *w) { w->limits.fleet.most.paused = lw_config_limits(w->c); }
+void limit_open(struct lw_worker *w) {
+    w->limits.on = w->limits.fleet.most.paused = lw_config_limits(w->c);
+}
 
 void limit_close(struct lw_worker *w) {
     free(w->limits.named);
@@ -486,7 +488,7 @@ static int64_t token_ms(const struct permits *p, int64_t now) {
 }
 
 int64_t limit_due_ms(struct lw_worker *w, const struct shard *sh) {
-    if (!lw_config_limits(w->c)) return INT64_MAX;
+    if (!w->limits.on) return INT64_MAX;
     int64_t due = INT64_MAX, now = now_ms(w);
     size_t more = demand(w);
     if (more || w->groups.table) due = token_ms(&w->limits.fleet, now);
@@ -499,7 +501,7 @@ int64_t limit_due_ms(struct lw_worker *w, const struct shard *sh) {
 
 bool limit_why(struct lw_worker *w, char *out, size_t size) {
     const struct lw_limit *most = &w->limits.fleet.most;
-    if (!lw_config_limits(w->c)) return false;
+    if (!w->limits.on) return false;
     if (most->paused) {
         snprintf(out, size,
                  w->limits.version ? "the fleet is paused (latchwork group resume --fleet)"

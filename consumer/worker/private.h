@@ -72,6 +72,7 @@ struct permits {
 };
 
 struct limits {
+    bool on; /* lw_config_limits() */
     /* the limits in force and their version, as of the last answer; 0: not known in this epoch */
     struct lw_limits force;
     int64_t version;

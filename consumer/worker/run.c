@@ -109,7 +109,7 @@ static void enters_handler(struct lw_worker *w, struct run *r) {
     assert(!r->submitted);
     r->submitted = true;
     w->runs.in_handler++;
-    if (lw_config_limits(w->c)) group_running(w, r->msg->group, 1);
+    if (w->limits.on) group_running(w, r->msg->group, 1);
     lw_hist_add(&w->counts->waited, &lw_bounds_end_to_end,
                 1000 * (w->io->wall_ms(w->ctx) - r->msg->first_ms));
 }
@@ -147,7 +147,7 @@ void run_start(struct lw_worker *w, struct run *r) {
         lw_worker_finished(w, &r->job);
         return;
     }
-    if (lw_config_limits(w->c) && !limit_start(w, r->msg->group)) {
+    if (w->limits.on && !limit_start(w, r->msg->group)) {
         run_finish(w, r, LW_BACK);
         return;
     }
@@ -278,7 +278,7 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     assert(w->runs.in_handler > 0);
     r->submitted = false;
     w->runs.in_handler--;
-    if (lw_config_limits(w->c)) group_running(w, r->msg->group, -1);
+    if (w->limits.on) group_running(w, r->msg->group, -1);
 }
 
 /* Gives started runs to the handlers. Applies the rule "no late start" again, because time may have

@@ -157,7 +157,7 @@ static void choose(struct lw_worker *w, struct shard *sh, struct settle_item *it
     if (again || w->stopping || !lw_outcome_ends(it->outcome)) return;
     /* with limits each message needs a permit first, and all lanes have their turn, so the lock is
      * given back: the lane's next message comes by gate or a hint */
-    if (lw_config_limits(w->c)) return;
+    if (w->limits.on) return;
     if (h->kind == FAST && lane_first(w, h->lane)) {
         int left = w->c->lock.max_run - h->n;
         it->go = left > 0 ? LW_GO_KEEP : LW_GO_KEEP_ALONE;

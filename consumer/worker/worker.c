@@ -115,7 +115,7 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     assert(ask >= 1);
     enum { ASK_LANES = 64 };
-    size_t n = w->limit == LW_GRANT_ALL && !lw_config_limits(w->c) ? most * ask : most;
+    size_t n = w->limit == LW_GRANT_ALL && !w->limits.on ? most * ask : most;
     if (n > ASK_LANES) n = ASK_LANES;
     return n > most ? n : most;
 }
@@ -337,8 +337,7 @@ struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup) {
     w->bytes = bounds(&setup->bytes);
     msgs_open(w);
     limit_open(w);
-    if (w->set.board && lw_config_limits(w->c))
-        lw_shares_reset(&w->set.board->workers[w->set.index].shares);
+    if (w->set.board && w->limits.on) lw_shares_reset(&w->set.board->workers[w->set.index].shares);
     pthread_mutex_init(&w->epoch_mutex, NULL);
     w->leases = lw_leases_open(w->n_shards, w->c->lock.ttl_ms);
     w->shards = lw_alloc((size_t)w->n_shards * sizeof *w->shards);
