@@ -182,7 +182,7 @@ config=$(sed -n 's/^  config  *//p' "$dir/out")
 "$program" group ls -c "$config" >"$dir/ls" 2>&1
 equal "group ls" $? 0
 ok "group ls shows that its keys wait: $(grep '^acme ' "$dir/ls")" \
-    "at_least 1 $(awk '$1 == "acme" {print $6}' "$dir/ls")"
+    "at_least 1 $(awk '$1 == "acme" {print $3}' "$dir/ls")"
 "$program" group pause acme -c "$config" >"$dir/ls" 2>&1
 equal "group pause" $? 0
 check "a small tenant goes on" await has_done birch $(($(tenant birch 2) + 10))
