@@ -11,17 +11,13 @@ from lib.scenario import main, scenario
 
 LANES, EACH, SIZE = 10, 64, 1000000
 FILL = """
-local body = '{"pad":"' .. string.rep('x', tonumber(ARGV[3])) .. '"}'
-for lane = 0, tonumber(ARGV[1]) - 1 do
-    for k = 0, tonumber(ARGV[2]) - 1 do
-        local line = string.format('1 %s 1 %d 0 1 1 5 0 0 %d\\nbig-%d',
-            KEYS[2], lane * ARGV[2] + k, #body, lane)
-        redis.call('LPUSH', KEYS[1] .. 'wait:big-' .. lane, line .. body)
-    end
-    redis.call('ZADD', KEYS[1] .. 'lanes', 1, 'big-' .. lane)
+local lane, body = ARGV[1], '{"pad":"' .. string.rep('x', tonumber(ARGV[3])) .. '"}'
+for k = 0, tonumber(ARGV[2]) - 1 do
+    local line = string.format('1 %s 1 %d 0 1 1 5 0 0 %d\\nbig-%d',
+        KEYS[2], lane * ARGV[2] + k, #body, lane)
+    redis.call('LPUSH', KEYS[1] .. 'wait:big-' .. lane, line .. body)
 end
-redis.call('SET', KEYS[1] .. 'state:' .. KEYS[2] .. ':1:0',
-    string.rep('\\85', ARGV[1] * ARGV[2] / 4))
+redis.call('ZADD', KEYS[1] .. 'lanes', 1, 'big-' .. lane)
 """
 
 
@@ -43,7 +39,10 @@ def large_messages_wait(t):
     wait_until(lambda: t.redis.call("EXISTS", t.prefix() + b"epoch"), 30, "an epoch")
     time.sleep(6)  # Sleep longer than the quarantine of the new epoch.
     first.stop()
-    t.redis.call("EVAL", FILL, "2", t.prefix(), t.topics[0], str(LANES), str(EACH), str(SIZE))
+    for lane in range(LANES):
+        t.redis.call("EVAL", FILL, "2", t.prefix(), t.topics[0], str(lane), str(EACH), str(SIZE))
+    state = t.prefix() + b"state:" + t.topics[0].encode() + b":1:0"
+    t.redis.call("SET", state, b"\x55" * (LANES * EACH // 4))
     second = t.start(**settings)
     second.wait_workers(1)
     peak = [0]
