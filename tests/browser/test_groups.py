@@ -40,6 +40,13 @@ class Groups(PageTest):
         self.b.click('button[aria-label="%s %s"]' % (what, name))
         self.b.one("dialog")
 
+    def set_limits(self, of, **limits):
+        """Enters limits of a group, or of the fleet, and presses the button."""
+        self.act("Set the limits of", of)
+        for name, value in limits.items():
+            self.b.fill("#limit-" + name, value)
+        self.b.press("Set the limits", "dialog")
+
     def limit(self, of):
         value = self.w.redis("HGET", P + "limits", of)
         return value and value.decode()
@@ -67,37 +74,27 @@ class Groups(PageTest):
         self.act("Set the limits of", "group acme")
         b.press("Cancel", "dialog")
         b.until("no dialog", lambda: not b.all("dialog"))
-        self.act("Set the limits of", "group acme")
-        b.press("Set the limits", "dialog")  # nothing is changed
+        self.set_limits("group acme")  # nothing is changed
         b.until("no dialog", lambda: not b.all("dialog"))
         self.assertEqual(self.w.redis("HGETALL", P + "limits"), before)
-        self.act("Set the limits of", "group acme")
-        b.fill("#limit-per_second", "7")
-        b.fill("#limit-running", "2")
-        b.press("Set the limits", "dialog")
+        self.set_limits("group acme", per_second="7", running="2")
         b.until_text("#toasts", "group acme: at most 2 at once, at most 7 per second")
         self.row("acme", "Starts per second", "of 7$")
         self.row("acme", "Running", "^[012] of 2$")
         self.row("acme", "Limits from", "^set$")
         self.assertRegex(self.limit("group:acme"), "^2 7 ")
-        self.act("Set the limits of", "group acme")
-        b.fill("#limit-running", "")
-        b.press("Set the limits", "dialog")
+        self.set_limits("group acme", running="")
         self.row("acme", "Running", r"^\d+$")
         self.assertRegex(self.limit("group:acme"), "^0 7 ")
         # a number that is none does not leave the browser
-        self.act("Set the limits of", "group acme")
-        b.fill("#limit-running", "0")
-        b.press("Set the limits", "dialog")
+        self.set_limits("group acme", running="0")
         self.assertTrue(b.all("dialog"))
         b.keys("Escape")
         b.click("#set-each")
         b.fill("#limit-per_second", "30")
         b.press("Set the limits", "dialog")
         b.until_text("#each", "at most 30 per second, burst 3.*\\(set\\)")
-        self.act("Set the limits of", "the fleet")
-        b.fill("#limit-running", "900")
-        b.press("Set the limits", "dialog")
+        self.set_limits("the fleet", running="900")
         self.row("The fleet", "Running", "of 900$")
         self.view("audit")
         b.until_text("tbody", "Set limits of the fleet: running 900")
