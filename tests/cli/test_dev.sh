@@ -60,6 +60,19 @@ descendants() {
         descendants "$child"
     done
 }
+# usage: end_dev NAME [PID…]. Ends the dev that runs, which must leave none of its processes behind,
+# nor those named.
+end_dev() {
+    name=$1
+    shift
+    everyone="$* $(descendants $running)"
+    kill -INT $running
+    wait $running
+    equal "$name after SIGINT" $? 0
+    running=
+    # shellcheck disable=SC2086
+    check "no process is left behind by $name" await gone $everyone
+}
 
 # --- usage ----------------------------------------------------------------------------------------
 "$program" dev --help >"$dir/out" 2>"$dir/err"
@@ -123,13 +136,8 @@ ok "the pids that are shown are ours" "[ $? -eq 0 ]"
 kill -9 "$worker"
 check "a killed worker is replaced" await has_a_new_one
 check "by one" await has $running 7
-everyone="$everyone $(descendants $running)"
-kill -INT $running
-wait $running
-equal "dev after SIGINT" $? 0
-running=
 # shellcheck disable=SC2086
-check "no process is left behind by dev" await gone $everyone
+end_dev dev $everyone
 equal "folders left behind by dev" "$(folders)" ""
 [ ! -s "$dir/err" ]
 ok "dev has nothing to complain about" "[ $? -eq 0 ]"
@@ -154,13 +162,7 @@ page=$(sed -n 's,^  page  *\(http.*\)/#/?token=.*,\1,p' "$dir/out")
 key=$(curl -sS "$page/api/v1/lanes/customer-7")
 echo "$key" | grep -q '"key":"customer-7".*"holder":"'
 ok "the stuck key has a holder: $key" "[ $? -eq 0 ]"
-everyone=$(descendants $running)
-kill -INT $running
-wait $running
-equal "dev --faults after SIGINT" $? 0
-running=
-# shellcheck disable=SC2086
-check "no process is left behind by dev --faults" await gone $everyone
+end_dev "dev --faults"
 
 # --- dev with tenants -----------------------------------------------------------------------------
 # usage: tenant NAME FIELD. Prints the number of orders of a tenant that are done (FIELD 2), or that
@@ -192,12 +194,6 @@ equal "orders of a paused tenant" "$(tenant acme 2)" "$paused_at"
 "$program" group resume acme -c "$config" >"$dir/ls" 2>&1
 equal "group resume" $? 0
 check "it goes on after resume" await has_done acme $((paused_at + 1))
-everyone=$(descendants $running)
-kill -INT $running
-wait $running
-equal "dev --tenants after SIGINT" $? 0
-running=
-# shellcheck disable=SC2086
-check "no process is left behind by dev --tenants" await gone $everyone
+end_dev "dev --tenants"
 
 summary
