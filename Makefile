@@ -189,7 +189,7 @@ demo: deps
 test:
 	@scripts/deps.sh test
 	@mkdir -p $(B)
-	@+tests/live/kafka/kafka.sh fetch > $(B)/kafka-fetch.log 2>&1 & $(MAKE) $(PARALLEL) tests && wait
+	@+tests/live/kafka/kafka.sh archive > $(B)/kafka-fetch.log 2>&1 & $(MAKE) $(PARALLEL) tests && wait
 	@+$(MAKE) $(PARALLEL) check-quick
 ## ci: run what a change must pass: test, a cell of the matrix per axis, asan and tsan with clang, debian-13
 ci:
