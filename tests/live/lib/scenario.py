@@ -120,9 +120,9 @@ class Scenario:
         for topic in self.topics:
             self.kafka.create(topic, partitions)
 
-    def generate(self, messages, keys, rate=0, zipf=0.8, partitioner="random", wait=True):
-        """Produces `messages` records in total, with the same keys in all partitions of all topics.
-        If `wait` is false, producing continues in the background."""
+    def generate(self, messages, keys, rate=0, zipf=0.8, partitioner="random", wait=True, first=0):
+        """Produces `messages` records in total, with the same keys in all partitions of all topics,
+        numbered from `first`. If `wait` is false, producing continues in the background."""
         share = messages // len(self.topics)
         tools = []
         for i, topic in enumerate(self.topics):
@@ -139,7 +139,7 @@ class Scenario:
                     "--seed",
                     i + 1,
                     "--first",
-                    i * share,
+                    first + i * share,
                     "--partitioner",
                     partitioner,
                     "--rate",
