@@ -495,6 +495,12 @@ class Measure:
         kafka.create(run.topic, PARTITIONS)
         words = ["--keys", w.data.keys, "--partitioner", w.data.partitioner, "--size", SIZE]
         produced = os.path.join(run.folder, "produced")
+        steady = {"calls": collections.Counter(), "redis_s": 0}
+
+        def add(c, sign):
+            for name, count in c.calls().items():
+                steady["calls"][name] += sign * count
+            steady["redis_s"] += sign * c.cpu_s()
 
         def handled(p, count):
             end = time.monotonic() + w.limit_s
@@ -516,17 +522,11 @@ class Measure:
             at_rate = ["--rate", rate, "--linger-ms", linger_ms, *words]
             if ahead:
                 kafka.tool("generate", run.topic, "--messages", ahead, "--seed", 3, *at_rate)
-            kafka.tool(
-                "generate",
-                run.topic,
-                "--messages",
-                n,
-                "--seed",
-                2,
-                "--produced",
-                produced,
-                *at_rate,
-            )
+            measured = ["--messages", n, "--seed", 2, "--produced", produced, *at_rate]
+            with Client(self.rig.redis.path) as c:
+                add(c, -1)
+                kafka.tool("generate", run.topic, *measured)
+                add(c, 1)
             if contender.ours:
                 handled(p, run.messages)
                 p.send_signal(signal.SIGTERM)
@@ -541,6 +541,16 @@ class Measure:
             )
         spread = j["latency_us"]["start"]
         r = self.figures(contender, o, run.messages, (j["last_us"] - j["first_us"]) / 1e6)
+        # Redis, only while the load is on: starting and joining would hide what a message costs
+        calls = steady["calls"]
+        scripts = calls["evalsha"] + calls["eval"]
+        called = sum(calls.values()) - scripts - sum(calls[k] for k in SENT if k[:4] != "eval")
+        if contender.ours:
+            called -= 3 * calls["info"]
+        else:
+            called = calls["get"] + calls["del"]
+        r |= {"redis_us": steady["redis_s"] / n * 1e6, "inside": called / n, "calls": calls}
+        r["scripts"] = scripts / n
         times = [int(line.split()[2]) for line in open(produced)]
         took_s = max((j["last_us"] - min(times)) / 1e6, 1e-6)
         return r | {
