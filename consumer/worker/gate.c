@@ -69,8 +69,8 @@ static void seen_busy(struct lw_worker *w, const struct lane *l) {
     w->busy[l->tag % BUSY_SLOTS] = (uint32_t)(now_ms(w) / 1000) + 1;
 }
 
-static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t now) {
-    return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
+bool gate_saw_busy(const struct lw_worker *w, const struct lane *l, int64_t now) {
+    return w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000;
 }
 
 /* Adds the places of the call's messages to `p`. Writes one byte per lane to `counts`: the number
@@ -135,7 +135,7 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, bool par
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
     *it = (struct gate_item){.lane = l,
                              .first = sh->gate.n_msgs,
-                             .envelopes = parks || likely_busy(w, l, now),
+                             .envelopes = parks || l->hold || gate_saw_busy(w, l, now),
                              .parks = parks};
     if (parks) sh->gate.n_parks++;
     struct group *g = l->head->group;

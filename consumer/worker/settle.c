@@ -8,9 +8,9 @@ enum {
     /* If a hold has at most LOW_WATER unfinished messages, a settle is due at once, so that it asks
      * for more messages. */
     LOW_WATER = 4,
-    /* If a hold has more than LOW_WATER unfinished messages, a settle for its finished messages is
-     * due after PARTIAL_MS at the latest. */
-    PARTIAL_MS = 20,
+    /* If nobody waits for the outcome of a hold's finished messages, a settle for them is due after
+     * TELL_MS at the latest, so that one call tells of many. */
+    TELL_MS = 20,
 };
 
 /* Returns the time before a retry. If the handler asked for a time, returns that time. Otherwise
@@ -78,15 +78,25 @@ bool settle_names(const struct shard *sh, const struct part *p) {
 
 /* --- when ------------------------------------------------------------------------------------ */
 
+/* Returns true if somebody may wait for the lane of a hold of which nothing runs any more: others
+ * of its messages, those of another worker, or messages that carry a business id, which is known to
+ * others only when it is recorded. */
+static bool awaited(const struct lw_worker *w, const struct hold *h) {
+    return h->kind == LANE || h->lane->head || !h->n_finished || w->c->dedup.business ||
+           gate_saw_busy(w, h->lane, h->done_ms);
+}
+
 static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
-    if (!h->n_open || h->failed || w->stopping) return 0;
-    if (h->n_open <= LOW_WATER || h->n_finished >= AHEAD_MAX / 2) return 0;
-    return h->done_ms + PARTIAL_MS;
+    if (h->failed || w->stopping) return 0;
+    if (!h->n_open && awaited(w, h)) return 0;
+    if (h->n_open && (h->n_open <= LOW_WATER || h->n_finished >= AHEAD_MAX / 2)) return 0;
+    return h->done_ms + TELL_MS;
 }
 
 bool settle_at_once(const struct lw_worker *w, const struct hold *h) { return !due_ms(w, h); }
 
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
+    if (settle_urgent(sh)) return 0;
     int64_t due = INT64_MAX;
     for (const struct hold *h = sh->settle.listed; h && due; h = h->next) {
         int64_t d = due_ms(w, h);
@@ -267,8 +277,9 @@ static size_t carries(const struct hold *h, int n_runs) {
 void settle_build(struct lw_worker *w, struct shard *sh) {
     assert(!sh->settle.n && sh->phase == READY);
     static _Thread_local struct lw_places p;
-    lw_places_clear(&p);
     int64_t now = now_ms(w);
+    if (settle_due_ms(w, sh) > now) return;
+    lw_places_clear(&p);
     int runs = 0;
     size_t bytes = 0;
     struct hold *h = sh->settle.listed;
@@ -285,7 +296,8 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         size_t more = carries(h, n_runs);
         bool full = runs >= BATCH || sh->settle.n_named >= BATCH || !lw_places_fit(&p, 200) ||
                     (bytes && bytes + more > w->bytes.call);
-        if (yields || due_ms(w, h) > now || full) {
+        bool early = h->n_open && due_ms(w, h) > now;
+        if (yields || early || full) {
             settle_list(sh, h);
             h = next;
             continue;

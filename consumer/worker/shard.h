@@ -174,6 +174,8 @@ bool gate_rests(const struct shard *sh, int64_t now);
 /* Returns true if a listed lane may ask gate now, and Redis did not refuse the last call of gate
  * because of maxmemory. */
 bool gate_due(const struct shard *sh, int64_t now);
+/* Returns true if messages of this lane had to wait in the last second or two. */
+bool gate_saw_busy(const struct lw_worker *w, const struct lane *l, int64_t now);
 /* Builds a call that asks for at most `most` lanes. Returns the number of lanes that it names. */
 size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);

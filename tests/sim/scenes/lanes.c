@@ -209,3 +209,31 @@ bool a_stop_while_the_next_head_comes(void) {
     end_worker();
     return built && !locked;
 }
+
+/* A message of key K ends. Nobody waits for that, so the worker tells Redis of it later, together
+ * with others. But if the next message of K comes meanwhile, it must run at once, and if none
+ * comes, the lock must be given back before long. */
+bool an_end_that_nobody_waits_for(void) {
+    scene.k_lingers = true;
+    begin_worker("a-1");
+    assign(1);
+    rounds(QUARANTINE);
+    arrive_k(0, 1);
+    rounds(20);
+    bool built = finish_k();
+    rounds(4);
+    bool together = k_is_locked();
+    arrive_k(1, 2);
+    rounds(4);
+    bool at_once = finish_k();
+    rounds(20);
+    bool locked = k_is_locked();
+    if (!built || !together || !at_once || locked)
+        printf("%s\n", !built      ? "it was not built"
+                       : !together ? "the end was told by itself"
+                       : !at_once  ? "the next message of the key waited"
+                                   : "the lane is still locked");
+    scene.k_lingers = false;
+    end_worker();
+    return built && together && at_once && !locked;
+}
