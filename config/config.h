@@ -22,7 +22,7 @@
 
 enum lw_key_from { LW_KEY_MESSAGE, LW_KEY_HEADER, LW_KEY_JSON };
 enum lw_key_missing { LW_MISSING_DEAD, LW_MISSING_SKIP, LW_MISSING_OWN };
-enum lw_on_busy { LW_BUSY_PARK };
+enum lw_on_busy { LW_BUSY_PARK, LW_BUSY_LATEST };
 enum lw_retry_order { LW_ORDER_BLOCK, LW_ORDER_SKIP };
 enum lw_log_keys { LW_KEYS_HASH, LW_KEYS_PLAIN, LW_KEYS_NONE };
 /* How the HTTP API shows the payloads of messages. */
@@ -263,6 +263,11 @@ const struct lw_limit *lw_limits_group(const struct lw_limits *l, struct lw_byte
 static inline bool lw_config_runs_ahead(const struct lw_config *c) {
     return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business &&
            !lw_config_limits(c);
+}
+
+/* Returns true if a handler may get several messages of a key together, as a batch. */
+static inline bool lw_config_batches(const struct lw_config *c) {
+    return lw_config_runs_ahead(c) && c->queue.on_busy != LW_BUSY_LATEST;
 }
 
 /* Returns the maximum number of messages of different keys that a worker runs at once. */

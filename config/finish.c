@@ -55,6 +55,13 @@ static void finish_dedup(struct lw_loader *l) {
         lw_problem_warn(l->problems, "dedup.window_s: no effect while dedup.id is \"offset\"");
 }
 
+static void finish_busy(struct lw_loader *l) {
+    if (l->c->queue.on_busy == LW_BUSY_LATEST && !lw_config_runs_ahead(l->c))
+        lw_problem(l->problems, "queue.on_busy: \"latest\" goes with no lock.run_ahead of 1, "
+                                "retry.order skip, dedup.id or limits, because a worker then knows "
+                                "only one message of a key at a time");
+}
+
 void lw_finish(struct lw_loader *l) {
     lw_finish_kafka(l);
     finish_redis(l);
@@ -62,6 +69,7 @@ void lw_finish(struct lw_loader *l) {
     lw_finish_limits(l);
     finish_dead(l);
     finish_dedup(l);
+    finish_busy(l);
     lw_finish_handler(l);
     lw_finish_http(l);
     lw_finish_tracing(l);

@@ -48,15 +48,15 @@ static void finish_requests(struct lw_loader *l, const struct kind *k) {
             lw_problem(l->problems, "handler.%s: only exec and http have it", only[i]);
     if (!c->handler.in_flight) c->handler.in_flight = k->in_flight ? k->in_flight : 1;
     if (!c->handler.batch)
-        c->handler.batch = sends_batches(c) && lw_config_runs_ahead(c) ? c->lock.run_ahead : 1;
+        c->handler.batch = sends_batches(c) && lw_config_batches(c) ? c->lock.run_ahead : 1;
     if (lw_config_at_once(c) > LW_AT_ONCE_MAX)
         lw_problem(l->problems,
                    "handler.in_flight: %d processes with %d messages each are more than %d "
                    "messages at once",
                    c->handler.threads, c->handler.in_flight, (int)LW_AT_ONCE_MAX);
-    if (c->handler.batch > 1 && !lw_config_runs_ahead(c))
+    if (c->handler.batch > 1 && !lw_config_batches(c))
         lw_problem_warn(l->problems, "handler.batch: no effect with lock.run_ahead 1, retry.order "
-                                     "skip, business ids, or limits");
+                                     "skip, business ids, limits, or queue.on_busy latest");
     else if (c->handler.batch > c->lock.run_ahead)
         lw_problem_warn(l->problems,
                         "handler.batch: is %d, but only lock.run_ahead (%d) messages of a key are "

@@ -11,7 +11,7 @@
 
 /* Lists of the words that a key accepts, each list in the order of the key's enum. */
 static const char *const missing_words[] = {"dead", "skip", "own", NULL};
-static const char *const busy_words[] = {"park", NULL};
+static const char *const busy_words[] = {"park", "latest", NULL};
 static const char *const stop_words[] = {"leave", "stay", NULL};
 static const char *const order_words[] = {"block", "skip", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", "off", NULL};
@@ -310,7 +310,9 @@ const struct lw_option lw_options[] = {
      .words = busy_words,
      .hint = "to discard a message that comes twice, set dedup.id and dedup.window_s",
      .dflt = "\"park\"",
-     .help = "A message whose key is busy waits (`park`)."},
+     .help = "A message whose key is busy waits (`park`). With `latest`, a message that waits is "
+             "dropped once a newer one of its key and partition is known, so that only the newest "
+             "runs."},
     {.path = "limits.running",
      .kind = LW_OPT_INT,
      .at = AT(limits.fleet.running),

@@ -372,8 +372,9 @@ static const struct metric metrics[] = {
                 {"dead", AT(dead)},
                 {"dropped", AT(dropped)},
                 {"skipped", AT(skipped)}},
-     .help = "Messages that ended here: handled, dead letters, dropped (dedup), "
-             "skipped (no key). After a crash short by what was unsettled; `ledger` is exact."},
+     .help =
+         "Messages that ended here: handled, dead letters, dropped (by dedup or for a newer "
+         "one), skipped (no key). After a crash short by what was unsettled; `ledger` is exact."},
     {.name = "records_received_total",
      .type = "counter",
      .series = ONE(received),

@@ -40,7 +40,7 @@ static const struct cli_option options[] = {
      .kind = CLI_WORD,
      .metavar = "application|lock",
      .dflt = "application",
-     .help = "programs that log in as USER (with --acl). application: run, queue, dead, top, "
+     .help = "programs that log in as USER (with --acl). application: run, queue, dead, "
              "ledger and lock "
              "-c with the configuration. lock: the "
              "lock library and lock --redis, which need no configuration",

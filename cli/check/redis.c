@@ -243,7 +243,7 @@ static bool ask_samples(struct server *s, struct samples *all, char *letters) {
 
 static const char *who_needs(int roles) {
     if (roles == LW_RIGHT_WORKER) return "as a worker does";
-    return roles == LW_RIGHT_OPERATOR ? "as operators' commands do (queue, dead, lock, top, ledger)"
+    return roles == LW_RIGHT_OPERATOR ? "as operators' commands do (queue, dead, lock, ledger)"
                                       : "as workers and operators do";
 }
 

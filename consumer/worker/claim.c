@@ -245,7 +245,9 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         const struct group *asked = l->asks;
         lane_answered(l);
         count_acquire(w, &e[1]->str[i], 1);
-        take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim.token);
+        size_t heads = (unsigned char)e[5]->str[i];
+        take_heads(w, sh, l, NULL, &g, heads, sh->claim.token);
+        if (l->hold) hold_more(w, l->hold, heads == wanted_heads(w));
         if (asked && l->hold && l->hold->first && l->hold->first->msg->group != asked)
             count(&w->counts->group_changed);
         lane_wake(w, l);

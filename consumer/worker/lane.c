@@ -242,7 +242,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
     h->first = NULL;
     h->tail = &h->first;
     h->n = h->n_finished = h->n_open = h->n_in_call = 0;
-    h->failed = h->stale = h->lost = h->listed = false;
+    h->failed = h->more = h->stale = h->lost = h->listed = false;
     h->next = NULL;
     assert(!l->hold && !l->lost && fence);
     l->hold = h;
@@ -264,6 +264,7 @@ void hold_free(struct lw_worker *w, struct hold *h) {
 }
 
 static bool may_link(const struct lw_worker *w, const struct run *before, const struct msg *m) {
+    if (w->c->queue.on_busy == LW_BUSY_LATEST) return false;
     if (before->state == RUNNING ? !before->submitted || before->job.suspect
                                  : before->state != AHEAD || !before->linked)
         return false;
@@ -368,6 +369,10 @@ void hold_to_settle(struct lw_worker *w, struct hold *h) {
     }
     settle_list(sh, h);
     if ((h->kind == LANE || h->lane->head || h->failed) && settle_at_once(w, h)) settle_urge(sh);
+}
+
+void hold_more(const struct lw_worker *w, struct hold *h, bool more) {
+    h->more = more && w->c->queue.on_busy == LW_BUSY_LATEST;
 }
 
 struct msg *hold_msg(const struct hold *h, const struct part *p, int64_t offset) {

@@ -214,6 +214,10 @@ struct hold {
     /* `failed` is true if the outcome of the last finished run was not LW_DONE, so no further run
      * starts */
     bool failed;
+    /* `more` is true, with queue.on_busy `latest` only, if the last call gave as many heads as it
+     * was asked for. Newer ones may wait, so the last run does not start before the settle that is
+     * due has asked for them. */
+    bool more;
     /* `stale` is true if the lease no longer belongs to this worker (settle has answered S). Then
      * nothing more is recorded, and the lane waits until the last run has ended. */
     bool stale;
@@ -242,6 +246,8 @@ void hold_remove(struct lw_worker *w, struct hold *h, struct run *r);
 /* Removes and frees the first n runs of a hold. */
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);
 void hold_to_settle(struct lw_worker *w, struct hold *h);
+/* Notes whether newer heads may wait than those that the last call gave. */
+void hold_more(const struct lw_worker *w, struct hold *h, bool more);
 /* Returns the hold's message with this offset, or NULL. */
 struct msg *hold_msg(const struct hold *h, const struct part *p, int64_t offset);
 /* Handles the loss of the epoch: keeps the hold only as long as a handler runs one of its messages,
@@ -327,6 +333,8 @@ struct run {
      * lane until repair has written the run back, or until it is too late to write it back. */
     bool late;
     bool in_repair;
+    /* `dropped` is true if a newer message of the key is known, so no handler got this one */
+    bool dropped;
     /* `rest_ms` is the time for which the lane rests, because the handler gave the message back
      * under a live lease; 0: no rest */
     int64_t rest_ms;

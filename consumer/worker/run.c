@@ -83,7 +83,7 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     r->msg = m;
     r->state = AHEAD;
     r->tried = tried;
-    r->linked = r->submitted = r->accounted = r->late = r->in_repair = false;
+    r->linked = r->submitted = r->accounted = r->late = r->in_repair = r->dropped = false;
     r->resend_ms = r->rest_ms = 0;
     r->next = NULL;
     struct lw_job *j = &r->job;
@@ -181,7 +181,7 @@ static void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
     } else if (next && next->linked) {
         started_behind(w, next);
         w->runs.in_flight++;
-    } else if (next) {
+    } else if (next && (!h->more || next->next)) {
         run_start(w, next);
     }
     if (h->stale)
@@ -281,9 +281,42 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     if (w->limits.on) group_running(w, r->msg->group, -1);
 }
 
-/* Gives started runs to the handlers. Applies the rule "no late start" again, because time may have
- * passed since the grant, for example when a rebalance blocked the loop. A message whose epoch was
- * lost since the grant is not started. */
+/* Returns true if `m` is a newer message of the run's key and partition. It will run, or one that
+ * is newer still: it is not finished, or the run would not be granted, and it is in Kafka. Of
+ * messages of several partitions none is known to be the newer one. */
+static bool newer(const struct run *r, const struct msg *m) {
+    return m->part == r->msg->part && m->offset > r->msg->offset;
+}
+
+/* Returns the newer message for which a run is dropped, or NULL. A message of the lane that has no
+ * grant yet is as good as one with a grant. */
+static const struct msg *newer_of(const struct run *r) {
+    if (r->msg->part->replay || r->msg->dead_reason) return NULL;
+    for (const struct run *next = r->next; next; next = next->next)
+        if (newer(r, next->msg)) return next->msg;
+    const struct msg *m = r->hold->lane->head;
+    for (int n = 0; m && n < AHEAD_MAX; m = m->next, n++)
+        if (newer(r, m)) return m;
+    return NULL;
+}
+
+/* With queue.on_busy `latest`: ends a run for which a newer message is known, before a handler has
+ * got it. Returns true if it has ended. */
+static bool drop(struct lw_worker *w, struct run *r) {
+    const struct msg *m = newer_of(r);
+    if (!m) return false;
+    r->dropped = true;
+    snprintf(r->job.reason, sizeof r->job.reason,
+             "a newer message of its key waits, at offset %" PRId64, m->offset);
+    left_handler(w, r);
+    run_finish(w, r, LW_DONE);
+    return true;
+}
+
+/* Gives started runs to the handlers. With queue.on_busy `latest`, a run for which a newer message
+ * is known ends here, and run_finish() appends the next one to the list. Applies the rule "no late
+ * start" again, because time may have passed since the grant, for example when a rebalance blocked
+ * the loop. A message whose epoch was lost since the grant is not started. */
 void run_flush(struct lw_worker *w) {
     int64_t now = w->runs.n_start ? now_ms(w) : 0;
     size_t n = 0;
@@ -295,7 +328,7 @@ void run_flush(struct lw_worker *w) {
         } else if (lw_lease_over(r->job.lease, now)) {
             left_handler(w, r);
             run_finish(w, r, LW_BACK);
-        } else {
+        } else if (w->c->queue.on_busy != LW_BUSY_LATEST || !drop(w, r)) {
             w->runs.start[n++] = w->runs.start[i];
         }
     }

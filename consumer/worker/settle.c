@@ -351,6 +351,8 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
                  "was not recorded: a name of its lane in Redis holds another type");
     if (!recorded)
         count(&w->counts->stale);
+    else if (r->dropped)
+        count(&w->counts->dropped);
     else if (v == LW_DONE)
         count(&w->counts->done);
     else if (v == LW_DEAD || v == LW_DEAD_SENT)
@@ -471,15 +473,21 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     if (a == LW_SETTLED_NEXT) {
         hold_to_heads(h);
         take_heads(w, sh, l, h, g, heads, 0);
+        hold_more(w, h, heads == (size_t)it->want);
         if (!h->first) { /* no head could be read, so the lock is left to expire */
             hold_free(w, h);
         }
         return;
     }
+    bool waits = h->more;
     if (it->go == LW_GO_HEADS)
         take_heads(w, sh, l, h, g, heads, 0);
     else
         take_named(w, sh, it, letters, g);
+    hold_more(w, h, it->want && heads == (size_t)it->want);
+    /* the run that waited for newer heads */
+    struct run *first = waits && h->n_open ? nth(h, h->n_finished) : NULL;
+    if (first && first->state == AHEAD) run_start(w, first);
     /* if no message of the hold is left to run, another settle is due */
     if (!h->n_open) hold_to_settle(w, h);
 }

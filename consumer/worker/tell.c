@@ -99,9 +99,9 @@ void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms) {
     o.fence = r->job.fence;
     o.took_us = r->job.took_us;
     o.attempt = (uint32_t)r->job.attempt;
-    o.end = (uint8_t)lw_end_of(r->outcome);
-    add_outcome(w, r->msg->part, &o, r->job.key, r->outcome == LW_DONE ? "" : r->job.reason,
-                r->hold->kind == LANE);
+    o.end = (uint8_t)(r->dropped ? LW_END_DROPPED : lw_end_of(r->outcome));
+    add_outcome(w, r->msg->part, &o, r->job.key,
+                r->outcome == LW_DONE && !r->dropped ? "" : r->job.reason, r->hold->kind == LANE);
 }
 
 void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests settings that change how messages are handled: several shards, business ids,
-retry.order skip. Each setting is also tested while workers are killed.
+retry.order skip, queue.on_busy latest. Each setting is also tested while workers are killed.
 Usage: test_modes.py [BUILD [SCENARIO…]]"""
 
 import hashlib
@@ -446,6 +446,70 @@ def skip_workers_killed(t):
     found = counts(run)
     judge_after_deaths(t, run, found, done=3 * 60 * 4, dead=3 * 60 * 2)
     t.figure(kills=len(run.deaths), dead=len(t.dead), letters=len(headers))
+
+
+# --- only the newest ------------------------------------------------------------------------------
+
+LATEST = {"on_busy": "latest"}
+
+
+def judge_latest(t):
+    """Checks that the last effect of each key in each partition is that of its newest message.
+    Returns the number of all messages, and the identities of those that no handler has finished."""
+    lane_of, newest, last = {}, {}, {}
+    for name, key, _ in records(t):
+        lane_of[name] = key, name.split("/")[1]
+        newest[lane_of[name]] = name
+    runs = [r for r in t.runs() if r.outcome == "done"]
+    for r in sorted(runs, key=lambda r: r.end_us):
+        last[lane_of[r.identity]] = r.identity
+    wrong = [(k, name, last.get(k)) for k, name in newest.items() if last.get(k) != name]
+    t.expect(["the newest of %r is %s, but its last effect is of %s" % w for w in wrong])
+    gone = set(lane_of) - {r.identity for r in runs}
+    t.dead |= gone
+    t.figure(dropped=len(gone))
+    return len(lane_of), gone
+
+
+@scenario
+def latest(t):
+    """Messages of few keys come faster than handlers can be. Of each key and partition only what is
+    the newest when a handler is free may run, and the others must be dropped and counted."""
+    t.start_redis()
+    t.make_topics(1)
+    run = t.start(queue=LATEST, lock=NO_LEASE_ENDS, work_ms="10-10")
+    run.wait_workers(4)
+    t.generate(20000 * SOAK, keys=6)
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    n, gone = judge_latest(t)
+    t.check(len(gone) > n // 2, "only %d of %d messages were dropped" % (len(gone), n))
+    _, again = t.judge()
+    t.same(again, [], "re-runs")
+    done = {"done": n - len(gone), "dead": 0, "dropped": len(gone), "skipped": 0}
+    t.same(counts(run), done, "the summary")
+
+
+@scenario
+def latest_workers_killed(t):
+    """Workers die while only the newest message of a key runs. What a dead worker had dropped may
+    run again behind a newer message, but the last effect must be that of the newest."""
+    t.start_redis()
+    t.make_topics(1)
+    run = t.start(queue=LATEST, work_ms="5-20")
+    run.wait_workers(4)
+    for _ in range(3):
+        t.generate(3000, keys=6, rate=3000, wait=False)
+        kill_one(t, run)
+        t.wait_produced()
+    t.wait_finished()
+    t.judge_idle()
+    run.stop()
+    n, gone = judge_latest(t)
+    t.judge(unordered={name for name, _, _ in records(t)})
+    judge_after_deaths(t, run, counts(run), dead=0)
+    t.figure(kills=len(run.deaths), messages=n)
 
 
 if __name__ == "__main__":

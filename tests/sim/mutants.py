@@ -25,6 +25,27 @@ from mutants_handlers import MUTANTS
 # time, which do not depend on what else the machine does, or if it sleeps, after HANG_S seconds.
 SEEDS, LIMIT_S, HANG_S = (60, 120, 1200)
 M = {
+    'a message is dropped for one of another partition': [
+        (
+            'consumer/worker/run.c',
+            "m->part == r->msg->part && m->offset > r->msg->offset",
+            "m->offset > r->msg->offset",
+        )
+    ],
+    'a message is dropped for an older one': [
+        (
+            'consumer/worker/run.c',
+            "m->part == r->msg->part && m->offset > r->msg->offset",
+            "m->part == r->msg->part && m != r->msg",
+        )
+    ],
+    'what waits for newer heads is forgotten': [
+        (
+            'consumer/worker/settle.c',
+            "if (first && first->state == AHEAD) run_start(w, first);",
+            "(void)first;",
+        )
+    ],
     'a key that has another message does not widen the window': [
         (
             'consumer/worker/run.c',
@@ -960,6 +981,9 @@ M = {
 # not in the table runs in all modes. A mutant with OPERATE runs in all modes with an operator.
 OPERATE = '(all with an operator)'
 MODE = {
+    'a message is dropped for one of another partition': 'latestkill',
+    'a message is dropped for an older one': 'latestkill',
+    'what waits for newer heads is forgotten': 'latest',
     'a letter that its topic will never take is sent for ever': 'ttls',
     'business ids are not looked at': 'dedup',
     'business ids are not recorded': 'dedup',

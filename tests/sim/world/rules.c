@@ -362,6 +362,14 @@ bool rules_twin_forgot(const struct world *w, int part, int index) {
 
 bool rules_forgot(const struct world *w) { return w->losses && w->f->dedup; }
 
+/* Returns true if a newer record of the record's key follows in its partition. */
+static bool has_newer(const struct sim_part *p, int index) {
+    for (int i = index + 1; i < p->n; i++)
+        if (p->key[i] == p->key[index]) return true;
+    return false;
+}
+
 bool rules_gone(const struct world *w, int part, int index) {
+    if (w->config.queue.on_busy == LW_BUSY_LATEST) return has_newer(&w->part[part], index);
     return w->f->dedup && has_twin(w, part, index, -1);
 }

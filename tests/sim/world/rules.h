@@ -41,7 +41,7 @@ enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
                              enum lw_outcome wish);
 void rules_died(struct world *w, int part, int index);
 /* Returns true if the message does not have to be done, because another message with the same
- * business id is done. */
+ * business id is done, or because queue.on_busy is latest and a newer one of its key follows. */
 bool rules_gone(const struct world *w, int part, int index);
 /* Returns true if Redis may have forgotten business ids. Then messages may run that should not. */
 bool rules_forgot(const struct world *w);

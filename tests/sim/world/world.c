@@ -435,6 +435,7 @@ static void set_up(struct world *w) {
     c->lock.max_run = w->f->max_run ? w->f->max_run : 3;
     c->lock.run_ahead = (int[]){1, 7, 64, 64}[w->rng % 4];
     c->queue.max_waiting = 60;
+    if (w->f->latest && !w->o->skip_order) c->queue.on_busy = LW_BUSY_LATEST;
     c->retry.max_attempts = 4;
     c->retry.backoff_ms = 200;
     c->retry.backoff_max_ms = 700;

@@ -72,7 +72,8 @@ struct faults {
     bool trials;
     /* Messages have business ids, most of which belong to several messages of a key. */
     bool dedup;
-    bool skip; /* retry.order is skip */
+    bool skip;   /* retry.order is skip */
+    bool latest; /* queue.on_busy is latest */
     /* Some messages crash their worker. The supervisor then makes suspects of the messages that
      * were in the handlers of this worker. A suspect's crash is a failed attempt instead. */
     bool poison;
