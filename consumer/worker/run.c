@@ -285,7 +285,7 @@ static void left_handler(struct lw_worker *w, struct run *r) {
  * is newer still: it is not finished, or the run would not be granted, and it is in Kafka. Of
  * messages of several partitions none is known to be the newer one. */
 static bool newer(const struct run *r, const struct msg *m) {
-    return m->part == r->msg->part && m->offset > r->msg->offset;
+    return m->part == r->msg->part && m->offset > r->msg->offset && !m->dead_reason;
 }
 
 /* Returns the newer message for which a run is dropped, or NULL. A message of the lane that has no
