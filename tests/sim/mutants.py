@@ -982,7 +982,6 @@ M = {
 OPERATE = '(all with an operator)'
 MODE = {
     'a message is dropped for one of another partition': 'latestkill',
-    'a message is dropped for an older one': 'latestkill',
     'what waits for newer heads is forgotten': 'latest',
     'a letter that its topic will never take is sent for ever': 'ttls',
     'business ids are not looked at': 'dedup',
@@ -1068,6 +1067,7 @@ MODE = {
 # hand. Random runs meet that situation too seldom, or the mutant breaks no promise and only makes
 # the program do more work.
 TEST = {
+    'a message is dropped for an older one': 'tests/sim/sim_scenes an_older_record_is_read_again',
     'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',
     'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',
     'the first token is a burst': 'tests/lua/test_limit:the_first_token_is_no_burst',

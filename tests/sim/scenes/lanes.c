@@ -237,3 +237,36 @@ bool an_end_that_nobody_waits_for(void) {
     end_worker();
     return built && together && at_once && !locked;
 }
+
+/* With queue.on_busy `latest`. Record 0 of key K is done, and not committed. Record 1 waits in
+ * Redis. While the worker claims it, record 0 is read again. It is no newer message, so record 1
+ * must run. */
+bool an_older_record_is_read_again(void) {
+    scene.k_lingers = true;
+    begin_worker("a-1");
+    scene.config->queue.on_busy = LW_BUSY_LATEST;
+    assign(1);
+    rounds(QUARANTINE);
+    arrive_k(0, 1);
+    rounds(20);
+    bool built = finish_k();
+    rounds(50);
+    set_lock_of_k(true);
+    arrive_k(1, 2);
+    rounds(100);
+    built = built && count_of("LLEN", "lw:{t.0}:wait:K") == 1;
+    lw_worker_revoke(scene.lw, &(uint32_t){1}, 1, true);
+    scene.committed = -1; /* the commit is lost */
+    assign(2);
+    set_lock_of_k(false);
+    for (int i = 0; i < 2 * QUARANTINE && !scene.lw->shards[0].claim.n; i++) round_of_all();
+    built = built && scene.lw->shards[0].claim.n == 1;
+    arrive_one(2, 0, "K");
+    rounds(4);
+    bool runs = has_k() && !scene.counts.dropped;
+    if (!built || !runs) printf("%s\n", built ? "record 1 does not run" : "it was not built");
+    scene.k_lingers = false;
+    rounds(20);
+    end_worker();
+    return built && runs;
+}
