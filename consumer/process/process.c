@@ -35,9 +35,9 @@ enum {
     WAIT_MAX_MS = 200,
     REVOKE_WAIT_MS = 20, /* replaces both while a revocation waits, as do the other members */
     OBSERVE_MS = 500,
-    LOOK_MS = 2000, /* time between two reads of the group's commits */
+    RIVAL_MS = 2000, /* time between two reads of the group's commits, which show another fleet */
     CLUSTER_ID_MS = 5000,
-    COMMIT_MS = 5000,
+    COMMIT_ANSWER_MS = 5000, /* limit of a synchronous commit; how often: worker/commit.c */
     ANSWER_MIN_MS = 2000,
     ANSWER_MAX_MS = 10000,
     /* The following times bound the end of the process. The supervisor kills a worker that has not
@@ -300,7 +300,7 @@ static void serve_links(struct process *p) {
 /* Checks whether another fleet works in this fleet's consumer group (worker/commit.c). Only the
  * first worker of each supervisor does so. */
 static void look_at_group(struct process *p, int64_t now) {
-    if (p->index != 0 || now - p->looked_ms < LOOK_MS) return;
+    if (p->index != 0 || now - p->looked_ms < RIVAL_MS) return;
     p->looked_ms = now;
     lw_source_look(p->source, false);
 }
@@ -462,7 +462,7 @@ int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker
                           .board = board,
                           .self = &board->workers[worker],
                           .index = worker,
-                          .commit_ms = COMMIT_MS};
+                          .commit_ms = COMMIT_ANSWER_MS};
     p->signal_fd = p->notify_fd = -1;
     atomic_store(&p->self->kafka, 0);
     lw_note_set(&p->self->why, "opening the handler and asking Kafka for its cluster id");

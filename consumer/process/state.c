@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    LOOK_MS = 500,
+    CHECK_MS = 500,
     /* TELL_MS: if the worker has not been ready, or has made no progress, for this long, it logs
      * why */
     TELL_MS = 5000,
@@ -94,7 +94,7 @@ static void tell(struct process *p, const char *why, bool trouble, int64_t now) 
 
 void process_look(struct process *p) {
     int64_t now = lw_boot_ms();
-    if (now - p->state.looked_ms < LOOK_MS) return;
+    if (now - p->state.looked_ms < CHECK_MS) return;
     p->state.looked_ms = now;
     char why[sizeof p->self->why.text] = "";
     bool trouble = find_trouble(p, why, sizeof why);

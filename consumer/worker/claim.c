@@ -83,7 +83,11 @@ void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->elements > 0) sh->hints.more = true;
 }
 
-/* --- heads in a reply ------------------------------------------------------------------------ */
+/* --- heads: how many, and those in a reply ---------------------------------------------------- */
+
+size_t wanted_heads(const struct lw_worker *w) {
+    return lw_config_runs_ahead(w->c) ? (size_t)w->c->lock.run_ahead : 1;
+}
 
 struct tried grants_tries(struct grants *g) {
     assert(g->tries);

@@ -223,10 +223,6 @@ void lane_wake(struct lw_worker *w, struct lane *l) {
 
 /* --- holds ----------------------------------------------------------------------------------- */
 
-size_t wanted_heads(const struct lw_worker *w) {
-    return lw_config_runs_ahead(w->c) ? (size_t)w->c->lock.run_ahead : 1;
-}
-
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token,
                       uint64_t fence, int64_t deadline_ms) {
     struct hold *h = w->free_holds;

@@ -257,7 +257,6 @@ void hold_to_lost(struct lw_worker *w, struct hold *h);
 void hold_to_stale(struct lw_worker *w, struct hold *h);
 /* Ends a stale or lost hold when none of its messages runs any more. */
 void hold_maybe_end(struct lw_worker *w, struct hold *h);
-size_t wanted_heads(const struct lw_worker *w);
 
 /* Asserts the invariants of a hold, which are true between two steps of its runs, but not within a
  * step. */

@@ -392,6 +392,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
             stop = true;
         } else if (letters[k] == LW_NAMED_FINISHED) {
             part_mark(m->part, m->offset, LW_OFF_DONE);
+            count(&w->counts->redelivered);
             msg_free(w, lane_pop(w, l));
         } else {
             lane_pop(w, l);

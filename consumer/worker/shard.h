@@ -296,6 +296,8 @@ struct grants {
 
 /* Returns what the next granted message has been through. */
 struct tried grants_tries(struct grants *g);
+/* Returns the maximum number of heads of a lane that a call of claim or settle asks for. */
+size_t wanted_heads(const struct lw_worker *w);
 /* Adds the heads that a reply hands over to a hold: to h or, if h is NULL, to a new hold. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
                 struct grants *g, size_t n, uint64_t token);
