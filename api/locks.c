@@ -29,14 +29,6 @@ static int add_lock(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Appends the text to a pattern of SCAN, with a backslash before each special character. */
-static void add_quoted(struct lw_buf *b, const char *text) {
-    for (; *text; text++) {
-        if (strchr("*?[]\\^", *text)) lw_buf_add(b, "\\", 1);
-        lw_buf_add(b, text, 1);
-    }
-}
-
 static int look_at(struct ops *o, struct ops_shard *sh, const redisReply *names, size_t n_prefix,
                    struct api_rows *rs) {
     struct lw_bytes lanes[OPS_BATCH];
@@ -57,8 +49,7 @@ static int look_at(struct ops *o, struct ops_shard *sh, const redisReply *names,
  * and again after the last one. */
 static int scan(struct ops *o, struct ops_shard *sh, char at[OPS_CURSOR], struct api_rows *rs) {
     struct lw_buf pattern = {0};
-    add_quoted(&pattern, sh->prefix);
-    lw_buf_addf(&pattern, "lock:*");
+    lw_buf_addf(&pattern, "%slock:*", sh->prefix);
     ops_begin(o, "SCAN"), ops_words(o, at, "MATCH"),
         lw_arg(&o->cmd, lw_bytes(pattern.p, pattern.n));
     lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, COUNT);

@@ -23,6 +23,11 @@ void lw_sleep_ms(int64_t ms) {
     while (nanosleep(&ts, &ts) == -1 && errno == EINTR) continue;
 }
 
+int lw_ms_until(int64_t until_ms) {
+    int64_t ms = until_ms - lw_boot_ms();
+    return ms < 1 ? 1 : (int)ms;
+}
+
 uint64_t lw_random(uint64_t below) {
     static _Thread_local uint64_t state;
     if (!state && getrandom(&state, sizeof state, 0) != sizeof state)

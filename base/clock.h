@@ -17,6 +17,8 @@ void lw_sleep_ms(int64_t ms);
 /* Returns a random number below `below`, for pauses that must not end together; not for secrets. */
 uint64_t lw_random(uint64_t below);
 
+/* Returns how long to wait until a time on the boot clock, at least 1 ms. */
+int lw_ms_until(int64_t until_ms);
 /* Returns the earlier of two times. */
 static inline int64_t lw_earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 

@@ -270,6 +270,9 @@ static inline bool lw_config_batches(const struct lw_config *c) {
     return lw_config_runs_ahead(c) && c->queue.on_busy != LW_BUSY_LATEST;
 }
 
+/* Returns the value of a property in kafka.properties, or NULL if the property is not given. */
+const char *lw_config_property(const struct lw_config *c, const char *name);
+
 /* Returns the maximum number of messages of different keys that a worker runs at once. */
 static inline int lw_config_at_once(const struct lw_config *c) {
     return c->handler.threads * (c->handler.in_flight > 1 ? c->handler.in_flight : 1);

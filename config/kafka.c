@@ -111,14 +111,14 @@ void lw_take_properties(struct lw_loader *l, const struct lw_option *o, json_t *
     json_object_foreach(v, name, item) take_property(l, name, item);
 }
 
-static const char *property(const struct lw_config *c, const char *name) {
+const char *lw_config_property(const struct lw_config *c, const char *name) {
     for (size_t i = 0; i < c->kafka.n_properties; i++)
         if (!strcmp(c->kafka.properties[i].name, name)) return c->kafka.properties[i].value;
     return NULL;
 }
 
 static const char *property_or(struct lw_config *c, const char *name, const char *dflt) {
-    const char *value = property(c, name);
+    const char *value = lw_config_property(c, name);
     return value ? value : append(c, name, lw_strdup(dflt))->value;
 }
 
@@ -144,14 +144,14 @@ static void finish_protocol(struct lw_loader *l) {
         {"partition.assignment.strategy",
          "the broker assigns partitions; group.remote.assignor chooses how"},
     };
-    const char *protocol = property(l->c, "group.protocol");
+    const char *protocol = lw_config_property(l->c, "group.protocol");
     l->c->kafka.new_protocol = protocol && !strcasecmp(protocol, "consumer");
     /* With the new group protocol, a worker is a static member only if kafka.member_id asks for it:
      * the broker refuses a restarted static member until the session of the dead process has
      * ended. */
     if (l->c->kafka.new_protocol && !l->c->kafka.member_id) l->c->kafka.dynamic = true;
     for (size_t i = 0; l->c->kafka.new_protocol && i < sizeof moved / sizeof *moved; i++)
-        if (property(l->c, moved[i][0]))
+        if (lw_config_property(l->c, moved[i][0]))
             lw_problem(
                 l->problems,
                 "kafka.properties.%s: refused with group.protocol \"consumer\": %s; leave it out",
@@ -163,15 +163,15 @@ static bool starts(const char *text, const char *with) {
 }
 
 static const char *mechanism(const struct lw_config *c) {
-    const char *given = property(c, "sasl.mechanism");
-    return given ? given : property(c, "sasl.mechanisms");
+    const char *given = lw_config_property(c, "sasl.mechanism");
+    return given ? given : lw_config_property(c, "sasl.mechanisms");
 }
 
 /* Refuses OAUTHBEARER without a source of tokens: either librdkafka makes an unsigned token itself,
  * or it gets a signed token by OIDC. */
 static void finish_oauth(struct lw_loader *l) {
-    const char *method = property(l->c, "sasl.oauthbearer.method"),
-               *own = property(l->c, "enable.sasl.oauthbearer.unsecure.jwt");
+    const char *method = lw_config_property(l->c, "sasl.oauthbearer.method"),
+               *own = lw_config_property(l->c, "enable.sasl.oauthbearer.unsecure.jwt");
     if ((method && !strcasecmp(method, "oidc")) || (own && same_value("true", own))) return;
     lw_problem(
         l->problems,
@@ -204,7 +204,7 @@ static void finish_sasl(struct lw_loader *l, const char *protocol) {
 }
 
 static void finish_security(struct lw_loader *l) {
-    const char *given = property(l->c, "security.protocol");
+    const char *given = lw_config_property(l->c, "security.protocol");
     const char *protocol = given ? given : "plaintext";
     finish_sasl(l, protocol);
     if (strcasestr(protocol, "ssl")) return;
@@ -222,7 +222,7 @@ static void finish_security(struct lw_loader *l) {
 static void finish_poll_interval(struct lw_loader *l) {
     enum { DEFAULT_MS = 300000, MARGIN_MS = 10000 };
     struct lw_config *c = l->c;
-    const char *text = property(c, "max.poll.interval.ms");
+    const char *text = lw_config_property(c, "max.poll.interval.ms");
     int64_t poll_ms = text ? atoll(text) : DEFAULT_MS;
     int64_t most_ms = poll_ms > 2 * MARGIN_MS ? poll_ms - MARGIN_MS : poll_ms / 2;
     c->shutdown.revoke_ms = c->shutdown.grace_ms < most_ms ? c->shutdown.grace_ms : most_ms;
@@ -237,12 +237,13 @@ static void finish_poll_interval(struct lw_loader *l) {
 
 void lw_finish_kafka(struct lw_loader *l) {
     struct lw_config *c = l->c;
-    if (!property(c, "metadata.broker.list")) property_or(c, "bootstrap.servers", "127.0.0.1:9092");
-    const char *servers = property(c, "bootstrap.servers");
+    if (!lw_config_property(c, "metadata.broker.list"))
+        property_or(c, "bootstrap.servers", "127.0.0.1:9092");
+    const char *servers = lw_config_property(c, "bootstrap.servers");
     if (servers && !*servers)
         lw_problem(l->problems, "kafka.properties.bootstrap.servers: must not be empty");
     const char *group = property_or(c, "group.id", c->name),
-               *instance = property(c, "group.instance.id");
+               *instance = lw_config_property(c, "group.instance.id");
     if (instance && (!*instance || strlen(instance) > 200))
         lw_problem(l->problems, "kafka.properties.group.instance.id: must be 1 to 200 bytes, to "
                                 "which each worker appends its number");
@@ -255,7 +256,7 @@ void lw_finish_kafka(struct lw_loader *l) {
     finish_security(l);
     finish_poll_interval(l);
     lw_librdkafka_judge_all(lw_librdkafka_loaded(), l->problems);
-    const char *isolation = property(c, "isolation.level");
+    const char *isolation = lw_config_property(c, "isolation.level");
     if (isolation && !strcmp(isolation, "read_uncommitted"))
         lw_problem_warn(l->problems, "kafka.properties.isolation.level: read_uncommitted hands "
                                      "records of aborted transactions to the handler, too");

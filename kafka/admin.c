@@ -18,11 +18,6 @@ static rd_kafka_t *open_client(const struct lw_config *c, struct lw_err *err) {
     return lw_kafka_new(c, RD_KAFKA_CONSUMER, conf, err);
 }
 
-static int left(int64_t until_ms) {
-    int64_t ms = until_ms - lw_boot_ms();
-    return ms < 1 ? 1 : (int)ms;
-}
-
 struct ends {
     rd_kafka_t *rk;
     int64_t until_ms;
@@ -35,8 +30,8 @@ static int ends_of(const struct ends *e, const rd_kafka_metadata_topic_t *t, str
     for (int i = 0; i < t->partition_cnt; i++) {
         int64_t low, high;
         int32_t partition = t->partitions[i].id;
-        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(e->rk, t->topic, partition,
-                                                                    &low, &high, left(e->until_ms));
+        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
+            e->rk, t->topic, partition, &low, &high, lw_ms_until(e->until_ms));
         if (code)
             return lw_fail(err, "%s/%d: can't ask for its end: %s", t->topic, (int)partition,
                            rd_kafka_err2str(code));
@@ -48,8 +43,8 @@ static int ends_of(const struct ends *e, const rd_kafka_metadata_topic_t *t, str
 static int ends_of_topic(const struct ends *e, const char *topic, struct lw_err *err) {
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(e->rk, topic, NULL);
     const struct rd_kafka_metadata *md = NULL;
-    rd_kafka_resp_err_t code =
-        rkt ? rd_kafka_metadata(e->rk, 0, rkt, &md, left(e->until_ms)) : rd_kafka_last_error();
+    rd_kafka_resp_err_t code = rkt ? rd_kafka_metadata(e->rk, 0, rkt, &md, lw_ms_until(e->until_ms))
+                                   : rd_kafka_last_error();
     int r = code ? lw_fail(err, "topic %s: can't ask for its partitions: %s", topic,
                            rd_kafka_err2str(code))
             : !md || md->topic_cnt < 1
@@ -81,12 +76,12 @@ int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *ou
     /* request the metadata first, because this request fails if no broker answers; the request for
      * the cluster id would return an empty id instead */
     const struct rd_kafka_metadata *md = NULL;
-    rd_kafka_resp_err_t code = rd_kafka_metadata(rk, 0, NULL, &md, left(until_ms));
+    rd_kafka_resp_err_t code = rd_kafka_metadata(rk, 0, NULL, &md, lw_ms_until(until_ms));
     int r = 0;
     if (code) {
         r = lw_fail(err, "kafka: no answer from the brokers: %s", rd_kafka_err2str(code));
     } else {
-        char *id = rd_kafka_clusterid(rk, left(until_ms));
+        char *id = rd_kafka_clusterid(rk, lw_ms_until(until_ms));
         if (id && strlen(id) >= size)
             r = lw_fail(err, "kafka: the cluster's id has %zu bytes, more than %zu", strlen(id),
                         size - 1);

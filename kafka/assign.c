@@ -32,8 +32,7 @@ static rd_kafka_resp_err_t first_error(const rd_kafka_topic_partition_list_t *li
 }
 
 static int time_left(int64_t until_ms, int most_ms) {
-    int64_t left_ms = until_ms - lw_boot_ms();
-    return left_ms < 1 ? 1 : left_ms < most_ms ? (int)left_ms : most_ms;
+    return (int)lw_earlier(lw_ms_until(until_ms), most_ms);
 }
 
 /* Waits after a failed request. Returns true if there is time for another attempt. Returns false if

@@ -120,12 +120,6 @@ static int mute(rd_kafka_conf_t *conf, struct lw_err *err) {
                : 0;
 }
 
-const char *lw_kafka_property(const struct lw_config *c, const char *name) {
-    for (size_t i = 0; i < c->kafka.n_properties; i++)
-        if (!strcmp(c->kafka.properties[i].name, name)) return c->kafka.properties[i].value;
-    return NULL;
-}
-
 rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id,
                                         struct lw_err *err) {
     rd_kafka_conf_t *conf = new_conf();
@@ -178,9 +172,9 @@ static void refresh_by_itself(rd_kafka_t *rk) {
 rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf,
                          struct lw_err *err) {
     char why[512];
-    const char *how = lw_kafka_property(c, "sasl.mechanism"),
-               *protocol = lw_kafka_property(c, "security.protocol");
-    if (!how) how = lw_kafka_property(c, "sasl.mechanisms");
+    const char *how = lw_config_property(c, "sasl.mechanism"),
+               *protocol = lw_config_property(c, "security.protocol");
+    if (!how) how = lw_config_property(c, "sasl.mechanisms");
     bool tokens =
         how && !strcmp(how, "OAUTHBEARER") && protocol && !strncasecmp(protocol, "sasl_", 5);
     if (tokens) rd_kafka_conf_enable_sasl_queue(conf, 1);

@@ -21,8 +21,6 @@ rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *m
  * the client is polled. */
 rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf,
                          struct lw_err *err);
-/* Returns the value of a property in kafka.properties, or NULL if the property is not given. */
-const char *lw_kafka_property(const struct lw_config *c, const char *name);
 /* Creates the configuration of a client that only asks for end offsets or the cluster id. This
  * configuration contains isolation.level and the properties that describe the cluster and our
  * login. Returns NULL with *err on failure. */

@@ -191,7 +191,7 @@ static int connect_kafka(struct lw_source *s, struct lw_err *err) {
 struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id,
                                  const struct lw_source_events *ev, void *ctx, struct lw_err *err) {
     struct lw_source *s = lw_alloc(sizeof *s);
-    if (!member_id) member_id = lw_kafka_property(c, "group.instance.id");
+    if (!member_id) member_id = lw_config_property(c, "group.instance.id");
     *s = (struct lw_source){
         .config = c, .ev = *ev, .ctx = ctx, .member_id = member_id ? lw_strdup(member_id) : NULL};
     s->look.since_ms = lw_boot_ms();

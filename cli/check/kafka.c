@@ -55,12 +55,6 @@ static rd_kafka_t *open_client(const struct lw_config *c, struct trouble *last,
     return NULL;
 }
 
-static const char *property(const struct lw_config *c, const char *name) {
-    for (size_t i = 0; i < c->kafka.n_properties; i++)
-        if (!strcmp(c->kafka.properties[i].name, name)) return c->kafka.properties[i].value;
-    return NULL;
-}
-
 static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md, const char *path,
                         const char *topic, struct lw_check_report *r) {
     for (int i = 0; i < md->topic_cnt; i++) {
@@ -82,12 +76,12 @@ static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md
 
 static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res,
                         const struct trouble *last, struct lw_check_report *r) {
-    const char *servers = property(c, "bootstrap.servers");
+    const char *servers = lw_config_property(c, "bootstrap.servers");
     /* polling serves the client's events, which contain the reason why the brokers did not
      * answer */
     for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10);
     lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s",
-               servers ? servers : property(c, "metadata.broker.list"), r->wait_ms,
+               servers ? servers : lw_config_property(c, "metadata.broker.list"), r->wait_ms,
                last->text[0] ? last->text : rd_kafka_err2str(res));
 }
 

@@ -51,14 +51,6 @@ static bool full(const struct listing *l) {
     return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit);
 }
 
-/* Appends the text to a pattern of SCAN, with a backslash before each special character. */
-static void add_quoted(struct lw_buf *b, const char *text) {
-    for (; *text; text++) {
-        if (strchr("*?[]\\^", *text)) lw_buf_add(b, "\\", 1);
-        lw_buf_add(b, text, 1);
-    }
-}
-
 static void tell_foreign(const struct lock_args *a, const struct lw_foreign *foreign) {
     char name[600];
     lock_say(a, "skipped %lld key%s of another Redis type, which %s no lock%s: %s%s",
@@ -90,8 +82,8 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
         char tag[LW_SHARD_PREFIX];
         struct lw_buf glob = {0};
         lw_shard_prefix(c, s, tag);
-        add_quoted(&glob, tag);
-        lw_buf_addf(&glob, "lock:%s%c", l->a->match ? l->a->match : "*", 0);
+        /* no character of a name has a meaning in a pattern */
+        lw_buf_addf(&glob, "%slock:%s%c", tag, l->a->match ? l->a->match : "*", 0);
         l->tag = tag;
         l->shard = s;
         struct latchwork_error error = {0};

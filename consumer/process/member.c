@@ -30,16 +30,9 @@ static uint32_t topics(const struct lw_config *c) {
     return (uint32_t)(sum ^ sum >> 32);
 }
 
-static const char *instance_id(const struct lw_config *c) {
-    for (size_t i = 0; i < c->kafka.n_properties; i++)
-        if (!strcmp(c->kafka.properties[i].name, "group.instance.id"))
-            return c->kafka.properties[i].value;
-    return NULL;
-}
-
 bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_MEMBER_MAX]) {
     char host[LW_HOST_NAME];
-    const char *given = instance_id(c);
+    const char *given = lw_config_property(c, "group.instance.id");
     *out = 0;
     if (given) snprintf(out, LW_MEMBER_MAX, "%.200s-%d-%08" PRIx32, given, worker, topics(c));
     if (given || slot < 0) return given;

@@ -30,11 +30,6 @@ void ledger_kafka_close(struct ledger_kafka *k) {
     free(k);
 }
 
-static int left(int64_t until_ms) {
-    int64_t ms = until_ms - lw_boot_ms();
-    return ms < 1 ? 1 : (int)ms;
-}
-
 static int find_parts(struct ledger_kafka *k, struct ledger *l, int64_t until_ms,
                       struct lw_err *err) {
     for (size_t i = 0; i < k->c->kafka.n_topics; i++) {
@@ -42,7 +37,8 @@ static int find_parts(struct ledger_kafka *k, struct ledger *l, int64_t until_ms
         rd_kafka_topic_t *rkt = rd_kafka_topic_new(k->rk, topic, NULL);
         const struct rd_kafka_metadata *md = NULL;
         rd_kafka_resp_err_t code =
-            rkt ? rd_kafka_metadata(k->rk, 0, rkt, &md, left(until_ms)) : rd_kafka_last_error();
+            rkt ? rd_kafka_metadata(k->rk, 0, rkt, &md, lw_ms_until(until_ms))
+                : rd_kafka_last_error();
         if (!code && md && md->topic_cnt == 1) code = md->topics[0].err;
         for (int p = 0; !code && md && md->topic_cnt == 1 && p < md->topics[0].partition_cnt; p++)
             ledger_part(l, topic, strlen(topic), md->topics[0].partitions[p].id)->in_kafka = true;
@@ -59,7 +55,7 @@ static int ask_committed(struct ledger_kafka *k, struct ledger *l, bool first, i
     for (size_t i = 0; i < l->n_parts; i++)
         if (l->parts[i].in_kafka)
             rd_kafka_topic_partition_list_add(list, l->parts[i].topic, l->parts[i].partition);
-    rd_kafka_resp_err_t code = rd_kafka_committed(k->rk, list, left(until_ms));
+    rd_kafka_resp_err_t code = rd_kafka_committed(k->rk, list, lw_ms_until(until_ms));
     for (int i = 0; !code && i < list->cnt; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
         struct ledger_part *p = ledger_part(l, tp->topic, strlen(tp->topic), tp->partition);
@@ -80,7 +76,7 @@ static int ask_ends(struct ledger_kafka *k, struct ledger *l, int64_t until_ms,
         struct ledger_part *p = &l->parts[i];
         if (!p->in_kafka) continue;
         rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
-            k->rk, p->topic, p->partition, &p->begin, &p->end, left(until_ms));
+            k->rk, p->topic, p->partition, &p->begin, &p->end, lw_ms_until(until_ms));
         if (code)
             return lw_fail(err, "kafka: %s/%d: the ends of its log: %s", p->topic,
                            (int)p->partition, rd_kafka_err2str(code));
