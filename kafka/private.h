@@ -17,7 +17,7 @@ struct lw_part {
     /* The next offset to deliver. Records below it are discarded, because they were already
      * delivered, or lie before the offset at which reading began or to which the last seek went. */
     int64_t next;
-    bool held;
+    bool paused;
     bool moved;  /* true if a seek in this partition has succeeded */
     bool broken; /* true if a seek failed half-way; no more records are delivered then */
     int64_t begin;

@@ -273,12 +273,12 @@ static int serve_consumer_queue(struct lw_source *s) {
 }
 
 static int read_part(struct lw_source *s, struct lw_part *p, int max, bool sweep) {
-    if (p->held || (!sweep && !rd_kafka_queue_length(p->queue))) return 0;
+    if (p->paused || (!sweep && !rd_kafka_queue_length(p->queue))) return 0;
     int n = 0;
     rd_kafka_message_t *m;
     /* take one record at a time, because rd_kafka_consume_batch_queue() sets wrong offsets in
      * librdkafka 2.0.2 */
-    while (n < max && !p->held && !s->dead && (m = rd_kafka_consume_queue(p->queue, 0)))
+    while (n < max && !p->paused && !s->dead && (m = rd_kafka_consume_queue(p->queue, 0)))
         n += on_message(s, p, m);
     return n;
 }
@@ -314,13 +314,13 @@ int lw_source_poll(struct lw_source *s, int max) {
     return n;
 }
 
-/* --- holding, seeking ------------------------------------------------------------------------- */
+/* --- pausing, seeking ------------------------------------------------------------------------- */
 
-void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold) {
+void lw_source_pause(struct lw_source *s, uint32_t gen, bool pause) {
     struct lw_part *p = lw_source_part(s, gen);
-    if (!p || p->broken || p->held == hold) return;
-    p->held = hold;
-    if (!hold) lw_source_wake(s);
+    if (!p || p->broken || p->paused == pause) return;
+    p->paused = pause;
+    if (!pause) lw_source_wake(s);
 }
 
 int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen) {
@@ -363,7 +363,7 @@ int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset,
         lw_sleep_ms(5);
     if (begins_there(p, offset, code)) return 0;
     if (code) {
-        p->broken = p->held = true;
+        p->broken = p->paused = true;
         return lw_fail(err, "%s/%d: can't go to offset %lld: %s", p->topic, (int)p->partition,
                        (long long)offset, rd_kafka_err2str(code));
     }

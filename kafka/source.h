@@ -87,7 +87,7 @@ bool lw_source_revoking(const struct lw_source *s);
 /* Returns an eventfd that is readable when there may be something to poll. The caller empties
  * it. */
 int lw_source_fd(struct lw_source *s);
-void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold);
+void lw_source_pause(struct lw_source *s, uint32_t gen, bool pause);
 /* Continues reading at `offset`. Records that were fetched before are not delivered afterwards.
  * Returns -1 if the seek did not succeed in time; the partition must then be treated as lost. */
 int lw_source_seek(struct lw_source *s, uint32_t gen, int64_t offset, struct lw_err *err);

@@ -167,7 +167,7 @@ static const char *missing_topic(const struct lw_source *s) {
 
 static bool reads_any(const struct lw_source *s) {
     for (size_t i = 0; i < s->n_parts; i++)
-        if (!s->parts[i]->held) return true;
+        if (!s->parts[i]->paused) return true;
     return false;
 }
 

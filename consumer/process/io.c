@@ -101,8 +101,8 @@ static int io_letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *e
 
 /* --- Kafka ------------------------------------------------------------------------------------ */
 
-static void io_hold(void *ctx, uint32_t gen, bool hold) {
-    lw_source_hold(((struct process *)ctx)->source, gen, hold);
+static void io_pause(void *ctx, uint32_t gen, bool pause) {
+    lw_source_pause(((struct process *)ctx)->source, gen, pause);
 }
 
 static int io_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
@@ -238,7 +238,7 @@ const struct lw_io process_io = {
     .hints = io_hints,
     .run = io_run,
     .letter = io_letter,
-    .hold = io_hold,
+    .pause = io_pause,
     .seek = io_seek,
     .commit = io_commit,
     .commit_busy = io_commit_busy,

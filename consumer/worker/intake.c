@@ -116,12 +116,12 @@ static bool is_full(struct lw_worker *w, struct part *p) {
 
 void part_pause(struct lw_worker *w, struct part *p) {
     assert(p->gen);
-    bool hold = w->stopping || p->watch.n_fresh < w->n_shards ||
-                (int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;
-    hold |= is_full(w, p);
-    if (hold == p->held) return;
-    p->held = hold;
-    w->io->hold(w->ctx, p->gen, hold);
+    bool pause = w->stopping || p->watch.n_fresh < w->n_shards ||
+                 (int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;
+    pause |= is_full(w, p);
+    if (pause == p->paused) return;
+    p->paused = pause;
+    w->io->pause(w->ctx, p->gen, pause);
 }
 
 void parts_pause(struct lw_worker *w) {
@@ -159,7 +159,7 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     p->offsets = lw_offsets_open(a->begin);
     reset_in(w, p);
     p->kept.n = 0;
-    p->held = false;
+    p->paused = false;
     w->assigned = lw_more(w->assigned, w->n_assigned, &w->cap_assigned, sizeof(struct part *));
     w->assigned[w->n_assigned++] = p;
     part_pause(w, p); /* nothing is read from the partition until its states have been read */

@@ -67,7 +67,7 @@ struct part {
      * there is none yet. */
     int64_t begin, log_begin, log_end, committed;
     bool leaving; /* true: it is being revoked: no more messages start, and it is not rewound */
-    bool held;    /* true: nothing is read from Kafka for now */
+    bool paused;  /* true: nothing is read from Kafka for now */
     /* time of the last log line that says that the partition tracks too many records; 0: never */
     int64_t full_ms;
 

@@ -251,7 +251,7 @@ static void dump_part(const struct part *p, int64_t now, int n_shards) {
             ", next %" PRId64 ", unfinished %zu, waiting %zu%s%s",
             p->name, mark, still, p->committed, lw_offsets_next(p->offsets),
             lw_offsets_unfinished(p->offsets), lw_offsets_waiting(p->offsets),
-            p->held ? ", held back" : "",
+            p->paused ? ", held back" : "",
             p->watch.n_fresh < n_shards ? ", its states are not read yet" : "");
 }
 

@@ -64,7 +64,7 @@ struct lw_io {
      * the letter later, and 1 if it never will. */
     int (*letter)(void *ctx, const struct lw_dead_letter *l, struct lw_err *err);
     /* The following functions call Kafka, as described in kafka/source.h. */
-    void (*hold)(void *ctx, uint32_t gen, bool hold);
+    void (*pause)(void *ctx, uint32_t gen, bool pause);
     int (*seek)(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
     int (*commit)(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
     bool (*commit_busy)(void *ctx);

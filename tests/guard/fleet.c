@@ -242,7 +242,7 @@ static int io_letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *e
 /* --- Kafka ------------------------------------------------------------------------------------ */
 
 static struct log *log_of(struct member *me, uint32_t gen) { return &me->fleet->log[gen - 1]; }
-static void io_hold(void *ctx, uint32_t gen, bool hold) { log_of(ctx, gen)->held = hold; }
+static void io_pause(void *ctx, uint32_t gen, bool hold) { log_of(ctx, gen)->held = hold; }
 static int io_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
     (void)ctx, (void)err;
     die("partition %u goes back to %" PRId64, gen - 1, offset);
@@ -335,7 +335,7 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .hints = io_hints,
                                 .run = io_run,
                                 .letter = io_letter,
-                                .hold = io_hold,
+                                .pause = io_pause,
                                 .seek = io_seek,
                                 .commit = io_commit,
                                 .commit_busy = io_commit_busy,

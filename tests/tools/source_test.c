@@ -82,7 +82,7 @@ static void case_seek(void) {
         struct owned *o = current(&m, i % PARTS);
         struct lw_err err = {0};
         bool hold = i % 3 == 0;
-        lw_source_hold(m.s, o->gen, hold);
+        lw_source_pause(m.s, o->gen, hold);
         o->held = hold;
         DURING(5, &m);
         CHECK(!lw_source_seek(m.s, o->gen, rand() % 5000, &err));
@@ -91,7 +91,7 @@ static void case_seek(void) {
         int64_t to = rand() % 9000;
         CHECK(!lw_source_seek(m.s, o->gen, to, &err));
         o->next = to;
-        lw_source_hold(m.s, o->gen, false);
+        lw_source_pause(m.s, o->gen, false);
         o->held = false;
         UNTIL(o->next > to, &m);
     }
@@ -109,14 +109,14 @@ static void case_hold(void) {
     join(&m);
     UNTIL(m.records > 4000, &m);
     struct owned *o = current(&m, 2);
-    lw_source_hold(m.s, o->gen, true);
+    lw_source_pause(m.s, o->gen, true);
     o->held = true;
     int64_t at = o->next;
     UNTIL(current(&m, 0)->next == 10000 && current(&m, 1)->next == 10000 &&
               current(&m, 3)->next == 10000,
           &m);
     CHECK(o->next == at && at < 10000);
-    lw_source_hold(m.s, o->gen, false);
+    lw_source_pause(m.s, o->gen, false);
     o->held = false;
     /* on_record() checks that the partition continues at the same offset. */
     UNTIL(all_at_end(&m, 10000), &m);
@@ -231,12 +231,12 @@ static void case_max_poll(void) {
     join(&m);
     UNTIL(m.records > 100, &m);
     for (int p = 0; p < PARTS; p++)
-        lw_source_hold(m.s, current(&m, p)->gen, true), current(&m, p)->held = true;
+        lw_source_pause(m.s, current(&m, p)->gen, true), current(&m, p)->held = true;
     int64_t records = m.records;
     DURING(4000, &m);
     CHECK(m.revokes == 0 && m.records == records && n_current(&m) == PARTS);
     for (int p = 0; p < PARTS; p++)
-        lw_source_hold(m.s, current(&m, p)->gen, false), current(&m, p)->held = false;
+        lw_source_pause(m.s, current(&m, p)->gen, false), current(&m, p)->held = false;
     UNTIL(all_at_end(&m, 10000), &m);
     uint32_t gen = current(&m, 0)->gen;
     lw_sleep_ms(3500);

@@ -106,7 +106,7 @@ static void learn(struct world *w, struct sim_worker *me) {
         if (me->gen[p] && !owns(w, me, p)) let_go(w, me, p, true);
 }
 
-void kafka_hold(void *ctx, uint32_t gen, bool hold) {
+void kafka_pause(void *ctx, uint32_t gen, bool hold) {
     struct sim_worker *me = ctx;
     int p = part_of(me, gen);
     if (p < 0) return;

@@ -80,7 +80,7 @@ static void run_jobs(void *ctx, struct lw_job **jobs, size_t n) {
 static int letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *err) {
     return (void)ctx, (void)l, lw_fail(err, "no topic");
 }
-static void hold(void *ctx, uint32_t gen, bool held) { (void)ctx, (void)gen, (void)held; }
+static void pause_part(void *ctx, uint32_t gen, bool pause) { (void)ctx, (void)gen, (void)pause; }
 static int seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
     (void)ctx, (void)err;
     if (gen != OTHER) scene.sought = offset;
@@ -127,7 +127,7 @@ static const struct lw_io io = {.boot_ms = boot_ms,
                                 .hints = hints,
                                 .run = run_jobs,
                                 .letter = letter,
-                                .hold = hold,
+                                .pause = pause_part,
                                 .seek = seek,
                                 .commit = commit,
                                 .commit_busy = commit_busy,

@@ -27,7 +27,7 @@ void world_dump(const struct world *w) {
             fprintf(stderr,
                     "  %s gen %u pass %u held %d fresh %d watermark %" PRId64 " next %" PRId64
                     " waiting %zu unfinished %zu\n",
-                    p->name, p->gen, p->pass, p->held, p->watch.n_fresh,
+                    p->name, p->gen, p->pass, p->paused, p->watch.n_fresh,
                     lw_offsets_watermark(p->offsets), lw_offsets_next(p->offsets),
                     lw_offsets_waiting(p->offsets), lw_offsets_unfinished(p->offsets));
         }

@@ -425,7 +425,7 @@ void step_commits(struct world *w, struct sim_worker *me);
 void step_look(struct world *w, struct sim_worker *me);
 /* The following functions of kafka.c implement functions of lw_io. */
 bool kafka_look(void *ctx);
-void kafka_hold(void *ctx, uint32_t gen, bool hold);
+void kafka_pause(void *ctx, uint32_t gen, bool hold);
 int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
 int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
 bool kafka_commit_busy(void *ctx);
