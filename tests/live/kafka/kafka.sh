@@ -26,6 +26,7 @@ version=${LW_KAFKA_VERSION:-3.9.1}
 libs=${LW_KAFKA_LIBS:-$root/build/kafka/libs}
 if [ "$version" != 3.9.1 ]; then libs=$libs-$version; fi
 ready_s=60
+end_s=15 # kafka.sh stop waits so long for the end
 
 die() {
     echo "kafka.sh: $*" >&2
@@ -70,7 +71,7 @@ archive() {
     [ -n "$port" ] || die "no free port"
     session_ms=60000
     write_properties
-    classes=-XX:ArchiveClassesAtExit=$archive.$$
+    classes=-XX:ArchiveClassesAtExit=$archive.$$ end_s=120 # it is written at the end
     launch >/dev/null
     end TERM
     mv "$archive.$$" "$archive" || die "the JVM has made no archive: $(tail -n 5 "$dir/server.log")"
@@ -219,11 +220,11 @@ end() {
     i=0
     while alive; do
         i=$((i + 1))
-        if [ $i -eq 150 ]; then kill -KILL "$(cat "$dir/pid")" 2>/dev/null || true; fi
-        [ $i -lt 200 ] || die "the broker does not end"
+        if [ $i -eq $((10 * end_s)) ]; then kill -KILL "$(cat "$dir/pid")" 2>/dev/null || true; fi
+        [ $i -lt $((10 * end_s + 50)) ] || die "the broker does not end"
         sleep 0.1
     done
-    if [ "$1" = TERM ] && [ $i -lt 150 ]; then touch "$dir/stopped"; fi
+    if [ "$1" = TERM ] && [ $i -lt $((10 * end_s)) ]; then touch "$dir/stopped"; fi
     rm -f "$dir/pid"
 }
 
