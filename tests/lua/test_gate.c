@@ -13,6 +13,11 @@
 static const int64_t far_offset = INT64_C(1) << 40;
 
 static const char *gate1(struct lt *l, struct lt_msg m) { return lt_gate(l, &m, 1); }
+static struct lt_msg lone(int64_t offset, const char *lane) {
+    struct lt_msg m = lt_msg(0, offset, lane, "t1");
+    m.bare = true;
+    return m;
+}
 static bool in_lanes(struct lt *l, const char *lane) {
     return strcmp(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane), "(nil)") != 0;
 }
@@ -308,6 +313,79 @@ static void the_quarantine_admits_nothing(void **state) {
     assert_string_equal(gate1(l, lt_msg(0, 5, "a", "t1")), "R");
 }
 
+/* A lone message without an envelope is decided by the short way at the top of the script, unless
+ * there is something that only the rest of the script looks at. */
+static void a_lone_message_runs_at_once(void **state) {
+    struct lt *l = *state;
+    struct lt_msg m = lone(5, "k");
+    lt_set_state(l, lone(4, "k"), 2);
+    lt_set_state(l, lone(6, "k"), 3);
+    assert_string_equal(gate1(l, m), "R");
+    char value[64];
+    snprintf(value, sizeof value, "t1:%" PRIu64, lt_fence(l, 0));
+    assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
+    int64_t left = lt_int(l, "PTTL " LT_TAG "lock:k");
+    assert_true(left > 0 && left <= LT_TTL_MS);
+    assert_int_equal(lt_state(l, m), 0);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
+    assert_int_equal(lt_attempts(l, 0), 0);
+    uint64_t before = l->fence;
+    lt_free_lock(l, m);
+    gate1(l, m);
+    assert_true(l->fence > before);
+    lt_text(l, "SET " LT_TAG "fence 8000000000000000");
+    gate1(l, lone(7, "j"));
+    assert_true(l->fence > UINT64_C(8000000000000000));
+}
+
+static void a_lone_message_is_held_up(void **state) {
+    struct lt *l = *state;
+    lt_set_state(l, lone(4, "k"), 2);
+    lt_set_state(l, lone(5, "k"), 3);
+    assert_string_equal(gate1(l, lone(4, "k")), "D");
+    assert_string_equal(gate1(l, lone(5, "k")), "D");
+    lt_int(l, "HSET " LT_TAG "floor orders:0 1000");
+    assert_string_equal(gate1(l, lone(999, "k")), "D");
+    assert_string_equal(lt_lock(l, lone(999, "k")), "(nil)");
+    assert_string_equal(gate1(l, lone(1000, "k")), "R");
+    struct lt_msg other = lone(1001, "k");
+    other.token = "t2";
+    assert_string_equal(gate1(l, other), "E");
+    assert_string_equal(lt_lock(l, other), "t1");
+    other.bare = false;
+    assert_string_equal(gate1(l, other), "W");
+    lt_free_lock(l, other);
+    /* A message waits, so the next one must wait although the lock is free. */
+    assert_string_equal(gate1(l, lone(1002, "k")), "E");
+    assert_string_equal(gate1(l, lone(1002, "j")), "R");
+    lt_int(l, "DEL " LT_TAG "lanes " LT_TAG "wait:k");
+    lt_int(l, "SADD " LT_TAG "paused i");
+    assert_string_equal(gate1(l, lone(1003, "i")), "E");
+    lt_int(l, "DEL " LT_TAG "paused");
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 1004 %s", "3 1000 0");
+    assert_string_equal(gate1(l, lone(1004, "i")), "R");
+    assert_int_equal(lt_attempts(l, 0), 3);
+    lt_int(l, "LPUSH " LT_TAG "lock:bad x");
+    assert_string_equal(gate1(l, lone(1100, "bad")), "B");
+}
+
+static void a_lone_message_is_refused(void **state) {
+    struct lt *l = *state;
+    l->off_ms = LT_TTL_MS / 4 + 5000;
+    assert_string_equal(gate1(l, lone(1, "k")), "JUMP");
+    l->off_ms = -l->off_ms;
+    assert_string_equal(gate1(l, lone(1, "k")), "JUMP");
+    l->off_ms = 0;
+    lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
+    assert_string_equal(gate1(l, lone(1, "k")), "QUARANTINE");
+    lt_int(l, "HSET " LT_TAG "epoch not_before 0 first 1");
+    assert_string_equal(gate1(l, lone(1, "k")), "QUARANTINE");
+    lt_int(l, "HDEL " LT_TAG "epoch first");
+    snprintf(l->epoch, sizeof l->epoch, "other");
+    assert_string_equal(gate1(l, lone(1, "k")), "LOST");
+    assert_string_equal(lt_lock(l, lone(1, "k")), "(nil)");
+}
+
 static void maxmemory_refuses_all_of_it(void **state) {
     struct lt *l = *state;
     lt_text(l, "CONFIG SET maxmemory 1");
@@ -337,6 +415,9 @@ int main(void) {
         LT(another_epoch_is_lost),
         LT(an_unexpected_time_is_a_jump),
         LT(the_quarantine_admits_nothing),
+        LT(a_lone_message_runs_at_once),
+        LT(a_lone_message_is_held_up),
+        LT(a_lone_message_is_refused),
         LT(maxmemory_refuses_all_of_it),
     };
     /* This test does not run in the variant in which each call is sent twice, because the second

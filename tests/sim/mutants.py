@@ -99,6 +99,43 @@ M = {
             "fresh = fresh and get_state(s, index) == LW_STATE_UNSEEN",
         )
     ],
+    'a lone message ignores waiters': [
+        (
+            'queue/lua/gate.lua',
+            "call('EXISTS', KEYS[2], string.sub(KEYS[1], 1, -6) .. 'paused', KEYS[6]) == 0 then",
+            "call('EXISTS', string.sub(KEYS[1], 1, -6) .. 'paused', KEYS[6]) == 0 then",
+        )
+    ],
+    'a lone message though it is not new': [
+        ('queue/lua/gate.lua', "if state == LW_STATE_UNSEEN and offset >= ", "if offset >= ")
+    ],
+    'a lone message without the floor': [
+        (
+            'queue/lua/gate.lua',
+            "offset >= tonumber(call('HGET', KEYS[3], ARGV[11]) or 0)",
+            "offset >= 0",
+        )
+    ],
+    'a lone message in the quarantine': [
+        ('queue/lua/gate.lua', " and now >= tonumber(epoch[2] or 0)\n", "\n")
+    ],
+    'a lone done releases any lock': [
+        ('queue/lua/settle.lua', "call('MGET', lock)[1] == ARGV[16]", "call('MGET', lock)[1]")
+    ],
+    'a lone done tells nobody who waits': [
+        (
+            'queue/lua/settle.lua',
+            "call('EXISTS', KEYS[2], string.sub(KEYS[1], 1, -6) .. 'paused', KEYS[8]) == 0 then",
+            "call('EXISTS', KEYS[8]) == 0 then",
+        )
+    ],
+    'a lone done below the floor is written': [
+        (
+            'queue/lua/settle.lua',
+            ">= tonumber(call('HGET', KEYS[3], tp) or 0)) then",
+            ">= 0) then",
+        )
+    ],
     'no quarantine': [
         (
             'queue/lua/enter.lua',
@@ -1093,6 +1130,13 @@ TEST = {
     'the short way of gate ignores waiters': 'tests/lua/test_gate',
     'the short way of gate though it is not new': 'tests/lua/test_gate',
     'the short way of gate without the floor': 'tests/lua/test_gate',
+    'a lone message ignores waiters': 'tests/lua/test_gate',
+    'a lone message though it is not new': 'tests/lua/test_gate',
+    'a lone message without the floor': 'tests/lua/test_gate',
+    'a lone message in the quarantine': 'tests/lua/test_gate',
+    'a lone done releases any lock': 'tests/lua/test_settle',
+    'a lone done tells nobody who waits': 'tests/lua/test_settle_next',
+    'a lone done below the floor is written': 'tests/lua/test_settle',
     'claim not idempotent': 'tests/lua/test_claim',
     'no renewal': 'tests/server/test_renewer',
     'repair after the quarantine': 'tests/lua/test_repair_floor',
