@@ -130,11 +130,7 @@ M = {
         )
     ],
     'a lone done below the floor is written': [
-        (
-            'queue/lua/settle.lua',
-            ">= tonumber(call('HGET', KEYS[3], tp) or 0)) then",
-            ">= 0) then",
-        )
+        ('queue/lua/settle.lua', ">= tonumber(call('HGET', KEYS[3], tp) or 0)) then", ">= 0) then")
     ],
     'no quarantine': [
         (
