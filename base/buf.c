@@ -54,6 +54,14 @@ void lw_buf_free(struct lw_buf *b) {
     *b = (struct lw_buf){0};
 }
 
+void lw_buf_clear(struct lw_buf *b) {
+    enum { KEPT = 64 << 10 };
+    if (b->cap > KEPT)
+        lw_buf_free(b);
+    else
+        b->n = 0;
+}
+
 bool lw_text_copy(char **to, const char *from) {
     *to = from ? strdup(from) : NULL;
     return *to || !from;

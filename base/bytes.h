@@ -82,6 +82,9 @@ void lw_buf_vtryf(struct lw_buf *b, const char *fmt, va_list ap)
  * text. The buffer is empty afterwards. */
 char *lw_buf_take(struct lw_buf *b);
 void lw_buf_free(struct lw_buf *b);
+/* Empties the buffer for its next use. A large one gives its memory back, or one large message
+ * would leave its size in each buffer that it went through. */
+void lw_buf_clear(struct lw_buf *b);
 /* Sets *to to a copy of `from`, which may be NULL. If the allocation fails, sets *to to NULL and
  * returns false. */
 bool lw_text_copy(char **to, const char *from);

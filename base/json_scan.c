@@ -177,7 +177,7 @@ static void decode(struct lw_bytes raw, struct lw_buf *out) {
 
 struct lw_bytes lw_json_text(const struct lw_json_value *v, struct lw_buf *scratch) {
     if (!v->escaped) return v->raw;
-    scratch->n = 0;
+    lw_buf_clear(scratch);
     decode(v->raw, scratch);
     return lw_bytes(scratch->p, scratch->n);
 }

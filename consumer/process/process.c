@@ -18,6 +18,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -457,6 +460,11 @@ static int leave(struct process *p) {
 }
 
 int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker) {
+#ifdef __GLIBC__
+    /* Blocks of this size and more are given back as soon as they are freed. Otherwise glibc keeps
+     * blocks up to the largest that was ever freed, in each arena. */
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+#endif
     struct process *p = lw_alloc(sizeof *p);
     *p = (struct process){.c = c,
                           .board = board,

@@ -184,6 +184,7 @@ static size_t take_lines(struct proc *p, enum channel_kind from, struct lw_bytes
 static void keep(struct said *s, struct lw_bytes rest) {
     memmove(s->text.p, rest.p, rest.n);
     s->text.n = s->scanned = rest.n;
+    if (!rest.n) lw_buf_clear(&s->text);
 }
 
 static void take_bytes(struct proc *p, enum channel_kind from, struct lw_bytes chunk) {

@@ -310,7 +310,7 @@ static int escape_at(const char *p, const char *end) {
 static bool mend(struct lw_buf *out, struct lw_bytes line) {
     bool changed = false;
     if (!line.n) return false;
-    out->n = 0;
+    lw_buf_clear(out);
     lw_buf_add(out, line.p, line.n);
     for (char *p = out->p, *end = p + line.n; p < end;) {
         int code = escape_at(p, end), low = code < 0 ? -1 : escape_at(p + 6, end);

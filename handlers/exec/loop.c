@@ -353,7 +353,10 @@ static void send_some(struct proc *p) {
         else if (n >= 0 || errno != EINTR)
             p->deaf = true;
     }
-    if (p->out_at == p->out.n) p->out.n = p->out_at = 0;
+    if (p->out_at == p->out.n) {
+        lw_buf_clear(&p->out);
+        p->out_at = 0;
+    }
     poll_stdin(p, full);
 }
 

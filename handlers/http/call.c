@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <strings.h>
 
-enum { BUFFER_KEPT = 64 << 10 }; /* size in bytes; a larger buffer is freed after its request */
-
 /* --- what the service sends ------------------------------------------------------------------- */
 
 /* Returns the value of a header line without white space around it. */
@@ -145,9 +143,10 @@ void call_free(struct call *c) {
 
 /* --- the request ------------------------------------------------------------------------------ */
 
-static void reuse(struct lw_buf *b) {
-    b->n = 0;
-    if (b->cap > BUFFER_KEPT) lw_buf_free(b);
+void call_clear(struct call *c) {
+    lw_buf_clear(&c->body);
+    lw_buf_clear(&c->received.body);
+    head_clear(&c->head);
 }
 
 static void prepare_batch(struct call *c, const struct http_settings *s) {
@@ -203,12 +202,10 @@ static void set_request(struct call *c) {
 void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms, int64_t wall_ms) {
     const struct lw_job *job = c->jobs[c->at];
     int64_t deadline_ms = job->give_up_ms == INT64_MAX ? 0 : wall_ms + job->give_up_ms - now_ms;
-    reuse(&c->body);
-    reuse(&c->received.body);
+    call_clear(c);
     c->received = (struct http_received){.body = c->received.body};
     c->sends = c->port = 0;
     c->unsent = c->begun = false;
-    head_clear(&c->head);
     c->error[0] = '\0';
     for (size_t i = 0; i < s->fixed.n; i++) head_add_line(&c->head, s->fixed.lines[i]);
     if (s->host_line) head_add_line(&c->head, s->host_line);

@@ -72,6 +72,8 @@ enum call_end {
 
 struct call *call_new(struct lw_handler *h, const struct http_settings *s, int batch);
 void call_free(struct call *c);
+/* Forgets the last request and its answer. */
+void call_clear(struct call *c);
 /* Prepares the request with the messages from jobs[at] to jobs[upto - 1]. now_ms: boot clock;
  * wall_ms: ms since 1970. */
 void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms, int64_t wall_ms);

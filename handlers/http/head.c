@@ -8,7 +8,10 @@
 
 enum { NAME_MAX_BYTES = 256, VALUE_MAX = 8192 };
 
-void head_clear(struct http_head *h) { h->text.n = h->n = 0; }
+void head_clear(struct http_head *h) {
+    lw_buf_clear(&h->text);
+    h->n = 0;
+}
 
 void head_free(struct http_head *h) {
     lw_buf_free(&h->text);

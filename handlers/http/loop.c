@@ -108,6 +108,7 @@ static struct call *take_free(struct lw_handler *h) {
 }
 
 void http_release(struct call *c) {
+    call_clear(c);
     c->next = c->h->free;
     c->h->free = c;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 void lw_array_begin(struct lw_buf *a) {
-    a->n = 0;
+    lw_buf_clear(a);
     lw_buf_add(a, "{", 1);
 }
 

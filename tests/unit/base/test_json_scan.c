@@ -143,6 +143,25 @@ static void test_every_place_in_a_word(void **state) {
     }
 }
 
+/* A large text must not leave its size in the scratch space, of which each place of a handler has
+ * one. */
+static void test_a_large_text_leaves_no_memory(void **state) {
+    (void)state;
+    struct lw_json_value v;
+    struct lw_err err;
+    struct lw_buf b = {0};
+    lw_buf_add(&b, "\"\\n", 3);
+    for (int i = 0; i < 1 << 20; i++) lw_buf_add(&b, "x", 1);
+    lw_buf_add(&b, "\"", 1);
+    static const char *const whole[] = {""};
+    assert_int_equal(scan(lw_bytes(b.p, b.n), whole, 1, &v, &err), 0);
+    assert_int_equal(lw_json_text(&v, &scratch).n, (1 << 20) + 1);
+    lw_buf_free(&b);
+    assert_int_equal(scan(lw_bytes_of("\"\\n\""), whole, 1, &v, &err), 0);
+    assert_true(lw_bytes_eq(lw_json_text(&v, &scratch), lw_bytes_of("\n")));
+    assert_true(scratch.cap < 1 << 16);
+}
+
 /* --- random documents ------------------------------------------------------------------------- */
 
 static unsigned seed;
@@ -356,6 +375,7 @@ static int free_scratch(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_several_at_once),
+        cmocka_unit_test(test_a_large_text_leaves_no_memory),
         cmocka_unit_test(test_pointer_ok),
         cmocka_unit_test(test_what_does_not_fit),
         cmocka_unit_test(test_depth_as_jansson),
