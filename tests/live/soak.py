@@ -56,10 +56,11 @@ WAYS = ("plugin", "exec", "Python SDK", "http", "insert, SQLite", "insert, Postg
 # others has a worker, its resident, that nothing ends, so that what leaks in it adds up.
 DEPLOYED = ("plugin", "Python SDK")
 # The faults of the matrix that may happen often in one run. The others change the database for
-# good, end the supervisor, which is measured too, or end residents.
+# good, end the supervisor, which is measured too, or end residents; and answers of a service that
+# answers twice on busy connections are taken for others (guarantees.md, not promised, 17).
 OWN = (
     "process killed|process exits|process crashes|half a line|garbage|a foreign answer|crashes"
-    "|aborts|exits|500 for some keys|closes early|closes in the body|not HTTP|answers twice"
+    "|aborts|exits|500 for some keys|closes early|closes in the body|not HTTP"
     "|byte by byte|500 for all|service restarted|service stopped|locked|killed|connections ended"
     "|read-only|rights revoked|table gone"
 ).split("|")
