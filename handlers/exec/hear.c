@@ -126,7 +126,8 @@ static void greet(struct proc *p, int version) {
     if (p->said.text.n)
         lw_info("%s: %.*s", label, p->said.text.n < 1000 ? (int)p->said.text.n : 1000,
                 p->said.text.p);
-    p->said.text.n = p->said.scanned = 0;
+    lw_buf_clear(&p->said.text);
+    p->said.scanned = 0;
     if (p->child.out < 0) return;
     epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.out, NULL);
     p->out_words = lw_stderr_log_add(p->h->log, p->child.out, label);

@@ -20,9 +20,11 @@ enum { LAST_WORDS_MS = 200, BACKOFF_MS = 100, BACKOFF_MAX_MS = 5000 };
 /* --- starting and ending ---------------------------------------------------------------------- */
 
 static void reset(struct proc *p) {
-    p->said.text.n = p->said.scanned = p->side.text.n = p->side.scanned = 0;
+    lw_buf_clear(&p->said.text);
+    lw_buf_clear(&p->side.text);
+    lw_buf_clear(&p->out);
+    p->said.scanned = p->side.scanned = p->out_at = 0;
     p->hello = p->answered = p->deaf = p->polled = false;
-    p->out.n = p->out_at = 0;
     p->sent = 0;
     p->n_ended = 0;
     p->blamed = NULL;
