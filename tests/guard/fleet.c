@@ -40,7 +40,7 @@ struct log { /* the log of one Kafka partition */
      * records of a key must run in the order of their indexes. */
     int *after;
     uint32_t gen;
-    bool held;
+    bool paused;
     int64_t committed;
 };
 
@@ -242,7 +242,7 @@ static int io_letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *e
 /* --- Kafka ------------------------------------------------------------------------------------ */
 
 static struct log *log_of(struct member *me, uint32_t gen) { return &me->fleet->log[gen - 1]; }
-static void io_pause(void *ctx, uint32_t gen, bool hold) { log_of(ctx, gen)->held = hold; }
+static void io_pause(void *ctx, uint32_t gen, bool pause) { log_of(ctx, gen)->paused = pause; }
 static int io_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
     (void)ctx, (void)err;
     die("partition %u goes back to %" PRId64, gen - 1, offset);
@@ -288,7 +288,7 @@ static bool mine(const struct member *me, int partition) {
 static int deliver(struct member *me, int p, int most) {
     struct log *log = &me->fleet->log[p];
     int n = 0;
-    for (; n < most && !log->held && log->next < log->n; n++) {
+    for (; n < most && !log->paused && log->next < log->n; n++) {
         struct rec *r = &log->rec[log->next];
         struct lw_arrival a = {.record = {.key = lw_bytes(r->key, r->n_key),
                                           .payload = lw_bytes(me->fleet->payload, PAYLOAD)},
@@ -498,10 +498,10 @@ static void until_full(struct fleet *f) {
              others = (uint64_t)(f->shape->records - f->log[0].n);
     rounds_until(f, others + most / 2);
     for (int i = 0; i < 2000; i++) one_round(f);
-    if (!f->log[0].held || f->log[0].next < (int)most || f->log[0].next > (int)most + RECORDS ||
+    if (!f->log[0].paused || f->log[0].next < (int)most || f->log[0].next > (int)most + RECORDS ||
         f->log[0].next == f->log[0].n)
-        die("%s: %d of %d records were taken, held back: %d", f->shape->name, f->log[0].next,
-            f->log[0].n, f->log[0].held);
+        die("%s: %d of %d records were taken, paused: %d", f->shape->name, f->log[0].next,
+            f->log[0].n, f->log[0].paused);
     rounds_until(f, others + most - 1);
 }
 

@@ -40,8 +40,7 @@ static bool from_outside(const char *line) {
 }
 /* Returns how many commands one script has executed. TIME is counted as one call, since each script
  * that is counted, except settle for a lone message, calls TIME once. The calls of TIME in INFO are
- * ignored, because the tests call
- * TIME as well. */
+ * ignored, because the tests call TIME as well. */
 static int64_t commands_in_script(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "INFO commandstats");
     assert_non_null(r);

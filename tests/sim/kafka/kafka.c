@@ -49,7 +49,7 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     let_go(w, me, p, true);
     part->owner = me->index;
     part->gen = me->gen[p] = ++w->gens;
-    me->hold[p] = me->was_read[p] = false;
+    me->paused[p] = me->was_read[p] = false;
     me->begun[p] = part->committed;
     int64_t begin = part->committed >= 0 ? part->committed : part->offset[0];
     me->pos[p] = first_at(part, begin);
@@ -106,12 +106,12 @@ static void learn(struct world *w, struct sim_worker *me) {
         if (me->gen[p] && !owns(w, me, p)) let_go(w, me, p, true);
 }
 
-void kafka_pause(void *ctx, uint32_t gen, bool hold) {
+void kafka_pause(void *ctx, uint32_t gen, bool pause) {
     struct sim_worker *me = ctx;
     int p = part_of(me, gen);
     if (p < 0) return;
-    me->hold[p] = hold;
-    me->was_read[p] |= !hold;
+    me->paused[p] = pause;
+    me->was_read[p] |= !pause;
 }
 
 int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
@@ -210,7 +210,7 @@ void step_poll(struct world *w, struct sim_worker *me) {
     if (rnd_unit(w) < (w->f->deaf ? 0.01 : 0.3)) learn(w, me);
     int p = rnd_below(w, PARTS);
     struct sim_part *part = &w->part[p];
-    if (!me->gen[p] || me->hold[p] || lw_worker_wants(me->lw) == 0) return;
+    if (!me->gen[p] || me->paused[p] || lw_worker_wants(me->lw) == 0) return;
     int wanted = (int)lw_worker_wants(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
     for (int i = 0; i < n && i < wanted && me->gen[p]; i++) {
         if (me->pos[p] >= part->n) {

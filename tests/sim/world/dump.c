@@ -25,7 +25,7 @@ void world_dump(const struct world *w) {
         for (size_t k = 0; k < x->n_assigned; k++) {
             const struct part *p = x->assigned[k];
             fprintf(stderr,
-                    "  %s gen %u pass %u held %d fresh %d watermark %" PRId64 " next %" PRId64
+                    "  %s gen %u pass %u paused %d fresh %d watermark %" PRId64 " next %" PRId64
                     " waiting %zu unfinished %zu\n",
                     p->name, p->gen, p->pass, p->paused, p->watch.n_fresh,
                     lw_offsets_watermark(p->offsets), lw_offsets_next(p->offsets),

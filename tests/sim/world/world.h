@@ -214,7 +214,7 @@ struct sim_worker {
      * partition. */
     uint32_t gen[PARTS];
     int pos[PARTS]; /* index of the next record that the worker reads */
-    bool hold[PARTS];
+    bool paused[PARTS];
     int64_t begun[PARTS]; /* the group's committed offset when the assignment began */
     /* True if the partition's states in Redis have been read since the partition was assigned. */
     bool was_read[PARTS];
@@ -425,7 +425,7 @@ void step_commits(struct world *w, struct sim_worker *me);
 void step_look(struct world *w, struct sim_worker *me);
 /* The following functions of kafka.c implement functions of lw_io. */
 bool kafka_look(void *ctx);
-void kafka_pause(void *ctx, uint32_t gen, bool hold);
+void kafka_pause(void *ctx, uint32_t gen, bool pause);
 int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
 int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
 bool kafka_commit_busy(void *ctx);
