@@ -72,7 +72,7 @@ fi
 # Each folder with more than ten files, outside doc/, must have a README.md of at least five lines.
 # A tarball is no clone.
 git ls-files >"$dir/files" 2>/dev/null ||
-    find . -name build -prune -o -type f -printf '%P\n' >"$dir/files"
+    find . \( -name build -o -name __pycache__ \) -prune -o -type f -printf '%P\n' >"$dir/files"
 sed -n '/^doc\//d; /README\.md$/d; s|/[^/]*$||p' "$dir/files" | sort | uniq -c >"$dir/folders"
 large=0
 while read -r n folder; do
