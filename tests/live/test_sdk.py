@@ -65,13 +65,14 @@ def many_at_once(t, handler_of):
         t.kafka.produce(
             topic,
             [
-                (i % 4, b"k-%d" % (i % 300), b'{"do":"later"}' if i % 1000 == 7 else b"{}")
-                for i in range(3000)
+                (i % 4, b"k-%d" % (i % 300), b'{"do":"later"}' if i % 500 == 7 else b"{}")
+                for i in range(1500)
             ],
         )
-    status, _ = t.start("--drain", handler=handler_of(t), work_ms=WORK_MS, lock=NO_LEASE_ENDS).wait(
-        120
-    )
+    # long enough for a busy machine to begin fifty before the first one ends
+    status, _ = t.start(
+        "--drain", handler=handler_of(t), work_ms="100-200", lock=NO_LEASE_ENDS
+    ).wait(120)
     t.same(status, 0, "status of --drain")
     runs, again = t.judge()
     t.same(again, [], "re-runs")
