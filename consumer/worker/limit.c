@@ -146,7 +146,8 @@ static bool may_start(struct lw_worker *w, const struct permits *p, size_t in_ha
 bool limit_start(struct lw_worker *w, struct group *g) {
     struct permits *fleet = &w->limits.fleet;
     if (!may_start(w, fleet, w->runs.in_handler)) return false;
-    if (g && !may_start(w, &g->permits, g->in_handler)) return false;
+    /* A message that was taken for another group must not have the place of a lane in a call. */
+    if (g && !may_start(w, &g->permits, group_used(g))) return false;
     double now = now_us(w);
     if (fleet->most.per_second) take_token(fleet, now);
     if (g && g->permits.most.per_second) take_token(&g->permits, now);
@@ -290,7 +291,7 @@ static void state_group(struct lw_worker *w, struct shard *sh, struct group *g, 
     hand = p->n_draws == DRAWS ? more : less(tokens(p, true, now_us(w)), kept);
     pipe_bytes(sh, g->id);
     pipe_number(sh, (int64_t)used), pipe_number(sh, (int64_t)more);
-    pipe_number(sh, (int64_t)hand);
+    pipe_number(sh, (int64_t)hand), pipe_number(sh, (int64_t)g->in_handler);
     p->places = used; /* until the answer comes, only the places that are stated are sure */
     p->want = used + more;
     p->wanted = less(more, hand);
@@ -366,7 +367,7 @@ void limit_build(struct lw_worker *w, struct shard *sh) {
     pipe_number(sh, x->version);
     pipe_number(sh, (int64_t)used), pipe_number(sh, (int64_t)(used + more));
     pipe_number(sh, (int64_t)want), pipe_number(sh, (int64_t)spare), pipe_number(sh, (int64_t)fill);
-    pipe_number(sh, (int64_t)room);
+    pipe_number(sh, (int64_t)room), pipe_number(sh, (int64_t)w->runs.in_handler);
     pipe_file(w, sh);
     if (w->c->group.on) state_groups(w, sh, keep);
     x->started = 0; /* the room for groups is counted with those that started */

@@ -9,9 +9,10 @@
 --         places that it has in use, 7 number of places that it wants in all, and 8 number of
 --         tokens that it wants, both without messages of the groups below; 9 number of tokens that
 --         it has for these, 10 number of messages of these that it could start, 11 number of
---         messages that it could start in all; 12 number of limits in its file, then of each: its
---         field in `limits`, and "RUNNING PER_SECOND BURST"; then of each group: its name, number
---         of places in use, number of messages that wait, number of tokens that it has
+--         messages that it could start in all, 12 number of messages in its handlers; 13 number of
+--         limits in its file, then of each: its field in `limits`, and "RUNNING PER_SECOND BURST";
+--         then of each group: its name, number of places in use, number of messages that wait,
+--         number of tokens that it has, number of messages in its handlers
 -- Result: 'LOST', or {places, tokens, first, step, again, waiting, version, limits}, then of each
 --         group places, tokens, first, step, waiting
 --         places: number of places that the worker has until the statement expires, ttl_ms from
@@ -30,7 +31,8 @@
 -- into force, and where it says the same, the limit in force stays as it is.
 -- A statement is absolute: it replaces the worker's statement before. The number of places in use
 -- is the sum over all statements, and never counted up and down. A statement without places in use
--- or wanted is deleted. In a quarantine, and after a loss of data until it is over, workers keep
+-- or wanted is deleted. When the statement before has expired, others may have got its places, so
+-- only messages in handlers count as in use, whose leases have ended with it. In a quarantine, and after a loss of data until it is over, workers keep
 -- the places that they state, and nobody gets a place or a token.
 -- Tokens follow each other on the clock of Redis, at distances of `step` µs. The field `next` is
 -- the time of the next one. A token whose time is past can still be drawn if it is one of the last
@@ -45,11 +47,11 @@
 -- two, and expires when it says no more than a missing one. limited: groups that have such a table,
 -- by the time (ms) at which it expires.
 -- @epoch
-local HUNGRY_MS, AGAIN_MIN_MS, AGAIN_MAX_MS, FLEET_ARGS, GROUP_ARGS = 1000, 10, 200, 12, 4
+local HUNGRY_MS, AGAIN_MIN_MS, AGAIN_MAX_MS, FLEET_ARGS, GROUP_ARGS = 1000, 10, 200, 13, 5
 local id, worker, number, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local why = refuse(id, '', 0)
 if why == 'LOST' then return why end
-local key, limits, known, in_file = KEYS[2], KEYS[3], tonumber(ARGV[5]), tonumber(ARGV[12])
+local key, limits, known, in_file = KEYS[2], KEYS[3], tonumber(ARGV[5]), tonumber(ARGV[13])
 
 -- Reads the statements of the fleet or of a group.
 local function look(name)
@@ -139,6 +141,11 @@ local function again_ms(p) return math.max(AGAIN_MIN_MS, math.min(AGAIN_MAX_MS, 
 -- Tokens are drawn at most this far ahead, if the `again` of a worker is AGAIN_MAX_MS.
 local AHEAD_MAX_US = 1000 * (40 + 2 * AGAIN_MAX_MS)
 
+-- Returns how many of the places that the caller states are its own.
+local function held(p, has, in_handlers)
+    return p.mine and has or math.min(has, tonumber(in_handlers))
+end
+
 -- Decides what the caller gets, and changes nothing. `first_us` is the time of the next token if it
 -- is not known.
 local function offer(p, has, want, tokens, first_us, running, rate, burst, paused)
@@ -217,7 +224,7 @@ for i = 1, n_groups do
         tonumber(ARGV[at + 4])
     local g, found = look(key .. ':' .. name),
         call('HMGET', limits, 'group:' .. name, 'paused:' .. name)
-    g.name = name
+    g.name, has = name, held(g, has, ARGV[at + 5])
     offer(g, has, has + more, math.max(more - hand, 0), fleet.known_us + AHEAD_MAX_US,
         in_force(found, fleet_limit[3]))
     g.hand, g.could = hand, g.places - has
@@ -225,8 +232,8 @@ for i = 1, n_groups do
     could = could + g.could
     groups[i] = g
 end
-local has, want, tokens, spare = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]),
-    tonumber(ARGV[9])
+local has, want, tokens, spare = held(fleet, tonumber(ARGV[6]), ARGV[12]), tonumber(ARGV[7]),
+    tonumber(ARGV[8]), tonumber(ARGV[9])
 could = math.min(could, tonumber(ARGV[10]))
 -- messages without permits of a group get what is left of the handlers
 local rest = math.max(tonumber(ARGV[11]) - could, 0)

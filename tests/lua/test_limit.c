@@ -17,7 +17,8 @@ struct asks {
     int number, running, per_second, burst, has, want, tokens;
     /* number of fields and values of the worker's file, which knows no version then */
     const char *file[8];
-    int room; /* number of messages that it could start in all; 0 stands for 100 */
+    int room;  /* number of messages that it could start in all; 0 stands for 100 */
+    int asked; /* number of the places that it has in use for messages not yet in handlers */
 };
 
 /* A group in a statement, and the answer about it. */
@@ -25,6 +26,7 @@ struct group {
     const char *name;
     int running, per_second, burst, has, more, hand;
     int places, tokens;
+    int asked; /* see above */
 };
 
 /* Puts a limit into force, as an operator does. */
@@ -45,6 +47,7 @@ static void begin(struct lt *l, struct asks a) {
     lt_addf(&l->args, "%d", a.want), lt_addf(&l->args, "%d", a.tokens);
     lt_addf(&l->args, "0"), lt_addf(&l->args, "100");
     lt_addf(&l->args, "%d", a.room ? a.room : 100);
+    lt_addf(&l->args, "%d", a.has - a.asked);
     int n = 0;
     while (a.file[n]) n++;
     lt_addf(&l->args, "%d", n / 2);
@@ -65,6 +68,7 @@ static const char *groups_of(struct lt *l, struct asks a, struct group *g, int n
     for (int i = 0; i < n; i++) {
         lt_add_text(&l->args, g[i].name), lt_addf(&l->args, "%d", g[i].has);
         lt_addf(&l->args, "%d", g[i].more), lt_addf(&l->args, "%d", g[i].hand);
+        lt_addf(&l->args, "%d", g[i].has - g[i].asked);
     }
     lt_run(l);
     assert_int_equal(l->reply->type, REDIS_REPLY_ARRAY);
@@ -92,7 +96,7 @@ static const char *state_of(struct lt *l, struct asks a) {
 }
 
 static const char *places(struct lt *l, const char *worker, int number, int has, int want) {
-    return state_of(l, (struct asks){worker, number, 4, 0, 1, has, want, 0, {0}, 0});
+    return state_of(l, (struct asks){worker, number, 4, 0, 1, has, want, 0, {0}, 0, 0});
 }
 
 /* Makes a token the one that comes `ms` ms from now. */
@@ -101,7 +105,7 @@ static void next_in(struct lt *l, int64_t ms) {
 }
 
 static const char *tokens(struct lt *l, const char *worker, int number, int want) {
-    return state_of(l, (struct asks){worker, number, 0, 1, 5, 0, 0, want, {0}, 0});
+    return state_of(l, (struct asks){worker, number, 0, 1, 5, 0, 0, want, {0}, 0, 0});
 }
 
 static void places_are_given_up_to_the_limit(void **state) {
@@ -132,6 +136,13 @@ static void statements_expire(void **state) {
     l->ttl_ms = LT_TTL_MS;
     assert_string_equal(places(l, "b", 1, 0, 4), "4 0");
     assert_int_equal(lt_int(l, "HLEN " LT_TAG "limit"), 1);
+    /* a may still count those in handlers, whose leases have ended, but none that it has asked for,
+     * since b has its places now */
+    const struct asks late = {"a", 2, 4, 0, 1, 4, 4, 0, {0}, 0, 3};
+    assert_string_equal(state_of(l, late), "1 0");
+    struct group g[] = {{.name = "acme", .running = 2, .has = 2, .more = 1, .asked = 2}};
+    groups_of(l, (struct asks){.worker = "c", .number = 1}, g, 1);
+    assert_int_equal(g[0].places, 1);
 }
 
 static void a_late_statement_changes_nothing(void **state) {
@@ -156,9 +167,9 @@ static void who_waits_longest_is_first(void **state) {
 static void a_lower_limit_drains(void **state) {
     struct lt *l = *state;
     places(l, "a", 1, 0, 4);
-    const struct asks low = {"a", 2, 2, 0, 1, 4, 4, 0, {0}, 0};
+    const struct asks low = {"a", 2, 2, 0, 1, 4, 4, 0, {0}, 0, 0};
     assert_string_equal(state_of(l, low), "4 0"); /* nothing that runs is taken away */
-    const struct asks lower = {"a", 3, 2, 0, 1, 1, 4, 0, {0}, 0};
+    const struct asks lower = {"a", 3, 2, 0, 1, 1, 4, 0, {0}, 0, 0};
     assert_string_equal(state_of(l, lower), "2 0");
 }
 
@@ -256,7 +267,7 @@ static void a_quarantine_keeps_what_is_stated(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
     next_in(l, -1000);
-    const struct asks more = {"a", 1, 4, 1, 5, 2, 4, 3, {0}, 0};
+    const struct asks more = {"a", 1, 4, 1, 5, 2, 4, 3, {0}, 0, 0};
     assert_string_equal(state_of(l, more), "2 0");
     lt_int(l, "HSET " LT_TAG "epoch not_before 0");
     assert_string_equal(places(l, "b", 1, 0, 4), "1 0"); /* of the two that are free */
@@ -306,7 +317,7 @@ static void a_clock_that_went_back_costs_one_wait(void **state) {
 static void tokens_have_their_distance(void **state) {
     struct lt *l = *state;
     next_in(l, 0);
-    const struct asks many = {"a", 1, 0, 1000, 1, 0, 0, 500, {0}, 0};
+    const struct asks many = {"a", 1, 0, 1000, 1, 0, 0, 500, {0}, 0, 0};
     state_of(l, many);
     int64_t n = l->reply->element[1]->integer;
     assert_true(n >= 40 && n <= 70); /* as many as come within the time that may be drawn ahead */

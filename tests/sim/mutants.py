@@ -954,6 +954,16 @@ M = {
     'groups forget their tokens at once': [
         ('queue/lua/limit.lua', "fleet.known_us + AHEAD_MAX_US,", "0,")
     ],
+    'a late statement keeps the places of lanes in calls': [
+        ('queue/lua/limit.lua', 'return p.mine and has or math.min(has, tonumber(in_handlers))', 'return has')
+    ],
+    'a message of another group takes the place of a lane in a call': [
+        (
+            'consumer/worker/limit.c',
+            '!may_start(w, &g->permits, group_used(g))',
+            '!may_start(w, &g->permits, g->in_handler)',
+        )
+    ],
     'limits that operators set are not read': [
         (
             'queue/lua/limit.lua',
@@ -1031,6 +1041,7 @@ MODE = {
     'a message starts without a permit of its group': 'groups',
     'nobody looks for groups that wait': 'groups',
     'messages of groups without limits ask for nothing': 'groupstune',
+    'a message of another group takes the place of a lane in a call': 'groupswipe',
     'limits that operators set are not read': 'groupstune',
     'a paused group starts messages': 'groupstune',
     'partitions of replays are never forgotten': 'operator',
@@ -1101,6 +1112,7 @@ MODE = {
 # the program do more work.
 TEST = {
     'a message is dropped for an older one': 'tests/sim/sim_scenes an_older_record_is_read_again',
+    'a late statement keeps the places of lanes in calls': 'tests/lua/test_limit:statements_expire',
     'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',
     'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',
     'the first token is a burst': 'tests/lua/test_limit:the_first_token_is_no_burst',
@@ -1163,6 +1175,7 @@ MORE = {
     'a look from before the epoch counts': 400,
     'a letter that its topic will never take is sent for ever': 300,
     'named messages known by their place alone': 300,
+    'a message of another group takes the place of a lane in a call': 300,
 }
 # These mutants break no promise within the usual number of seeds, so they run only with --all. The
 # text after each name says why.
