@@ -66,6 +66,12 @@ struct lw_group_limit {
     struct lw_limit limit;
 };
 
+/* A group that has another part of the handler time than others. */
+struct lw_group_weight {
+    struct lw_bytes name; /* as lw_lane_id() makes it; owned */
+    int weight;
+};
+
 /* Limits of the fleet and of its groups: those of the file, and those in force, which operators
  * change. */
 struct lw_limits {
@@ -148,6 +154,8 @@ struct lw_config {
         bool on; /* true if group.from is given */
         struct lw_rule from;
         char *from_text; /* the rule group.from as written; NULL if it is not given */
+        struct lw_group_weight *weights; /* group.weights, sorted by name */
+        size_t n_weights;
     } group;
     struct lw_limits limits;
     struct {
@@ -242,6 +250,7 @@ static inline bool lw_config_limits(const struct lw_config *c) {
 /* The limits in force are in the hash `limits` of shard 0 (queue/lua/limit.lua). */
 enum {
     LW_LIMIT_COUNT_MAX = 1000000, /* highest value of running, per_second and burst */
+    LW_WEIGHT_MAX = 1000,         /* highest weight of a group */
     LW_LIMIT_TEXT = 40,           /* room for the text of a limit */
 };
 /* Writes "RUNNING PER_SECOND BURST". Returns out. */
@@ -254,6 +263,10 @@ bool lw_limits_read(struct lw_limits *out, const struct redisReply *r);
 void lw_limits_free(struct lw_limits *l);
 /* Returns true if something limits how many messages run at once, in the fleet or in groups. */
 bool lw_limits_running(const struct lw_limits *l);
+/* Returns true if the fleet or any group has a limit or is paused. */
+bool lw_limits_any(const struct lw_limits *l);
+/* Returns the weight of a group, 1 if the file gives none. `name` is as lw_lane_id() makes it. */
+int lw_group_weight(const struct lw_config *c, struct lw_bytes name);
 /* Returns the limits of a group. `name` is as lw_lane_id() makes it. */
 const struct lw_limit *lw_limits_group(const struct lw_limits *l, struct lw_bytes name);
 

@@ -264,10 +264,19 @@ const struct lw_option lw_options[] = {
      .form = "`message-key`, `header:NAME` or `json:/pointer`",
      .dflt_text = "no groups",
      .help =
-         "Where a record names its group, such as its tenant, for `limits.group` and "
-         "`limits.groups`. All records of a key should name the same one. Records without it "
-         "are a group, too, of the name \"\". Without limits in the file, `latchwork group` can "
-         "still limit and pause groups."},
+         "Where a record names its group, such as its tenant. Groups whose messages wait share the "
+         "handlers of each worker by handler time; `limits.group` and `limits.groups` limit them. "
+         "All records of a key should name the same one. Records without it are a group, too, of "
+         "the name \"\". Without limits in the file, `latchwork group` can still limit and pause "
+         "groups."},
+    {.path = "group.weights",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_weights,
+     .show = lw_show_weights,
+     .form = "object NAME → weight from 1 to 1,000, of at most 1,000",
+     .dflt_text = "1 for each",
+     .help = "Groups that get another part of the handler time than others while they wait: one of "
+             "the weight 3 gets three times as much as one of the weight 1."},
     {.path = "lock.ttl_ms",
      .kind = LW_OPT_INT64,
      .at = AT(lock.ttl_ms),

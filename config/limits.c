@@ -21,6 +21,59 @@ json_t *lw_show_group_from(const struct lw_config *c) {
     return c->group.from_text ? json_string(c->group.from_text) : NULL;
 }
 
+/* Returns true if a group can have this name, which the configuration gives at `path`. */
+static bool take_name(struct lw_loader *l, const char *path, const char *name) {
+    if (strlen(name) <= NAME_MAX_BYTES && *name != 1) return true;
+    lw_problem(l->problems, "%s: a name must have at most %d bytes and not begin with byte 1", path,
+               NAME_MAX_BYTES);
+    return false;
+}
+
+/* --- group.weights ---------------------------------------------------------------------------- */
+
+static int by_weighed(const void *a, const void *b) {
+    const struct lw_group_weight *x = a, *y = b;
+    return lw_bytes_order(x->name, y->name);
+}
+
+void lw_take_weights(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    char buf[LW_SHOWN_MAX];
+    struct lw_config *c = l->c;
+    const char *name;
+    json_t *value;
+    if (!json_is_object(v) || json_object_size(v) > GROUPS_MAX) {
+        lw_problem(l->problems, "%s: must be an object NAME → weight, of at most %d groups, is %s",
+                   o->path, GROUPS_MAX, lw_shown(l, v, buf));
+        return;
+    }
+    c->group.weights = lw_alloc((json_object_size(v) + 1) * sizeof c->group.weights[0]);
+    json_object_foreach(v, name, value) {
+        char path[256];
+        snprintf(path, sizeof path, "%s.%.200s", o->path, name);
+        if (!take_name(l, path, name)) continue;
+        struct lw_group_weight *g = &c->group.weights[c->group.n_weights++];
+        g->name = lw_bytes(lw_strdup(name), strlen(name));
+        lw_take_count(l, path, value, LW_WEIGHT_MAX, &g->weight);
+    }
+    qsort(c->group.weights, c->group.n_weights, sizeof c->group.weights[0], by_weighed);
+}
+
+json_t *lw_show_weights(const struct lw_config *c) {
+    if (!c->group.n_weights) return NULL;
+    json_t *all = json_object();
+    for (size_t i = 0; i < c->group.n_weights; i++)
+        json_object_set_new(all, c->group.weights[i].name.p,
+                            json_integer(c->group.weights[i].weight));
+    return all;
+}
+
+int lw_group_weight(const struct lw_config *c, struct lw_bytes name) {
+    const struct lw_group_weight key = {.name = name}, *found = NULL;
+    if (c->group.n_weights)
+        found = bsearch(&key, c->group.weights, c->group.n_weights, sizeof key, by_weighed);
+    return found ? found->weight : 1;
+}
+
 /* --- limits.groups ---------------------------------------------------------------------------- */
 
 static void take_group(struct lw_loader *l, const char *path, json_t *v, struct lw_limit *limit) {
@@ -73,16 +126,10 @@ void lw_take_groups(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     c->limits.groups = lw_alloc((json_object_size(v) + 1) * sizeof c->limits.groups[0]);
     json_object_foreach(v, name, value) {
         char path[256];
-        size_t n = strlen(name);
         snprintf(path, sizeof path, "%s.%.200s", o->path, name);
-        if (n > NAME_MAX_BYTES || *name == 1) {
-            lw_problem(l->problems,
-                       "%s: a name must have at most %d bytes and not begin with byte 1", path,
-                       NAME_MAX_BYTES);
-            continue;
-        }
+        if (!take_name(l, path, name)) continue;
         struct lw_group_limit *g = &c->limits.groups[c->limits.n_groups++];
-        g->name = lw_bytes(lw_memdup(name, n), n);
+        g->name = lw_bytes(lw_strdup(name), strlen(name));
         take_group(l, path, value, &g->limit);
     }
     qsort(c->limits.groups, c->limits.n_groups, sizeof c->limits.groups[0], by_name);
@@ -116,6 +163,13 @@ int lw_limit_burst(int per_second) { return per_second < 20 ? 1 : per_second / 1
 bool lw_limits_running(const struct lw_limits *l) {
     bool any = l->fleet.running || l->group.running;
     for (size_t i = 0; i < l->n_groups; i++) any |= l->groups[i].limit.running > 0;
+    return any;
+}
+
+bool lw_limits_any(const struct lw_limits *l) {
+    bool any = lw_limit_any(&l->fleet) || lw_limit_any(&l->group) || l->fleet.paused;
+    for (size_t i = 0; i < l->n_groups; i++)
+        any |= lw_limit_any(&l->groups[i].limit) || l->groups[i].limit.paused;
     return any;
 }
 
@@ -217,14 +271,20 @@ void lw_finish_limits(struct lw_loader *l) {
         snprintf(path, sizeof path, "limits.groups.%.200s", c->limits.groups[i].name.p);
         finish_limit(l, path, &c->limits.groups[i].limit);
     }
-    bool limited = lw_limit_any(&c->limits.group) || c->limits.n_groups;
-    if (limited && !c->group.from_text)
+    const char *needs = c->limits.n_groups               ? "limits.groups"
+                        : lw_limit_any(&c->limits.group) ? "limits.group"
+                        : c->group.n_weights             ? "group.weights"
+                                                         : NULL;
+    if (needs && !c->group.from_text)
         lw_problem(l->problems, "%s: needs group.from, which says where a record names its group",
-                   c->limits.n_groups ? "limits.groups" : "limits.group");
+                   needs);
     c->group.on = c->group.from_text != NULL;
 }
 
 void lw_group_free(struct lw_config *c) {
     lw_limits_free(&c->limits);
+    for (size_t i = 0; i < c->group.n_weights; i++)
+        free((void *)(uintptr_t)c->group.weights[i].name.p);
+    free(c->group.weights);
     free(c->group.from.arg), free(c->group.from_text);
 }

@@ -108,6 +108,8 @@ void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t
  * shows the sections `group` and `limits`. */
 void lw_take_group_from(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_groups(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_weights(struct lw_loader *l, const struct lw_option *o, json_t *v);
+json_t *lw_show_weights(const struct lw_config *c);
 json_t *lw_show_group_from(const struct lw_config *c);
 json_t *lw_show_groups(const struct lw_config *c);
 void lw_finish_limits(struct lw_loader *l);

@@ -5,7 +5,7 @@
 # WHAT: quick, check, check-live, all, mutants, pure, plain, tsan, unit, server, lua, lock, sim,
 # redis (server without what talks to PostgreSQL only), guard, cli, live, browser or long. Each
 # program belongs to one of quick, check and check-live, and the mutants to themselves; all runs
-# everything. Of the seeds of the simulation, quick runs the first 67, one of each mode, and check
+# everything. Of the seeds of the simulation, quick runs the first 68, one of each mode, and check
 # the others.
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, the last lines of its
@@ -15,7 +15,7 @@
 # test that fails beside others has a race, or the code has.
 #
 # LW_LIST: when set, prints the commands instead of running them
-# LW_SEEDS: number of seeds of the simulation (default 201; 67 under sanitizers; 10,000 for long)
+# LW_SEEDS: number of seeds of the simulation (default 204; 68 under sanitizers; 10,000 for long)
 # LW_TEST_LIMIT_S: time limit per program, in seconds
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -195,8 +195,8 @@ threaded="test_http test_pool test_pool_chain test_exec test_plugin test_insert 
 rules="test_layers test_owners test_headers test_targets test_troubleshooting test_docs"
 long="test_random test_bytes test_cost"
 
-quick=67 # seeds of the simulation in quick: one of each mode
-seeds=${LW_SEEDS:-201}
+quick=68 # seeds of the simulation in quick: one of each mode
+seeds=${LW_SEEDS:-204}
 [ "$what" != check ] || [ "$seeds" -gt $quick ] || quick=0
 begin=$(date +%s)
 case $what in

@@ -66,7 +66,7 @@ tests: all $(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS)
 ## check-quick: run what make test runs, without installing packages
 check-quick: tests
 	tests/run.sh quick $(B)
-## check: run what make test leaves out and needs no Kafka: server, lock, guard, cli, 134 more seeds
+## check: run what make test leaves out and needs no Kafka: server, lock, guard, cli, 136 more seeds
 check: tests
 	@scripts/deps.sh check
 	tests/run.sh check $(B)

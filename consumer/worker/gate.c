@@ -26,20 +26,20 @@ bool gate_due(const struct shard *sh, int64_t now) {
 void gate_urge(struct shard *sh) { sh->gate.rest_ms = 0; }
 
 /* Notes that the lane is in the list of lanes that wait to ask gate, or that it is not any more. */
-static void listed(struct lw_worker *w, struct shard *sh, struct lane *l) {
+static void listed(struct lw_worker *w, struct shard *sh, struct lane *l, int64_t now) {
     l->listed = true;
     sh->gate.n_listed++;
     struct group *g = l->head->group;
-    if (!g) return;
+    if (!g || now < l->not_before_ms) return;
     l->waits = g;
-    group_listed(w, g, 1);
+    group_listed(w, g, sh->index, 1);
 }
 
 static void unlisted(struct lw_worker *w, struct shard *sh, struct lane *l) {
     l->listed = false;
     sh->gate.n_listed--;
     if (!l->waits) return;
-    group_listed(w, l->waits, -1);
+    group_listed(w, l->waits, sh->index, -1);
     l->waits = NULL;
 }
 
@@ -47,7 +47,7 @@ void gate_list(struct lw_worker *w, struct shard *sh, struct lane *l, int64_t no
     assert(sh->gate.tail && !*sh->gate.tail);
     assert(!l->listed && !l->in_call && l->head);
     if (now >= l->not_before_ms) sh->gate.rest_ms = 0;
-    listed(w, sh, l);
+    listed(w, sh, l, now);
     l->gate_next = NULL;
     *sh->gate.tail = l;
     sh->gate.tail = &l->gate_next;
@@ -162,16 +162,19 @@ size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     if (most > BATCH) most = BATCH;
     struct lane *again = NULL, **again_tail = &again;
     lw_places_clear(&p);
-    while (sh->gate.head && (size_t)(sh->gate.n - sh->gate.n_parks) < most &&
-           sh->gate.n_msgs < BATCH && bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
+    bool parks_all = w->c->group.on && intake_crowded(w);
+    while (sh->gate.head && sh->gate.n_msgs < BATCH && bytes < w->bytes.call &&
+           lw_places_fit(&p, AHEAD_MAX)) {
+        bool full = (size_t)(sh->gate.n - sh->gate.n_parks) >= most;
+        if (full && !parks_all) break;
         struct lane *l = unqueue(w, sh);
         bool may = lane_may_gate(w, l, now);
         const struct group *g = may && l->head ? l->head->group : NULL;
-        bool parks = g && !limit_group_left(w, g);
+        bool parks = full || (g && !limit_group_left(w, g));
         /* a lane that must not ask gate before not_before_ms, or for which there is no permit, goes
          * back to the list */
-        if (may ? parks && !group_parks(w, g) : l->head && l->not_before_ms > now) {
-            listed(w, sh, l);
+        if (may ? parks && !(g && group_parks(w, g)) : l->head && l->not_before_ms > now) {
+            listed(w, sh, l, now);
             l->gate_next = NULL;
             *again_tail = l;
             again_tail = &l->gate_next;

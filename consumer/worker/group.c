@@ -23,6 +23,7 @@ enum {
     NAMED_MAX = 64,  /* number of groups that a call of ready names */
     LOOK_MS = 50,    /* time between two looks for groups that have lanes */
     LOOK_ON_MS = 10, /* the same while there are more groups than one call names */
+    TURNS_HELD = 16, /* records per handler that wait in memory for the turn of their group */
 };
 
 struct ready_lane {
@@ -39,8 +40,10 @@ static struct group *get(struct lw_worker *w, struct lw_bytes id) {
     unsigned hash = (unsigned)XXH3_64bits_withSeed(id.p, id.n, w->lanes_seed);
     HASH_FIND_BYHASHVALUE(hh, w->groups.table, id.p, id.n, hash, g);
     if (g) return g;
-    g = lw_alloc(sizeof *g + (size_t)w->n_shards * sizeof g->ready[0]);
+    g = lw_alloc(sizeof *g + (size_t)w->n_shards * sizeof g->shard[0]);
+    g->most = SIZE_MAX;
     g->id = lw_bytes(lw_memdup(id.p, id.n), id.n);
+    g->weight = lw_group_weight(w->c, g->id);
     g->permits.most = *lw_limits_group(&w->limits.force, g->id);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, w->groups.table, g->id.p, g->id.n, hash, g);
     return g;
@@ -56,15 +59,23 @@ struct group *group_of(struct lw_worker *w, const struct lw_record *r) {
     return get(w, name);
 }
 
-static size_t lanes_ready(const struct lw_worker *w, const struct group *g) {
-    size_t n = 0;
-    for (int s = 0; s < w->n_shards; s++) n += g->ready[s];
+static bool admits(struct lw_worker *w, const struct shard *sh) {
+    int64_t now = now_ms(w);
+    return sh->phase == READY && !shard_quarantined(sh, now) && !refusal_holds(sh, now);
+}
+
+/* Returns how many lanes of the group wait. If `admitted` is true, counts only those on shards that
+ * admit messages now. */
+static size_t lanes(struct lw_worker *w, const struct group *g, bool admitted) {
+    size_t n = g->taken;
+    for (int s = 0; s < w->n_shards; s++) {
+        size_t here = g->shard[s].listed + g->shard[s].ready;
+        if (here && (!admitted || admits(w, &w->shards[s]))) n += here;
+    }
     return n;
 }
 
-size_t group_waits(const struct lw_worker *w, const struct group *g) {
-    return g->listed + g->taken + lanes_ready(w, g);
-}
+size_t group_waits(struct lw_worker *w, const struct group *g) { return lanes(w, g, true); }
 
 static void forget(struct lw_worker *w, struct group *g) {
     assert(!g->n_msgs);
@@ -75,9 +86,10 @@ static void forget(struct lw_worker *w, struct group *g) {
 
 void groups_sweep(struct lw_worker *w) {
     struct group *g, *tmp;
+    fair_forget(w);
     HASH_ITER(hh, w->groups.table, g, tmp) {
-        if (g->n_msgs || group_used(g) || limit_knows(g) || group_waits(w, g)) continue;
-        forget(w, g);
+        bool idle = !g->n_msgs && !group_used(g) && !limit_knows(g) && !lanes(w, g, false);
+        if (idle && !fair_owes(w, g)) forget(w, g);
     }
 }
 
@@ -90,8 +102,8 @@ void groups_free(struct lw_worker *w) {
 
 void group_message(struct group *g, int by) { g->n_msgs += (size_t)by; }
 
-void group_listed(struct lw_worker *w, struct group *g, int by) {
-    g->listed += (size_t)by;
+void group_listed(struct lw_worker *w, struct group *g, int shard, int by) {
+    g->shard[shard].listed += (size_t)by;
     w->groups.listed += (size_t)by;
 }
 
@@ -105,7 +117,9 @@ void group_running(struct lw_worker *w, struct group *g, int by) {
 
 bool group_parks(const struct lw_worker *w, const struct group *g) {
     const struct permits *p = &g->permits;
-    return w->held > (size_t)lw_config_at_once(w->c) && (p->refused || p->most.paused);
+    size_t most = (size_t)lw_config_at_once(w->c);
+    if (w->held > most && (p->refused || p->most.paused)) return true;
+    return (w->held > TURNS_HELD * most && w->fair.contended) || intake_crowded(w);
 }
 
 /* --- lanes that wait in Redis ----------------------------------------------------------------- */
@@ -122,15 +136,15 @@ void ready_forget(struct lw_worker *w, struct shard *sh) {
         r->group->taken--;
         free(r);
     }
-    HASH_ITER(hh, w->groups.table, g, next) g->ready[sh->index] = 0;
+    HASH_ITER(hh, w->groups.table, g, next) g->shard[sh->index].ready = 0;
     sh->ready.n_asked = 0;
     sh->ready.look_ms = 0;
 }
 
 /* Returns how many lanes of a group that wait in a shard can be taken. */
 static size_t takes(struct lw_worker *w, const struct shard *sh, const struct group *g) {
-    size_t left = g->ready[sh->index] ? lw_smaller(limit_group_left(w, g), limit_room(w)) : 0;
-    return left > g->taken ? lw_smaller(g->ready[sh->index], left - g->taken) : 0;
+    size_t left = g->shard[sh->index].ready ? lw_smaller(limit_group_left(w, g), limit_room(w)) : 0;
+    return left > g->taken ? lw_smaller(g->shard[sh->index].ready, left - g->taken) : 0;
 }
 
 void ready_build(struct lw_worker *w, struct shard *sh) {
@@ -175,7 +189,7 @@ static bool take_lanes(struct shard *sh, const redisReply *r) {
             return false;
         struct group *g = sh->ready.asked[which->integer];
         take(sh, g, lane);
-        if (g->ready[sh->index]) g->ready[sh->index]--;
+        if (g->shard[sh->index].ready) g->shard[sh->index].ready--;
     }
     return true;
 }
@@ -185,14 +199,14 @@ static bool take_lanes(struct shard *sh, const redisReply *r) {
 static bool take_names(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     struct group *g, *tmp;
     HASH_ITER(hh, w->groups.table, g, tmp)
-        if (!limit_group_left(w, g)) g->ready[sh->index] = 0;
+        if (!limit_group_permits(w, g)) g->shard[sh->index].ready = 0;
     for (size_t i = 0; i + 1 < r->elements; i += 2) {
         const redisReply *name = r->element[i], *n = r->element[i + 1];
         if (name->type != REDIS_REPLY_STRING || n->type != REDIS_REPLY_INTEGER || n->integer < 0)
             return false;
         struct lw_bytes id = lw_bytes(name->str, name->len);
         if (id.n > LW_LANE_MAX) continue;
-        get(w, id)->ready[sh->index] = (size_t)n->integer;
+        get(w, id)->shard[sh->index].ready = (size_t)n->integer;
     }
     if (r->elements >= 2 * (size_t)NAMED_MAX) sh->ready.look_ms = now_ms(w) + LOOK_ON_MS;
     return true;
@@ -207,7 +221,8 @@ void ready_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         for (int i = 0; i < sh->ready.n_asked; i++) before[i] = sh->ready.asked[i]->taken;
         ok = take_lanes(sh, r->element[0]);
         for (int i = 0; i < sh->ready.n_asked; i++)
-            if (sh->ready.asked[i]->taken == before[i]) sh->ready.asked[i]->ready[sh->index] = 0;
+            if (sh->ready.asked[i]->taken == before[i])
+                sh->ready.asked[i]->shard[sh->index].ready = 0;
         if (ok && sh->ready.looks) ok = take_names(w, sh, r->element[1]);
     }
     sh->ready.n_asked = 0;

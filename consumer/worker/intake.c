@@ -317,6 +317,10 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
     lane_wake(w, l);
 }
 
+bool intake_crowded(const struct lw_worker *w) {
+    return w->held >= HELD_MAX / 2 || w->memory.held >= w->bytes.held / 2;
+}
+
 size_t lw_worker_wants(const struct lw_worker *w) {
     if (w->stopping || w->held >= HELD_MAX || w->memory.held >= w->bytes.held) return 0;
     size_t fit = (w->bytes.held - w->memory.held) / w->memory.big + 1;

@@ -342,6 +342,7 @@ struct run {
     int64_t resend_ms;
     /* `next` is the next run of the same hold, in order, or the next run on the free list */
     struct run *next;
+    double charged_us; /* handler time that its group was charged at the start (fair.c) */
 };
 
 struct runs {

@@ -95,8 +95,12 @@ static size_t left(struct lw_worker *w, const struct permits *p, size_t used, si
     return n;
 }
 
-size_t limit_group_left(struct lw_worker *w, const struct group *g) {
+size_t limit_group_permits(struct lw_worker *w, const struct group *g) {
     return left(w, &g->permits, group_used(g), g->asked);
+}
+
+size_t limit_group_left(struct lw_worker *w, const struct group *g) {
+    return lw_smaller(limit_group_permits(w, g), fair_left(g));
 }
 
 void limit_left_handler(struct group *g) {
@@ -117,6 +121,13 @@ static size_t asked_for(const struct lw_worker *w) {
     return n;
 }
 
+/* Returns how many messages may be in use. If nothing is limited, some wait for their handler, so
+ * that it need not wait for them; not many, because they do not make way for other groups. */
+static size_t at_once(const struct lw_worker *w) {
+    size_t n = (size_t)lw_config_at_once(w->c);
+    return w->limits.any ? n : n + n / 4 + 1;
+}
+
 void limit_begin(struct lw_worker *w) {
     if (!w->limits.on) return;
     struct limits *x = &w->limits;
@@ -124,8 +135,8 @@ void limit_begin(struct lw_worker *w) {
     drop_expired(&x->fleet, now_us(w));
     if (x->fleet.others) x->fleet.places = less(x->fleet.places, less(x->used, used));
     x->used = used;
-    x->left =
-        lw_smaller(less((size_t)lw_config_at_once(w->c), used), left(w, &x->fleet, used, asked));
+    x->left = lw_smaller(less(at_once(w), used), left(w, &x->fleet, used, asked));
+    if (w->c->group.on) fair_begin(w);
 }
 
 size_t limit_of(const struct lw_worker *w, size_t most) {
@@ -159,7 +170,7 @@ bool limit_start(struct lw_worker *w, struct group *g) {
 
 size_t limit_room(const struct lw_worker *w) {
     if (w->stopping) return 0;
-    size_t n = less((size_t)lw_config_at_once(w->c), w->limits.used) + w->limits.started;
+    size_t n = less(at_once(w), w->limits.used) + w->limits.started;
     return lw_smaller(n, window_most(w));
 }
 
@@ -170,7 +181,7 @@ static bool group_free(const struct group *g) {
 
 /* Returns how many more messages could start soon that need no permit of a group: no more than
  * wait, and no more than there is room for. */
-static size_t demand(const struct lw_worker *w) {
+static size_t demand(struct lw_worker *w) {
     size_t wait = 0;
     if (w->limits.fleet.most.paused) return 0;
     for (int s = 0; s < w->n_shards; s++) {
@@ -186,7 +197,7 @@ static size_t demand(const struct lw_worker *w) {
     return lw_smaller(wait, limit_room(w));
 }
 
-static size_t group_demand(const struct lw_worker *w, const struct group *g) {
+static size_t group_demand(struct lw_worker *w, const struct group *g) {
     if (w->limits.fleet.most.paused || g->permits.most.paused || group_free(g)) return 0;
     return lw_smaller(group_waits(w, g), limit_room(w));
 }
@@ -417,6 +428,7 @@ static bool take_force(struct lw_worker *w, const redisReply *const *e) {
         if (!lw_limits_read(&force, e[1])) return false;
         lw_limits_free(&x->force);
         x->force = force;
+        x->any = lw_limits_any(&force);
         x->fleet.most = force.fleet;
         for (struct group *g = w->groups.table; g; g = g->hh.next)
             g->permits.most = *lw_limits_group(&force, g->id);
@@ -457,7 +469,7 @@ void limit_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
 
 /* Until the home has answered once, nothing starts. */
 void limit_open(struct lw_worker *w) {
-    w->limits.on = w->limits.fleet.most.paused = lw_config_limits(w->c);
+    w->limits.on = w->limits.any = w->limits.fleet.most.paused = lw_config_limits(w->c);
 }
 
 void limit_close(struct lw_worker *w) {

@@ -133,6 +133,8 @@ void part_drop(struct lw_worker *w, struct part *p); /* ends the assignment */
 void parts_rewind(struct lw_worker *w, bool keep);
 /* Rewinds the partition to its watermark. Messages known to be done stay known. */
 void part_again(struct lw_worker *w, struct part *p);
+/* Returns true if the records in memory take half of the room for them. */
+bool intake_crowded(const struct lw_worker *w);
 /* Holds back or resumes reading. */
 void part_pause(struct lw_worker *w, struct part *p);
 void parts_pause(struct lw_worker *w);

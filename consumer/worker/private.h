@@ -73,8 +73,10 @@ struct permits {
 
 struct limits {
     bool on; /* lw_config_limits() */
-    /* the limits in force and their version, as of the last answer; 0: not known in this epoch */
+    /* The limits in force and their version, as of the last answer; 0: not known in this epoch. If
+     * `any` is false, nothing is limited. */
     struct lw_limits force;
+    bool any;
     int64_t version;
     struct permits fleet;
     int64_t until_ms;          /* time until which places of the fleet and of groups are good */
@@ -105,7 +107,10 @@ void limit_grants(struct lw_worker *w, size_t n);
 /* Takes what a message needs that starts now. Returns false if the message must not start, because
  * its token or place has expired since it was granted, or another group has the permit. */
 bool limit_start(struct lw_worker *w, struct group *g);
-/* Returns how many more messages of a group may be granted, whatever the fleet's limits are. */
+/* Returns how many more messages of a group its limits let start, whatever the fleet's are. */
+size_t limit_group_permits(struct lw_worker *w, const struct group *g);
+/* Returns how many more messages of a group may be granted: those that have permits, and for which
+ * it is the group's turn. */
 size_t limit_group_left(struct lw_worker *w, const struct group *g);
 /* Gives up the place of a message of the group that has left its handler, if others wait. */
 void limit_left_handler(struct group *g);
@@ -131,10 +136,16 @@ struct group {
     struct permits permits;   /* set by limit.c */
     size_t n_msgs;            /* number of its messages in memory */
     size_t in_handler, asked; /* number of its messages in handlers, and of its lanes in calls */
-    size_t listed;            /* number of its lanes that wait to ask gate */
     struct lw_share *share;   /* on the board, of those in handlers; NULL: none was free */
     size_t taken;             /* number of its lanes that were taken out of ready:<group> */
-    size_t ready[]; /* of each shard: number of its lanes in ready:<group>, as far as is known */
+    int weight;               /* group.weights */
+    double tag_us, mean_us;   /* what it was charged, and mean handler time (fair.c) */
+    size_t most;              /* number of its messages that may be in use in this turn (fair.c) */
+    /* Of each shard: number of its lanes that wait to ask gate, and of those in ready:<group>, as
+     * far as is known. */
+    struct {
+        size_t listed, ready;
+    } shard[];
 };
 
 struct groups {
@@ -147,8 +158,9 @@ static inline size_t group_used(const struct group *g) { return g->in_handler + 
 /* Returns the group of a record, or NULL if no limit of a group concerns it. A record without a
  * group is in the group "". */
 struct group *group_of(struct lw_worker *w, const struct lw_record *r);
-/* Returns how many lanes of a group wait for a permit, as far as this worker knows. */
-size_t group_waits(const struct lw_worker *w, const struct group *g);
+/* Returns how many lanes of a group wait, as far as this worker knows, on shards that admit
+ * messages. */
+size_t group_waits(struct lw_worker *w, const struct group *g);
 /* Frees the groups of which nothing is left. */
 void groups_sweep(struct lw_worker *w);
 void groups_free(struct lw_worker *w);
@@ -156,10 +168,39 @@ void groups_free(struct lw_worker *w);
  * in the list of gate, message in a handler. group_running() is called with limits only, and `g` is
  * NULL if the message has no group. */
 void group_message(struct group *g, int by);
-void group_listed(struct lw_worker *w, struct group *g, int by);
+void group_listed(struct lw_worker *w, struct group *g, int shard, int by);
 void group_running(struct lw_worker *w, struct group *g, int by);
 /* Returns true if gate parks lanes of the group that have no permit. */
 bool group_parks(const struct lw_worker *w, const struct group *g);
+
+/* --- fair.c ---------------------------------------------------------------------------------- */
+
+struct turn { /* a group that waits, and the tag with which it waits for its next handler */
+    double tag_us;
+    struct group *group;
+    size_t waits;
+};
+
+struct fair {
+    double virtual_us, mean_us; /* virtual time, and mean handler time of all messages */
+    /* `contended` is true if messages of several groups wait, more than may start in this turn */
+    bool contended;
+    struct turn *turn; /* a heap */
+    size_t n, cap;
+};
+
+/* Shares out the messages that may be granted in this turn among the groups. */
+void fair_begin(struct lw_worker *w);
+/* Returns how many more messages of the group may be granted in this turn. */
+size_t fair_left(const struct group *g);
+/* Returns true if the group has had more than the others, so its tag must be kept. */
+bool fair_owes(const struct lw_worker *w, const struct group *g);
+/* Forgets what groups have had, if none has any work. */
+void fair_forget(struct lw_worker *w);
+/* Charges the group of a message that enters a handler, or leaves it. */
+void fair_enters(struct lw_worker *w, struct run *r);
+void fair_leaves(struct lw_worker *w, struct run *r);
+void fair_close(struct lw_worker *w);
 
 /* --- the worker ------------------------------------------------------------------------------ */
 
@@ -186,6 +227,7 @@ struct lw_worker {
     struct rival rival;
     struct limits limits;
     struct groups groups;
+    struct fair fair;
 
     size_t window; /* maximum number of messages granted and not finished (worker.c) */
     enum lw_grant_limit limit;

@@ -110,6 +110,7 @@ static void enters_handler(struct lw_worker *w, struct run *r) {
     r->submitted = true;
     w->runs.in_handler++;
     if (w->limits.on) group_running(w, r->msg->group, 1);
+    if (w->c->group.on) fair_enters(w, r);
     lw_hist_add(&w->counts->waited, &lw_bounds_end_to_end,
                 1000 * (w->io->wall_ms(w->ctx) - r->msg->first_ms));
 }
@@ -278,6 +279,7 @@ static void left_handler(struct lw_worker *w, struct run *r) {
     assert(w->runs.in_handler > 0);
     r->submitted = false;
     w->runs.in_handler--;
+    if (w->c->group.on) fair_leaves(w, r);
     if (w->limits.on) group_running(w, r->msg->group, -1);
 }
 

@@ -368,6 +368,7 @@ void lw_worker_free(struct lw_worker *w) {
     struct part *p, *tmp;
     HASH_ITER(hh, w->parts, p, tmp) part_free(w, p);
     groups_free(w);
+    fair_close(w);
     limit_close(w);
     FREE_LIST(w->runs.free, next)
     FREE_LIST(w->free_holds, next)

@@ -14,7 +14,7 @@ from lib import orders
 from lib.ports import free_port
 from lib.limits import check_limits, most_at_once
 from lib.process import alive, boot_us, descendants, send, stop, wait_until
-from lib.scenario import SOAK, main, scenario
+from lib.scenario import NO_LEASE_ENDS, SOAK, main, scenario
 from lib.tool import tool
 
 CONFLICT_UPDATE = {
@@ -261,6 +261,27 @@ def limited_tenants_beside_one_without_limits(t):
     for tenant in tenants:
         check_limits(t, by_tenant[tenant], limits, tenant)
     check_flood_was_left(t, by_tenant, tenants)
+
+
+@scenario
+def a_flood_leaves_handlers_to_others(t):
+    """The messages of one tenant stand before those of twenty others, and nothing is limited. The
+    others must be through while at least half of the flood waits."""
+    flood, tenants = 3000 * SOAK, ["t%d" % i for i in range(20)]
+    t.start_redis()
+    t.make_topics()
+    records = [tenants_record("flood", i) for i in range(flood)]
+    records += [tenants_record(tenant, i) for i in range(10) for tenant in tenants]
+    for topic in t.topics:
+        t.kafka.produce(topic, records)
+    run = t.start(group={"from": "json:/tenant"}, lock=NO_LEASE_ENDS)
+    t.wait_finished(120)
+    run.stop()
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+    by_tenant = runs_by_tenant(runs)
+    check_flood_was_left(t, by_tenant, tenants)
+    t.check(2 * t.figures["left"] >= len(by_tenant["flood"]), "less than half of it was left")
 
 
 @scenario

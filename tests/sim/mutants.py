@@ -964,6 +964,47 @@ M = {
             '!may_start(w, &g->permits, g->in_handler)',
         )
     ],
+    # The next mutants change how groups share the handlers.
+    'groups share starts, not handler time': [
+        ('consumer/worker/fair.c', 'g->tag_us += us / g->weight - r->charged_us;', ''),
+        ('consumer/worker/fair.c', 'follow(&g->mean_us, us);', ''),
+    ],
+    'a group is paid for the time without work': [
+        (
+            'consumer/worker/fair.c',
+            'return g->tag_us > f->virtual_us ? g->tag_us : f->virtual_us;',
+            'return (void)f, g->tag_us;',
+        )
+    ],
+    'a group without work is forgotten with its debt': [
+        ('consumer/worker/group.c', 'if (idle && !fair_owes(w, g)) forget', 'if (idle) forget')
+    ],
+    'a group without permits has its turns': [
+        (
+            'consumer/worker/fair.c',
+            'lw_smaller(group_waits(w, g), limit_group_permits(w, g))',
+            'group_waits(w, g)',
+        )
+    ],
+    'weights do not count': [
+        ('consumer/worker/group.c', 'g->weight = lw_group_weight(w->c, g->id);', 'g->weight = 1;')
+    ],
+    'the newcomer comes last': [
+        (
+            'consumer/worker/fair.c',
+            'return group_used(x->group) < group_used(y->group);',
+            'return group_used(x->group) > group_used(y->group);',
+        )
+    ],
+    'a flood stays in memory': [
+        ('consumer/worker/group.c', 'w->held > TURNS_HELD * most && w->fair.contended', 'false')
+    ],
+    'a lone flood fills the memory': [
+        ('consumer/worker/gate.c', 'w->c->group.on && intake_crowded(w)', 'false')
+    ],
+    'lanes of shards that admit nothing have turns': [
+        ('consumer/worker/group.c', 'if (here && (!admitted || admits(w, &w->shards[s])))', 'if (here)')
+    ],
     'limits that operators set are not read': [
         (
             'queue/lua/limit.lua',
@@ -1041,6 +1082,7 @@ MODE = {
     'a message starts without a permit of its group': 'groups',
     'nobody looks for groups that wait': 'groups',
     'messages of groups without limits ask for nothing': 'groupstune',
+    'a group without permits has its turns': 'groupstune',
     'a message of another group takes the place of a lane in a call': 'groupswipe',
     'limits that operators set are not read': 'groupstune',
     'a paused group starts messages': 'groupstune',
@@ -1113,6 +1155,14 @@ MODE = {
 TEST = {
     'a message is dropped for an older one': 'tests/sim/sim_scenes an_older_record_is_read_again',
     'a late statement keeps the places of lanes in calls': 'tests/lua/test_limit:statements_expire',
+    'groups share starts, not handler time': 'tests/sim/sim_scenes groups_share_handler_time',
+    'a group is paid for the time without work': 'tests/sim/sim_scenes groups_share_handler_time',
+    'a group without work is forgotten with its debt': 'tests/sim/sim_scenes coming_back_does_not_pay',
+    'weights do not count': 'tests/sim/sim_scenes a_weight_multiplies_the_share',
+    'the newcomer comes last': 'tests/sim/sim_scenes a_newcomer_has_the_next_handler',
+    'a flood stays in memory': 'tests/sim/sim_scenes a_flood_waits_in_redis',
+    'a lone flood fills the memory': 'tests/sim/sim_scenes a_lone_flood_leaves_room_in_memory',
+    'lanes of shards that admit nothing have turns': 'tests/sim/sim_scenes lanes_of_a_lost_shard_have_no_turns',
     'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',
     'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',
     'the first token is a burst': 'tests/lua/test_limit:the_first_token_is_no_burst',

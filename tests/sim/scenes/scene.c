@@ -22,7 +22,8 @@ static void drop_replies(void) {
     while (scene.n_reply) freeReplyObject(scene.reply[--scene.n_reply]);
 }
 static void connect_shard(void *ctx, int shard) {
-    (void)ctx, (void)shard;
+    (void)ctx;
+    if (shard) return; /* the second shard is away for ever */
     scene.connecting = true;
     drop_replies();
 }
@@ -209,7 +210,7 @@ void rounds(int n) {
 static struct lw_config *config_of(void) {
     struct lw_config *c = lw_alloc(sizeof *c);
     c->name = "t";
-    c->redis.shards = 1;
+    c->redis.shards = scene.lost_shard ? 2 : 1;
     c->key.from.from = LW_KEY_MESSAGE;
     c->key.from_text = "message-key";
     c->kafka.group_id = "t";
@@ -222,6 +223,13 @@ static struct lw_config *config_of(void) {
     c->retry.backoff_max_ms = 1000;
     c->retry.max_age_s = 60;
     c->handler.threads = 4;
+    static char whole[] = "";
+    static struct lw_group_weight heavy = {.weight = 3};
+    heavy.name = lw_bytes_of("w");
+    c->group.on = scene.groups;
+    c->group.weights = &heavy;
+    c->group.n_weights = 1;
+    c->group.from = (struct lw_rule){LW_KEY_JSON, whole};
     c->shutdown.grace_ms = 1000;
     return c;
 }
@@ -256,12 +264,15 @@ void assign(uint32_t gen) {
                                            .begin = scene.committed < 0 ? 0 : scene.committed,
                                            .log_end = RECORDS});
 }
-void arrive_one(uint32_t gen, int64_t offset, const char *key) {
+void arrive_as(uint32_t gen, int64_t offset, const char *key, const char *payload) {
     lw_worker_arrived(
         scene.lw, gen,
-        &(struct lw_arrival){.record = {.key = lw_bytes_of(key), .payload = lw_bytes_of("{}")},
+        &(struct lw_arrival){.record = {.key = lw_bytes_of(key), .payload = lw_bytes_of(payload)},
                              .offset = offset,
                              .timestamp_ms = 1});
+}
+void arrive_one(uint32_t gen, int64_t offset, const char *key) {
+    arrive_as(gen, offset, key, "{}");
 }
 void arrive(uint32_t gen, int from, int to) {
     for (int i = from; i < to; i++) arrive_one(gen, i, keys[i]);

@@ -43,6 +43,9 @@ struct scene {
      * no_commits: Kafka never answers a commit. */
     bool can_look, looking, no_commits;
     int run_ahead, repair_batch, ttl_ms;
+    bool lost_shard; /* there are two shards, and the second one never answers */
+    /* The payload of a record, a JSON string, names its group. The group "w" has the weight 3. */
+    bool groups;
     int repairs; /* number of calls of repair so far */
     /* fail_settle: the next call of settle executes, but is answered with an error. settles: number
      * of calls of settle so far. go: how the last one wanted its first lane to continue. */
@@ -70,6 +73,7 @@ void begin_worker(const char *id);
 void end_worker(void);
 void assign(uint32_t gen); /* assigns partition 0, from the group's commit on */
 void arrive_one(uint32_t gen, int64_t offset, const char *key);
+void arrive_as(uint32_t gen, int64_t offset, const char *key, const char *payload);
 /* The records from `from` to before `to` arrive, with the keys A, X, K, Y, K, K, K. */
 void arrive(uint32_t gen, int from, int to);
 void arrive_k(int from, int to); /* likewise, all with key K */
@@ -122,7 +126,14 @@ bool k_is_locked(void);
     X(an_older_record_is_read_again)                \
     X(suspects_run_beside_others)                   \
     X(what_comes_back_later_holds_no_other_key)     \
-    X(an_outage_counts_no_attempt)
+    X(an_outage_counts_no_attempt)                  \
+    X(a_newcomer_has_the_next_handler)              \
+    X(a_flood_waits_in_redis)                       \
+    X(a_lone_flood_leaves_room_in_memory)           \
+    X(groups_share_handler_time)                    \
+    X(a_weight_multiplies_the_share)                \
+    X(coming_back_does_not_pay)                     \
+    X(lanes_of_a_lost_shard_have_no_turns)
 #define SCENE(name) bool name(void);
 SCENES(SCENE)
 #undef SCENE

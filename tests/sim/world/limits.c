@@ -26,7 +26,9 @@ enum {
 /* Numbers of limits: 0 is the fleet, and 1 + g is group g. NONE has no limit of a group. */
 enum { FLEET, NONE = -1, NO_LIMIT = 1000 };
 
-static bool groups_on(const struct faults *f) { return f->group_running || f->group_per_second; }
+static bool groups_on(const struct faults *f) {
+    return f->groups || f->group_running || f->group_per_second;
+}
 
 static const char *const payloads[GROUPS] = {"\"a\"", "\"b\""};
 

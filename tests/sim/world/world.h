@@ -99,6 +99,7 @@ struct faults {
     /* limits.group.running and limits.group.per_second. If one of them is not 0, each record names
      * a group: mostly that of its key, sometimes another one. */
     int group_running, group_per_second;
+    bool groups;        /* true: each record names a group, and nothing is limited */
     bool one_free;      /* true: these limits do not hold for the second group, which has none */
     double retune;      /* rate at which an operator changes limits in force, pauses and resumes */
     double commits;     /* rate at which Kafka's coordinator goes away for a while */

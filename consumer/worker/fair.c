@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fair: which group has the next handler, if more messages wait than handlers are free. Each worker
+ * shares out its handlers by handler time, as in start-time fair queueing (Goyal, Vin and Cheng,
+ * 1996): a group has a tag, the handler time that it was charged, divided by its weight. A message
+ * is charged at its start with the mean of its group, and at its end with what it took. The group
+ * with the smallest tag is next.
+ *
+ * The virtual time is the smallest tag of the groups that wait. A group that was away begins there:
+ * it gets nothing for the time in which it had no work. One that lacks permits of its own limits is
+ * away, too. A tag above the virtual time is kept when its group has nothing left, so that coming
+ * back does not pay. */
+#include "consumer/worker/private.h"
+
+#include <math.h>
+
+enum { MEAN_OF = 8 };                  /* the mean follows this number of messages */
+static const double LEAST_US = 1;      /* charge of a start, so that groups take turns */
+static const double UNKNOWN_US = 1000; /* charge while no message has ended yet */
+
+static double cost_us(const struct fair *f, const struct group *g) {
+    double us = g->mean_us > 0 ? g->mean_us : f->mean_us > 0 ? f->mean_us : UNKNOWN_US;
+    return (us > LEAST_US ? us : LEAST_US) / g->weight;
+}
+
+static double tag_us(const struct fair *f, const struct group *g) {
+    return g->tag_us > f->virtual_us ? g->tag_us : f->virtual_us;
+}
+
+/* --- the order ------------------------------------------------------------------------------- */
+
+/* Returns true if x is before y. Of two groups with one tag, this is the one that has less in use:
+ * one that comes is before the one that has had all handlers. */
+static bool before(const struct turn *x, const struct turn *y) {
+    if (x->tag_us != y->tag_us) return x->tag_us < y->tag_us;
+    return group_used(x->group) < group_used(y->group);
+}
+
+/* Lets the group at i sink to its place in the heap, whose root is the group that is next. */
+static void sink(struct fair *f, size_t i) {
+    struct turn x = f->turn[i];
+    for (size_t child; (child = 2 * i + 1) < f->n; i = child) {
+        if (child + 1 < f->n && before(&f->turn[child + 1], &f->turn[child])) child++;
+        if (!before(&f->turn[child], &x)) break;
+        f->turn[i] = f->turn[child];
+    }
+    f->turn[i] = x;
+}
+
+/* Lists the groups that wait and have permits, and sets the virtual time. While a call names lanes
+ * of a group, the group counts for it, because more of them may wait. Returns the number of
+ * messages that wait. */
+static size_t list(struct lw_worker *w) {
+    struct fair *f = &w->fair;
+    size_t all = 0;
+    double least_us = INFINITY;
+    f->n = 0;
+    for (struct group *g = w->groups.table; g; g = g->hh.next) {
+        size_t n = lw_smaller(group_waits(w, g), limit_group_permits(w, g));
+        g->most = SIZE_MAX;
+        if ((n || g->asked) && tag_us(f, g) < least_us) least_us = tag_us(f, g);
+        if (!n) continue;
+        f->turn = lw_more(f->turn, f->n, &f->cap, sizeof f->turn[0]);
+        f->turn[f->n++] = (struct turn){tag_us(f, g), g, n};
+        all += n;
+    }
+    if (isfinite(least_us)) f->virtual_us = least_us;
+    return all;
+}
+
+void fair_begin(struct lw_worker *w) {
+    struct fair *f = &w->fair;
+    size_t left = w->limits.left;
+    bool enough = list(w) <= left;
+    f->contended = !enough && f->n > 1;
+    if (!f->contended) return;
+    for (size_t i = f->n; i-- > 0;) sink(f, i);
+    for (size_t i = 0; i < f->n; i++) f->turn[i].group->most = group_used(f->turn[i].group);
+    for (; left && f->n; left--) {
+        struct turn *t = &f->turn[0];
+        t->group->most++;
+        t->tag_us += cost_us(f, t->group);
+        if (!--t->waits) *t = f->turn[--f->n];
+        if (f->n) sink(f, 0);
+    }
+}
+
+size_t fair_left(const struct group *g) {
+    size_t used = group_used(g);
+    return g->most > used ? g->most - used : 0;
+}
+
+bool fair_owes(const struct lw_worker *w, const struct group *g) {
+    return g->tag_us > w->fair.virtual_us;
+}
+
+void fair_forget(struct lw_worker *w) {
+    double most_us = w->fair.virtual_us;
+    for (struct group *g = w->groups.table; g; g = g->hh.next) {
+        if (group_used(g) || group_waits(w, g)) return;
+        if (g->tag_us > most_us) most_us = g->tag_us;
+    }
+    w->fair.virtual_us = most_us;
+}
+
+void fair_close(struct lw_worker *w) { free(w->fair.turn); }
+
+/* --- what a message is charged ---------------------------------------------------------------- */
+
+void fair_enters(struct lw_worker *w, struct run *r) {
+    struct group *g = r->msg->group;
+    if (!g) return;
+    r->charged_us = cost_us(&w->fair, g);
+    g->tag_us = tag_us(&w->fair, g) + r->charged_us;
+}
+
+static void follow(double *mean, double us) {
+    *mean = *mean > 0 ? *mean + (us - *mean) / MEAN_OF : us;
+}
+
+void fair_leaves(struct lw_worker *w, struct run *r) {
+    struct group *g = r->msg->group;
+    if (!g) return;
+    double us = (double)r->job.took_us;
+    g->tag_us += us / g->weight - r->charged_us;
+    follow(&g->mean_us, us);
+    follow(&w->fair.mean_us, us);
+    /* lanes in memory for which it was not the turn of their group ask again */
+    for (int s = 0; s < w->n_shards && w->fair.contended; s++) gate_urge(&w->shards[s]);
+}
