@@ -32,8 +32,9 @@
 -- A statement is absolute: it replaces the worker's statement before. The number of places in use
 -- is the sum over all statements, and never counted up and down. A statement without places in use
 -- or wanted is deleted. When the statement before has expired, others may have got its places, so
--- only messages in handlers count as in use, whose leases have ended with it. In a quarantine, and after a loss of data until it is over, workers keep
--- the places that they state, and nobody gets a place or a token.
+-- only messages in handlers count as in use, whose leases have ended with it. In a quarantine, and
+-- after a loss of data until it is over, workers keep the places that they state, and nobody gets a
+-- place or a token.
 -- Tokens follow each other on the clock of Redis, at distances of `step` µs. The field `next` is
 -- the time of the next one. A token whose time is past can still be drawn if it is one of the last
 -- `burst`; one whose time is near can be drawn ahead.

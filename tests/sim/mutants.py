@@ -955,7 +955,11 @@ M = {
         ('queue/lua/limit.lua', "fleet.known_us + AHEAD_MAX_US,", "0,")
     ],
     'a late statement keeps the places of lanes in calls': [
-        ('queue/lua/limit.lua', 'return p.mine and has or math.min(has, tonumber(in_handlers))', 'return has')
+        (
+            'queue/lua/limit.lua',
+            'return p.mine and has or math.min(has, tonumber(in_handlers))',
+            'return has',
+        )
     ],
     'a message of another group takes the place of a lane in a call': [
         (
@@ -976,7 +980,7 @@ M = {
             'return (void)f, g->tag_us;',
         )
     ],
-    'a group without work is forgotten with its debt': [
+    'a group without work is forgotten': [
         ('consumer/worker/group.c', 'if (idle && !fair_owes(w, g)) forget', 'if (idle) forget')
     ],
     'a group without permits has its turns': [
@@ -1003,7 +1007,11 @@ M = {
         ('consumer/worker/gate.c', 'w->c->group.on && intake_crowded(w)', 'false')
     ],
     'lanes of shards that admit nothing have turns': [
-        ('consumer/worker/group.c', 'if (here && (!admitted || admits(w, &w->shards[s])))', 'if (here)')
+        (
+            'consumer/worker/group.c',
+            'if (here && (!admitted || admits(w, &w->shards[s])))',
+            'if (here)',
+        )
     ],
     'limits that operators set are not read': [
         (
@@ -1157,7 +1165,7 @@ TEST = {
     'a late statement keeps the places of lanes in calls': 'tests/lua/test_limit:statements_expire',
     'groups share starts, not handler time': 'tests/sim/sim_scenes groups_share_handler_time',
     'a group is paid for the time without work': 'tests/sim/sim_scenes groups_share_handler_time',
-    'a group without work is forgotten with its debt': 'tests/sim/sim_scenes coming_back_does_not_pay',
+    'a group without work is forgotten': 'tests/sim/sim_scenes coming_back_does_not_pay',
     'weights do not count': 'tests/sim/sim_scenes a_weight_multiplies_the_share',
     'the newcomer comes last': 'tests/sim/sim_scenes a_newcomer_has_the_next_handler',
     'a flood stays in memory': 'tests/sim/sim_scenes a_flood_waits_in_redis',

@@ -69,8 +69,8 @@ bool a_newcomer_has_the_next_handler(void) {
     return built && !before && after == 1;
 }
 
-/* More records of one group wait than memory keeps for the turns of groups, and one of another group
- * is behind them. The first ones must wait in Redis, the last one must not. */
+/* More records of one group wait than memory keeps for the turns of groups, and one of another
+ * group is behind them. The first ones must wait in Redis, the last one must not. */
 bool a_flood_waits_in_redis(void) {
     enum { FLOOD = 400 };
     begin();
@@ -123,9 +123,9 @@ static void work(int64_t ms, int64_t took_ms[128]) {
     }
 }
 
-/* The messages of one group take ten times as long as those of another, which comes later. From then
- * on both groups must get the same time of the handlers, up to a tenth and what is in use at once:
- * no more for quick messages, and nothing for the time in which a group had none. */
+/* The messages of one group take ten times as long as those of another, which comes later. From
+ * then on both groups must get the same time of the handlers, up to a tenth and what is in use at
+ * once: no more for quick messages, and nothing for the time in which a group had none. */
 bool groups_share_handler_time(void) {
     enum { OF_A = 150, UNTIL_MS = 1400 };
     int64_t took_ms[128] = {0};
@@ -161,8 +161,8 @@ bool a_weight_multiplies_the_share(void) {
     return right;
 }
 
-/* A group has had all handlers for long, while ten others began to wait. Then it has no work, for so
- * long that it is forgotten. When it comes back, it must wait until the others have had as much. */
+/* A group has had all handlers for long, while ten others began to wait. Then it has no work for a
+ * while. When it comes back, it must wait until the others have had as much. */
 bool coming_back_does_not_pay(void) {
     enum { OTHERS = 10, EACH = 200, AWAY_MS = 700 };
     int64_t took_ms[128] = {0};
@@ -187,8 +187,8 @@ bool coming_back_does_not_pay(void) {
     return built && !back;
 }
 
-/* One of two shards is away, so half of the lanes of a group wait for it. They must not be given the
- * handlers that another group can use. */
+/* One of two shards is away, so half of the lanes of a group wait for it. They must not be given
+ * the handlers that another group can use. */
 bool lanes_of_a_lost_shard_have_no_turns(void) {
     int64_t took_ms[128] = {0};
     scene.lost_shard = true;
