@@ -75,5 +75,6 @@ static bool limits_ok(struct api_call *k) {
 }
 
 int api_group_set(struct api_call *k) { return limits_ok(k) ? change(k, "set") : 0; }
+int api_group_reset(struct api_call *k) { return change(k, "reset"); }
 int api_group_pause(struct api_call *k) { return change(k, "pause"); }
 int api_group_resume(struct api_call *k) { return change(k, "resume"); }

@@ -146,7 +146,7 @@ api_fn api_lanes_count, api_dead_count, api_jobs, api_job, api_cancel, api_bulk;
 /* api/write.c defines the functions that change one lane or one dead letter. */
 api_fn api_pause, api_resume, api_break, api_replay, api_dead_drop;
 /* api/group.c defines the functions for groups and limits. */
-api_fn api_groups, api_group_set, api_group_pause, api_group_resume;
+api_fn api_groups, api_group_set, api_group_reset, api_group_pause, api_group_resume;
 /* api/edit.c, audit.c, locks.c and ledger.c define the functions for edits, the audit, locks
  * and the ledger. */
 api_fn api_edit, api_audit, api_locks, api_ledger, api_run_ledger;

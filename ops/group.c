@@ -406,10 +406,11 @@ static bool refused(struct ops *o, const char *word, const char *name) {
 static void take_change(const struct ops *o, struct target *t, bool done, const char *limit,
                         const char *file) {
     struct lw_limit *l = t->it ? &t->it->limit : &t->each;
-    if (!strcmp(o->verb, "set")) {
+    bool set = !strcmp(o->verb, "set");
+    if (set || !strcmp(o->verb, "reset")) {
         sscanf(limit, "%d %d %d", &l->running, &l->per_second, &l->burst);
-        l->own = t->it && t->it->name.p;
-        l->set = strcmp(limit, file) != 0;
+        l->own = t->it && t->it->name.p && (set || strcmp(file, "-") != 0);
+        l->set = set && strcmp(limit, file) != 0;
     } else if (!strcmp(o->verb, "resume")) {
         t->it->paused_ms = 0;
     } else if (done) {
@@ -423,7 +424,7 @@ static void tell(const struct ops *o, const struct target *t, bool done, const c
         json_t *j = t->it ? ops_group_json(&t->at[0], t->it) : ops_each_json(&t->each);
         json_object_set_new(j, "changed", json_boolean(done));
         ops_put_json(j);
-    } else if (!strcmp(o->verb, "set")) {
+    } else if (!strcmp(o->verb, "set") || !strcmp(o->verb, "reset")) {
         print_limit(name, t->it ? &t->it->limit : &t->each, done ? "" : ", as before");
     } else {
         bool pause = !strcmp(o->verb, "pause");

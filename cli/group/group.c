@@ -13,8 +13,9 @@ enum {
     SET = 4,
     PAUSE = 8,
     RESUME = 16,
-    ONE = SHOW | SET | PAUSE | RESUME,
-    EACH = SHOW | SET
+    RESET = 32,
+    ONE = SHOW | SET | RESET | PAUSE | RESUME,
+    EACH = SHOW | SET | RESET
 };
 
 #define WHO "(NAME\1|\1--fleet)"
@@ -37,6 +38,12 @@ static const struct cli_verb verbs[] = {
      .max_words = 1,
      .operate = group_change,
      .help = "change limits in force; what runs goes on, also above a lower limit"},
+    {.name = "reset",
+     .bit = RESET,
+     .words = WHO_OR_EACH,
+     .max_words = 1,
+     .operate = group_change,
+     .help = "put the limits of the configuration back into force"},
     {.name = "pause",
      .bit = PAUSE,
      .words = WHO,
@@ -112,6 +119,7 @@ static const char *const examples[] = {
     "set acme -c orders.json --per-second none",
     "set --each -c orders.json --running 10",
     "set --fleet -c orders.json --running 100",
+    "reset acme -c orders.json",
     "pause acme -c orders.json",
     "resume acme -c orders.json",
     NULL,
@@ -138,7 +146,7 @@ static int run(void *args) {
 
 const struct cli_command cli_group = {
     .name = "group",
-    .summary = "limits of the fleet and its groups: list, change, pause, resume",
+    .summary = "limits of the fleet and its groups: list, change, reset, pause",
     .about = "Shows and changes the limits in force, of the fleet and of its groups (`limits` and "
              "`group.from` in the configuration). NAME is the name of a group, as records have it.",
     .verbs = verbs,

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- limits: change a limit in force, or pause or resume what it is for.
+-- limits: change a limit in force, put back what the file says, or pause or resume what it is for.
 -- KEYS 1 epoch, 2 limits (queue/lua/limit.lua), both of shard 0
--- ARGV 1 'set', 'pause' or 'resume', 2 '' for the fleet, ':GROUP' for a group, or 'each' for each
---      group without limits of its own ('set' only), 3 running, 4 per_second, 5 burst ('': as it
---      is, 0: no limit), 6 maximum number of fields of `limits`
+-- ARGV 1 'set', 'reset', 'pause' or 'resume', 2 '' for the fleet, ':GROUP' for a group, or 'each'
+--      for each group without limits of its own ('set' and 'reset' only), 3 running, 4 per_second,
+--      5 burst ('': as it is, 0: no limit), 6 maximum number of fields of `limits`
 -- Result: {word, limit, file}. word: 'OK'; 'SAME': nothing was to be changed; 'NONE': no worker has
 --      said yet what its file limits; 'BURST': a burst without per_second; 'FULL': there are too
 --      many fields. limit: "RUNNING PER_SECOND BURST" in force now. file: what the file said last,
@@ -16,10 +16,8 @@ if not version then return {'NONE', '', '-'} end
 local own = of == '' and 'fleet' or of == 'each' and of or 'group' .. of
 local old = call('HGET', limits, own)
 local limit, file = string.match(old or '', '^(%d+ %d+ %d+) (.+)$')
-if not limit and own ~= 'fleet' then
-    limit = string.match(call('HGET', limits, 'each') or '', '^%d+ %d+ %d+')
-end
-limit, file = limit or '0 0 0', file or '-'
+local each = own ~= 'fleet' and string.match(call('HGET', limits, 'each') or '', '^%d+ %d+ %d+')
+limit, file = limit or each or '0 0 0', file or '-'
 
 local field, value
 if what == 'set' then
@@ -32,13 +30,17 @@ if what == 'set' then
     limit = running .. ' ' .. rate .. ' ' .. burst
     field, value = own, limit .. ' ' .. file
     if old == value then return {'SAME', limit, file} end
+elseif what == 'reset' then
+    if not old or limit == file then return {'SAME', limit, file} end
+    limit, field = file == '-' and each or file, own
+    value = file ~= '-' and limit .. ' ' .. file
 else
     field, value = 'paused' .. of, text(now)
     if (call('HGET', limits, field) ~= false) == (what == 'pause') then
         return {'SAME', limit, file}
     end
 end
-if what == 'resume' then
+if not value or what == 'resume' then
     call('HDEL', limits, field)
 else
     if not call('HGET', limits, field) and #call('HKEYS', limits) >= tonumber(ARGV[6]) then

@@ -106,6 +106,10 @@ class Api(ApiCase):
         each = self.ask("/api/v1/groups")["each"]
         self.assertEqual(each, {"limits": dict(none, running=7), "from": "set"})
         self.post("/api/v1/each-group/set", '{"running":null}')
+        self.assertTrue(self.post("/api/v1/groups/acme/reset")["changed"])
+        self.assertFalse(self.post("/api/v1/groups/acme/reset")["changed"])
+        self.assertFalse(self.post("/api/v1/fleet/reset")["changed"])
+        self.assertFalse(self.post("/api/v1/each-group/reset")["changed"])
         self.post("/api/v1/each-group/pause", status=404)
         # what is in force does not allow the change: that is no failure of Redis
         said = self.post("/api/v1/groups/acme/set", '{"burst":9}', status=409)["error"]

@@ -1248,6 +1248,19 @@ def limits_are_lifted_and_set_for_each_group(w):
     each = json.loads(w.run("group", "show", "--each", "--json", *GROUPS))
     assert each == {"limits": dict(none, per_second=50, burst=5), "from": "set"}, each
     assert "(set)" in group(w, "show", "--each")
+    assert group(w, "reset", "b") == 'group "b": running 2, per_second -, burst -\n'
+    b = see_groups(w, "show", "b")["b"]
+    assert (b["limits"]["running"], b["from"], b["own_limits"]) == (2, "file", True), b
+    assert "as before" in group(w, "reset", "b")
+    group(w, "set", "c", "--running", "7")
+    assert see_groups(w, "show", "c")["c"]["own_limits"]
+    assert group(w, "reset", "c") == 'group "c": running -, per_second 50, burst 5\n'
+    c = see_groups(w, "show", "c")["c"]
+    assert (c["limits"]["per_second"], c["from"], c["own_limits"]) == (50, "set", False), c
+    assert "running 3, per_second 20" in group(w, "reset", "--each")
+    assert (
+        group(w, "reset", "--fleet") == "the fleet: running 9, per_second -, burst -, as before\n"
+    )
     # back to what the file says
     group(w, "set", "--fleet", "--per-second", "50")
     assert see_groups(w, "show", "--fleet")[None]["from"] == "set"

@@ -358,6 +358,14 @@ static void operators_change_limits(void **state) {
     assert_string_equal(operate(l, "resume", ":x", "", "", "", "9"), "OK 2 10 1");
     assert_string_equal(operate(l, "resume", ":x", "", "", "", "9"), "SAME 2 10 1");
     assert_string_equal(operate(l, "set", "", "", "", "7", "9"), "BURST 0 0 0");
+    /* without a limit in the file, x has that of each group again */
+    assert_string_equal(operate(l, "reset", ":x", "", "", "", "9"), "OK 3 10 1");
+    assert_int_equal(lt_int(l, "HEXISTS " LT_TAG "limits group:x"), 0);
+    assert_string_equal(operate(l, "reset", ":x", "", "", "", "9"), "SAME 3 10 1");
+    lt_int(l, "HSET " LT_TAG "limits group:y %s", "9 9 1 4 5 1");
+    assert_string_equal(operate(l, "reset", ":y", "", "", "", "9"), "OK 4 5 1");
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "limits group:y"), "4 5 1 4 5 1");
+    assert_string_equal(operate(l, "reset", ":y", "", "", "", "9"), "SAME 4 5 1");
 }
 
 static void operators_see_what_runs_and_waits(void **state) {
