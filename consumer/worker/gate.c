@@ -13,53 +13,41 @@ enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
-void gate_open(struct shard *sh) {
-    assert(!sh->gate.head && !sh->gate.tail);
-    sh->gate.tail = &sh->gate.head;
-    sh->gate.ask = 1;
-}
+void gate_open(struct shard *sh) { sh->gate.ask = 1; }
 
 bool gate_due(const struct shard *sh, int64_t now) {
-    return sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
+    return sh->gate.n_listed && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
 }
 
 void gate_urge(struct shard *sh) { sh->gate.rest_ms = 0; }
 
-/* Notes that the lane is in the list of lanes that wait to ask gate, or that it is not any more. */
-static void listed(struct lw_worker *w, struct shard *sh, struct lane *l, int64_t now) {
-    l->listed = true;
-    sh->gate.n_listed++;
-    struct group *g = l->head->group;
-    if (!g || now < l->not_before_ms) return;
-    l->waits = g;
-    group_listed(w, g, sh->index, 1);
-}
-
-static void unlisted(struct lw_worker *w, struct shard *sh, struct lane *l) {
-    l->listed = false;
-    sh->gate.n_listed--;
-    if (!l->waits) return;
-    group_listed(w, l->waits, sh->index, -1);
-    l->waits = NULL;
-}
-
+/* A lane that must not ask before its time is in no group's list, so that it holds no turn. */
 void gate_list(struct lw_worker *w, struct shard *sh, struct lane *l, int64_t now) {
-    assert(sh->gate.tail && !*sh->gate.tail);
-    assert(!l->listed && !l->in_call && l->head);
-    if (now >= l->not_before_ms) sh->gate.rest_ms = 0;
-    listed(w, sh, l, now);
+    assert(!l->listed && !l->in_call && l->head && !l->waits);
+    struct lane_list *to = &sh->gate.lanes;
+    if (now >= l->not_before_ms) {
+        sh->gate.rest_ms = 0;
+        l->waits = l->head->group;
+    }
+    if (l->waits) {
+        group_listed(w, l->waits, sh->index, 1);
+        to = &l->waits->shard[sh->index].lanes;
+    }
+    l->listed = true;
     l->gate_next = NULL;
-    *sh->gate.tail = l;
-    sh->gate.tail = &l->gate_next;
+    *(to->head ? &to->last->gate_next : &to->head) = l;
+    to->last = l;
+    sh->gate.n_listed++;
 }
 
-static struct lane *unqueue(struct lw_worker *w, struct shard *sh) {
-    assert(sh->gate.head);
-    struct lane *l = sh->gate.head;
-    assert(l->listed);
-    sh->gate.head = l->gate_next;
-    if (!sh->gate.head) sh->gate.tail = &sh->gate.head;
-    unlisted(w, sh, l);
+static struct lane *pop(struct lw_worker *w, struct shard *sh, struct lane_list *from) {
+    struct lane *l = from->head;
+    assert(l->listed && sh->gate.n_listed > 0);
+    from->head = l->gate_next;
+    sh->gate.n_listed--;
+    l->listed = false;
+    if (l->waits) group_listed(w, l->waits, sh->index, -1);
+    l->waits = NULL;
     return l;
 }
 
@@ -151,52 +139,70 @@ static void take(struct lw_worker *w, struct shard *sh, struct lane *l, bool par
     lane_settled(l, false);
 }
 
+/* A call that is being made. */
+struct making {
+    struct lw_places places;
+    size_t most, each, bytes; /* each: number of messages of a lane that may be granted */
+    int64_t now;
+};
+
+static size_t granted_of(const struct shard *sh) {
+    assert(sh->gate.n >= sh->gate.n_parks);
+    return (size_t)(sh->gate.n - sh->gate.n_parks);
+}
+
+static bool fits(const struct lw_worker *w, const struct shard *sh, const struct making *k) {
+    return sh->gate.n_msgs < BATCH && k->bytes < w->bytes.call &&
+           lw_places_fit(&k->places, AHEAD_MAX);
+}
+
+/* Takes lanes of a group (NULL: of none), those that may be granted or, if `parks` is true, those
+ * that park. Lanes that must not ask yet stay. */
+static void take_lanes(struct lw_worker *w, struct shard *sh, struct group *g, bool parks,
+                       struct making *k) {
+    struct lane_list *from = g ? &g->shard[sh->index].lanes : &sh->gate.lanes;
+    struct lane *again = NULL;
+    while (from->head && fits(w, sh, k)) {
+        if (parks ? !group_parks(w, g)
+                  : granted_of(sh) >= k->most || (g && !limit_group_left(w, g)))
+            break;
+        struct lane *l = pop(w, sh, from);
+        if (!lane_may_gate(w, l, k->now)) {
+            if (l->head && l->not_before_ms > k->now)
+                l->gate_next = again, again = l;
+            else
+                lane_maybe_free(w, l);
+        } else if (l->head->group != g) {
+            gate_list(w, sh, l, k->now);
+        } else {
+            size_t left = (size_t)(BATCH - sh->gate.n_msgs), want = parks ? AHEAD_MAX : k->each;
+            take(w, sh, l, parks, &k->places, lw_smaller(want, left), &k->bytes, k->now);
+        }
+    }
+    for (struct lane *l = again, *next; l; l = next) {
+        next = l->gate_next;
+        gate_list(w, sh, l, k->now);
+    }
+}
+
 size_t gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     assert(!sh->gate.n && sh->phase == READY);
-    static _Thread_local struct lw_places p;
-    int64_t now = now_ms(w);
-    size_t bytes = 0, each = 1;
+    static _Thread_local struct making k;
+    k.most = lw_smaller(most, BATCH), k.each = 1, k.bytes = 0, k.now = now_ms(w);
     if (lw_config_runs_ahead(w->c))
-        each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead
-                                                                  : w->c->lock.max_run);
-    if (most > BATCH) most = BATCH;
-    struct lane *again = NULL, **again_tail = &again;
-    lw_places_clear(&p);
-    bool parks_all = w->c->group.on && intake_crowded(w);
-    while (sh->gate.head && sh->gate.n_msgs < BATCH && bytes < w->bytes.call &&
-           lw_places_fit(&p, AHEAD_MAX)) {
-        bool full = (size_t)(sh->gate.n - sh->gate.n_parks) >= most;
-        if (full && !parks_all) break;
-        struct lane *l = unqueue(w, sh);
-        bool may = lane_may_gate(w, l, now);
-        const struct group *g = may && l->head ? l->head->group : NULL;
-        bool parks = full || (g && !limit_group_left(w, g));
-        /* a lane that must not ask gate before not_before_ms, or for which there is no permit, goes
-         * back to the list */
-        if (may ? parks && !(g && group_parks(w, g)) : l->head && l->not_before_ms > now) {
-            listed(w, sh, l, now);
-            l->gate_next = NULL;
-            *again_tail = l;
-            again_tail = &l->gate_next;
-            continue;
-        }
-        if (!may) {
-            lane_maybe_free(w, l);
-            continue;
-        }
-        size_t left = (size_t)(BATCH - sh->gate.n_msgs), want = parks ? AHEAD_MAX : each;
-        take(w, sh, l, parks, &p, lw_smaller(want, left), &bytes, now);
-    }
-    if (again) {
-        if (!sh->gate.head) sh->gate.rest_ms = now + REST_MS;
-        *sh->gate.tail = again;
-        sh->gate.tail = again_tail;
-    }
+        k.each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead
+                                                                    : w->c->lock.max_run);
+    lw_places_clear(&k.places);
+    take_lanes(w, sh, NULL, false, &k);
+    for (struct group *g = w->groups.table; g; g = g->hh.next) take_lanes(w, sh, g, false, &k);
+    for (struct group *g = w->groups.table; g; g = g->hh.next) take_lanes(w, sh, g, true, &k);
+    /* what is left waits for its time, for permits, or for the turn of its group */
+    if (fits(w, sh, &k) && granted_of(sh) < k.most) sh->gate.rest_ms = k.now + REST_MS;
     if (!sh->gate.n) return 0;
     sh->gate.token = token_new(w);
     pipe_call(sh, CALL_GATE);
     gate_encode(w, sh);
-    return (size_t)(sh->gate.n - sh->gate.n_parks);
+    return granted_of(sh);
 }
 
 /* Puts the messages that gate has not decided back to the front of their lane. */

@@ -115,11 +115,13 @@ void group_running(struct lw_worker *w, struct group *g, int by) {
     tell_running(w, g, by);
 }
 
-bool group_parks(const struct lw_worker *w, const struct group *g) {
-    const struct permits *p = &g->permits;
+bool group_parks(struct lw_worker *w, const struct group *g) {
     size_t most = (size_t)lw_config_at_once(w->c);
-    if (w->held > most && (p->refused || p->most.paused)) return true;
-    return (w->held > TURNS_HELD * most && w->fair.contended) || intake_crowded(w);
+    bool much = g->n_msgs * HASH_COUNT(w->groups.table) >= w->held; /* not less than others */
+    if (much && intake_crowded(w)) return true;
+    if (limit_group_left(w, g)) return false;
+    if (w->held > most && (g->permits.refused || g->permits.most.paused)) return true;
+    return much && w->held > TURNS_HELD * most && w->fair.contended;
 }
 
 /* --- lanes that wait in Redis ----------------------------------------------------------------- */

@@ -121,8 +121,8 @@ struct lane {
      * done after the epoch and may still be written back by repair */
     struct hold *lost;
     bool in_call; /* true: an unanswered call names the lane */
-    bool listed;  /* true: the lane is in its shard's list of lanes that wait to ask gate */
-    /* While the lane is listed, `waits` is the group that it waits under. While a call asks for
+    bool listed;  /* true: the lane is in a list of lanes that wait to ask gate */
+    /* While the lane is listed, `waits` is the group in whose list it is. While a call asks for
      * the lane, `asks` is the group whose permit it needs. Otherwise both are NULL. */
     struct group *waits, *asks;
     /* `settled` is true if the lane's last call was a settle. If messages of the lane then wait for
@@ -132,6 +132,10 @@ struct lane {
      * has the wrong type */
     int64_t not_before_ms;
     struct lane *gate_next;
+};
+
+struct lane_list { /* lanes that wait to ask gate, linked by gate_next */
+    struct lane *head, *last;
 };
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);

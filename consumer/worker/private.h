@@ -141,10 +141,9 @@ struct group {
     int weight;               /* group.weights */
     double tag_us, mean_us;   /* what it was charged, and mean handler time (fair.c) */
     size_t most;              /* number of its messages that may be in use in this turn (fair.c) */
-    /* Of each shard: number of its lanes that wait to ask gate, and of those in ready:<group>, as
-     * far as is known. */
-    struct {
-        size_t listed, ready;
+    struct {                  /* of each shard: */
+        struct lane_list lanes; /* its lanes that wait to ask gate (gate.c) */
+        size_t listed, ready; /* their number, and that of lanes in ready:<group> as far as known */
     } shard[];
 };
 
@@ -170,8 +169,9 @@ void groups_free(struct lw_worker *w);
 void group_message(struct group *g, int by);
 void group_listed(struct lw_worker *w, struct group *g, int shard, int by);
 void group_running(struct lw_worker *w, struct group *g, int by);
-/* Returns true if gate parks lanes of the group that have no permit. */
-bool group_parks(const struct lw_worker *w, const struct group *g);
+/* Returns true if gate parks lanes of the group, because they cannot be granted soon and memory is
+ * needed for others. */
+bool group_parks(struct lw_worker *w, const struct group *g);
 
 /* --- fair.c ---------------------------------------------------------------------------------- */
 

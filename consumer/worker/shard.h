@@ -149,8 +149,9 @@ struct gate {
     int n, n_msgs;  /* 0, unless a call is unanswered or waits to be sent again */
     int n_parks;    /* number of items that park */
     uint64_t token; /* the token that all locks taken by one call share */
-    struct lane *head, **tail;
-    size_t n_listed; /* number of lanes that wait to ask gate */
+    /* lanes that wait to ask gate and have no group; each group has a list of its own */
+    struct lane_list lanes;
+    size_t n_listed; /* number of lanes in all these lists */
     /* `ask` is a factor from 1 to 16: if n more messages may run, a call asks for n * `ask` lanes,
      * because many of the lanes may be busy */
     size_t ask;
@@ -184,7 +185,6 @@ void gate_back(struct lw_worker *w, struct shard *sh);
 
 static inline void check_gate(const struct gate *g) {
     assert(g->n >= 0 && g->n <= g->n_msgs && g->n_msgs <= BATCH);
-    assert(g->tail && (g->head || g->tail == &g->head));
     assert(g->ask >= 1);
 }
 

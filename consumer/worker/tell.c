@@ -284,7 +284,7 @@ static void dump_shard(const struct shard *sh, int64_t now) {
             "hints, quarantine for another %" PRId64 " ms%s%s%s",
             sh->index, phase_name[sh->phase], sh->epoch.id[0] ? sh->epoch.id : "none",
             HASH_COUNT(sh->lanes), out, sh->pipe.n_kept, sh->hints.n, quarantine_left_ms(sh, now),
-            sh->settle.listed ? ", some to settle" : "", sh->gate.head ? ", some to gate" : "",
+            sh->settle.listed ? ", some to settle" : "", sh->gate.n_listed ? ", some to gate" : "",
             sh->gate.oom_until_ms ? ", Redis is at maxmemory" : "");
 }
 

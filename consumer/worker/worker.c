@@ -106,7 +106,7 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
         settle_urgent(sh) || now - sh->pipe.sent_ms >= PACE_MS)
         return true;
     bool hints = hints_known(sh) && heads_fit(w);
-    return (sh->gate.head || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
+    return (sh->gate.n_listed || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
 /* Returns how many lanes gate asks for, if `most` messages may run. This is `ask` lanes per message

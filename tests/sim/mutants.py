@@ -937,7 +937,7 @@ M = {
     'a message starts without a permit of its group': [
         (
             'consumer/worker/limit.c',
-            "if (g && !may_start(w, &g->permits, g->in_handler)) return false;",
+            "if (g && !may_start(w, &g->permits, group_used(g))) return false;",
             "",
         )
     ],
@@ -1001,10 +1001,14 @@ M = {
         )
     ],
     'a flood stays in memory': [
-        ('consumer/worker/group.c', 'w->held > TURNS_HELD * most && w->fair.contended', 'false')
+        (
+            'consumer/worker/group.c',
+            'much && w->held > TURNS_HELD * most && w->fair.contended',
+            'false',
+        )
     ],
     'a lone flood fills the memory': [
-        ('consumer/worker/gate.c', 'w->c->group.on && intake_crowded(w)', 'false')
+        ('consumer/worker/group.c', 'much && intake_crowded(w)', 'false')
     ],
     'lanes of shards that admit nothing have turns': [
         (

@@ -38,7 +38,7 @@ void world_dump(const struct world *w) {
                     " hints %zu finished %d late %zu to gate %d\n",
                     s, sh->phase, sh->pipe.open, sh->pipe.n_kept, sh->server.checking,
                     sh->epoch.quarantine_until_ms, sh->hints.n, sh->settle.listed != NULL,
-                    sh->repair.n_late, sh->gate.head != NULL);
+                    sh->repair.n_late, sh->gate.n_listed > 0);
             for (const struct lane *l = sh->lanes; l; l = l->hh.next) {
                 fprintf(stderr, "    lane %.*s n %zu in_call %d listed %d stale %d", (int)l->id.n,
                         l->id.p, l->n, l->in_call, l->listed, l->lost != NULL);
