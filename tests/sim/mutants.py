@@ -1108,7 +1108,6 @@ MODE = {
     'late grants start': 'late',
     'gate without the floor': 'floors',
     'a late done written back with a gap before it': 'failover',
-    'named messages known by their place alone': 'calm',
     'next of the chain unchecked': 'calm',
     'gate beside the settle of its key': 'ahead',
     'the short way though something still runs': 'ahead',
@@ -1175,6 +1174,7 @@ TEST = {
     'a flood stays in memory': 'tests/sim/sim_scenes a_flood_waits_in_redis',
     'a lone flood fills the memory': 'tests/sim/sim_scenes a_lone_flood_leaves_room_in_memory',
     'lanes of shards that admit nothing have turns': 'tests/sim/sim_scenes lanes_of_a_lost_shard_have_no_turns',
+    'named messages known by their place alone': 'tests/sim/sim_scenes a_named_record_is_taken_away',
     'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',
     'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',
     'the first token is a burst': 'tests/lua/test_limit:the_first_token_is_no_burst',
@@ -1236,7 +1236,6 @@ MORE = {
     'said to wait before it stands in its list': 400,
     'a look from before the epoch counts': 400,
     'a letter that its topic will never take is sent for ever': 300,
-    'named messages known by their place alone': 300,
     'a message of another group takes the place of a lane in a call': 300,
 }
 # These mutants break no promise within the usual number of seeds, so they run only with --all. The

@@ -124,6 +124,7 @@ bool k_is_locked(void);
     X(a_stop_while_the_next_head_comes)             \
     X(an_end_that_nobody_waits_for)                 \
     X(an_older_record_is_read_again)                \
+    X(a_named_record_is_taken_away)                 \
     X(suspects_run_beside_others)                   \
     X(what_comes_back_later_holds_no_other_key)     \
     X(an_outage_counts_no_attempt)                  \
