@@ -1159,6 +1159,7 @@ MODE = {
     'an error reply to settle is taken for an answer': 'errors',
     'messages of a gate that is refused at maxmemory are lost': 'full',
     'a claim that was refused is forgotten': 'errors',
+    'a call whose reply is malformed counts as answered': 'errors',
 }
 # This table names, for some mutants, the test that catches the mutant in a situation built by
 # hand. Random runs meet that situation too seldom, or the mutant breaks no promise and only makes
