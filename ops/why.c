@@ -116,7 +116,8 @@ int ops_why(struct ops *o, const struct ops_lane *l, struct ops_why *out) {
         o->err = (struct lw_err){0};
     }
     if (!out->reason)
-        set(out, "handler", "nothing holds it up; it waits for a worker with a free handler");
+        set(out, "handler", "nothing holds it up; it waits for a worker with a free handler%s",
+            grouped ? ", and for the turn of its group" : "");
     lw_buf_free(&group);
     return 0;
 }
