@@ -65,12 +65,15 @@ static bool admits(struct lw_worker *w, const struct shard *sh) {
 }
 
 /* Returns how many lanes of the group wait. If `admitted` is true, counts only those on shards that
- * admit messages now. */
+ * admit messages now, and at maxmemory none that wait for gate: they would keep their turns from
+ * lanes that make room in Redis. */
 static size_t lanes(struct lw_worker *w, const struct group *g, bool admitted) {
     size_t n = g->taken;
     for (int s = 0; s < w->n_shards; s++) {
+        const struct shard *sh = &w->shards[s];
         size_t here = g->shard[s].listed + g->shard[s].ready;
-        if (here && (!admitted || admits(w, &w->shards[s]))) n += here;
+        if (!here || (admitted && !admits(w, sh))) continue;
+        n += admitted && gate_rests(sh, now_ms(w)) ? g->shard[s].ready : here;
     }
     return n;
 }

@@ -1013,8 +1013,15 @@ M = {
     'lanes of shards that admit nothing have turns': [
         (
             'consumer/worker/group.c',
-            'if (here && (!admitted || admits(w, &w->shards[s])))',
-            'if (here)',
+            'if (!here || (admitted && !admits(w, sh))) continue;',
+            'if (!here) continue;',
+        )
+    ],
+    'lanes that gate refuses have turns': [
+        (
+            'consumer/worker/group.c',
+            'admitted && gate_rests(sh, now_ms(w)) ? g->shard[s].ready : here',
+            'here',
         )
     ],
     'limits that operators set are not read': [
@@ -1176,6 +1183,7 @@ TEST = {
     'a lone flood fills the memory': 'tests/sim/sim_scenes a_lone_flood_leaves_room_in_memory',
     'lanes of shards that admit nothing have turns': 'tests/sim/sim_scenes lanes_of_a_lost_shard_have_no_turns',
     'named messages known by their place alone': 'tests/sim/sim_scenes a_named_record_is_taken_away',
+    'lanes that gate refuses have turns': 'tests/sim/sim_scenes at_maxmemory_lanes_in_redis_have_the_turns',
     'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',
     'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',
     'the first token is a burst': 'tests/lua/test_limit:the_first_token_is_no_burst',

@@ -206,3 +206,29 @@ bool lanes_of_a_lost_shard_have_no_turns(void) {
     scene.lost_shard = false;
     return built && n == IN_USE;
 }
+
+/* Redis is at maxmemory, so gate admits nothing. A group whose messages are all in memory must not
+ * be given the handlers that lanes in Redis can use: these make room there. When there is room, it
+ * is its turn. */
+bool at_maxmemory_lanes_in_redis_have_the_turns(void) {
+    enum { FLOOD = 400, FULL_MS = 600 };
+    int64_t took_ms[128] = {0};
+    begin();
+    arrive_group(0, FLOOD, 'a');
+    arrive_group(FLOOD, FLOOD + 10, 'c');
+    work(40, took_ms);
+    long long waited = count_of("ZCARD", "lw:{t.0}:ready:a");
+    store_set_oom(scene.store, true);
+    arrive_group(FLOOD + 10, FLOOD + 60, 'b');
+    work(FULL_MS, took_ms);
+    long long left = count_of("ZCARD", "lw:{t.0}:ready:a");
+    bool built = waited > FLOOD / 2 && !in_handlers('b');
+    arrive_group(FLOOD + 60, 2 * FLOOD, 'a');
+    store_set_oom(scene.store, false);
+    work(400, took_ms);
+    if (!built || left > waited / 4 || !took_ms['b'])
+        printf("%lld lanes waited in Redis, %lld were left; then the other group took %lld ms\n",
+               waited, left, (long long)took_ms['b']);
+    end();
+    return built && left <= waited / 4 && took_ms['b'] > 0;
+}

@@ -134,7 +134,8 @@ bool k_is_locked(void);
     X(groups_share_handler_time)                    \
     X(a_weight_multiplies_the_share)                \
     X(coming_back_does_not_pay)                     \
-    X(lanes_of_a_lost_shard_have_no_turns)
+    X(lanes_of_a_lost_shard_have_no_turns)          \
+    X(at_maxmemory_lanes_in_redis_have_the_turns)
 #define SCENE(name) bool name(void);
 SCENES(SCENE)
 #undef SCENE
