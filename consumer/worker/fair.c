@@ -8,7 +8,7 @@
  * The virtual time is the smallest tag of the groups that wait. A group that was away begins there:
  * it gets nothing for the time in which it had no work. One that lacks permits of its own limits is
  * away, too. A tag above the virtual time is kept when its group has nothing left, so that coming
- * back does not pay. */
+ * back does not pay: until nobody waits, or it is above by one short message only. */
 #include "consumer/worker/private.h"
 
 #include <math.h>
@@ -16,14 +16,18 @@
 enum { MEAN_OF = 8 };                  /* the mean follows this number of messages */
 static const double LEAST_US = 1;      /* charge of a start, so that groups take turns */
 static const double UNKNOWN_US = 1000; /* charge while no message has ended yet */
+/* One message up to this time is forgotten with its group: of a million groups that have one each,
+ * all would be remembered as long as others wait. */
+static const double FORGIVEN_US = 100000;
 
 static double cost_us(const struct fair *f, const struct group *g) {
     double us = g->mean_us > 0 ? g->mean_us : f->mean_us > 0 ? f->mean_us : UNKNOWN_US;
     return (us > LEAST_US ? us : LEAST_US) / g->weight;
 }
 
-static double tag_us(const struct fair *f, const struct group *g) {
-    return g->tag_us > f->virtual_us ? g->tag_us : f->virtual_us;
+static double tag_us(const struct lw_worker *w, const struct group *g) {
+    double us = g->tag_us;
+    return us > w->fair.virtual_us ? us : w->fair.virtual_us;
 }
 
 /* --- the order ------------------------------------------------------------------------------- */
@@ -46,6 +50,10 @@ static void sink(struct fair *f, size_t i) {
     f->turn[i] = x;
 }
 
+static size_t waits(struct lw_worker *w, const struct group *g) {
+    return lw_smaller(group_waits(w, g), limit_group_permits(w, g));
+}
+
 /* Lists the groups that wait and have permits, and sets the virtual time. While a call names lanes
  * of a group, the group counts for it, because more of them may wait. Returns the number of
  * messages that wait. */
@@ -55,12 +63,14 @@ static size_t list(struct lw_worker *w) {
     double least_us = INFINITY;
     f->n = 0;
     for (struct group *g = w->groups.table; g; g = g->hh.next) {
-        size_t n = lw_smaller(group_waits(w, g), limit_group_permits(w, g));
+        size_t n = waits(w, g);
         g->most = SIZE_MAX;
-        if ((n || g->asked) && tag_us(f, g) < least_us) least_us = tag_us(f, g);
+        if (!n && !g->asked) continue;
+        double us = tag_us(w, g);
+        if (us < least_us) least_us = us;
         if (!n) continue;
         f->turn = lw_more(f->turn, f->n, &f->cap, sizeof f->turn[0]);
-        f->turn[f->n++] = (struct turn){tag_us(f, g), g, n};
+        f->turn[f->n++] = (struct turn){us, g, n};
         all += n;
     }
     if (isfinite(least_us)) f->virtual_us = least_us;
@@ -70,8 +80,8 @@ static size_t list(struct lw_worker *w) {
 void fair_begin(struct lw_worker *w) {
     struct fair *f = &w->fair;
     size_t left = w->limits.left;
-    bool enough = list(w) <= left;
-    f->contended = !enough && f->n > 1;
+    size_t all = list(w);
+    f->contended = all > left && f->n > 1;
     if (!f->contended) return;
     for (size_t i = f->n; i-- > 0;) sink(f, i);
     for (size_t i = 0; i < f->n; i++) f->turn[i].group->most = group_used(f->turn[i].group);
@@ -90,13 +100,14 @@ size_t fair_left(const struct group *g) {
 }
 
 bool fair_owes(const struct lw_worker *w, const struct group *g) {
-    return g->tag_us > w->fair.virtual_us;
+    double one_us = cost_us(&w->fair, g);
+    return g->tag_us > w->fair.virtual_us + (one_us < FORGIVEN_US ? one_us : FORGIVEN_US);
 }
 
 void fair_forget(struct lw_worker *w) {
     double most_us = w->fair.virtual_us;
     for (struct group *g = w->groups.table; g; g = g->hh.next) {
-        if (group_used(g) || group_waits(w, g)) return;
+        if (waits(w, g)) return;
         if (g->tag_us > most_us) most_us = g->tag_us;
     }
     w->fair.virtual_us = most_us;
@@ -110,7 +121,7 @@ void fair_enters(struct lw_worker *w, struct run *r) {
     struct group *g = r->msg->group;
     if (!g) return;
     r->charged_us = cost_us(&w->fair, g);
-    g->tag_us = tag_us(&w->fair, g) + r->charged_us;
+    g->tag_us = tag_us(w, g) + r->charged_us;
 }
 
 static void follow(double *mean, double us) {

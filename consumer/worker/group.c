@@ -59,26 +59,27 @@ struct group *group_of(struct lw_worker *w, const struct lw_record *r) {
     return get(w, name);
 }
 
-static bool admits(struct lw_worker *w, const struct shard *sh) {
-    int64_t now = now_ms(w);
+/* The time of the turn is exact enough, and this is asked for each group. */
+static bool admits(const struct lw_worker *w, const struct shard *sh) {
+    int64_t now = w->limits.begun_ms;
     return sh->phase == READY && !shard_quarantined(sh, now) && !refusal_holds(sh, now);
 }
 
 /* Returns how many lanes of the group wait. If `admitted` is true, counts only those on shards that
  * admit messages now, and at maxmemory none that wait for gate: they would keep their turns from
  * lanes that make room in Redis. */
-static size_t lanes(struct lw_worker *w, const struct group *g, bool admitted) {
+static size_t lanes(const struct lw_worker *w, const struct group *g, bool admitted) {
     size_t n = g->taken;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         size_t here = g->shard[s].listed + g->shard[s].ready;
         if (!here || (admitted && !admits(w, sh))) continue;
-        n += admitted && gate_rests(sh, now_ms(w)) ? g->shard[s].ready : here;
+        n += admitted && gate_rests(sh, w->limits.begun_ms) ? g->shard[s].ready : here;
     }
     return n;
 }
 
-size_t group_waits(struct lw_worker *w, const struct group *g) { return lanes(w, g, true); }
+size_t group_waits(const struct lw_worker *w, const struct group *g) { return lanes(w, g, true); }
 
 static void forget(struct lw_worker *w, struct group *g) {
     assert(!g->n_msgs);

@@ -131,6 +131,7 @@ static size_t at_once(const struct lw_worker *w) {
 void limit_begin(struct lw_worker *w) {
     if (!w->limits.on) return;
     struct limits *x = &w->limits;
+    x->begun_ms = now_ms(w);
     size_t asked = asked_for(w), used = w->runs.in_handler + asked;
     drop_expired(&x->fleet, now_us(w));
     if (x->fleet.others) x->fleet.places = less(x->fleet.places, less(x->used, used));

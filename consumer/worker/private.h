@@ -86,8 +86,9 @@ struct limits {
     /* the groups that the last statement names, in order */
     struct group **named;
     size_t n_named, cap_named;
-    size_t from; /* number of the waiting group with which the next statement begins */
-    bool odd;    /* true: an odd place is not for groups this time */
+    size_t from;      /* number of the waiting group with which the next statement begins */
+    bool odd;         /* true: an odd place is not for groups this time */
+    int64_t begun_ms; /* time of the last limit_begin() */
     /* What this turn may still start: `used` counts messages in handlers and those that unanswered
      * calls may grant, `left` those that may be granted besides. */
     size_t used, left;
@@ -133,7 +134,6 @@ bool limit_why(struct lw_worker *w, char *out, size_t size);
 struct group {
     UT_hash_handle hh;
     struct lw_bytes id;       /* its name, as lw_lane_id() makes it; owned */
-    struct permits permits;   /* set by limit.c */
     size_t n_msgs;            /* number of its messages in memory */
     size_t in_handler, asked; /* number of its messages in handlers, and of its lanes in calls */
     struct lw_share *share;   /* on the board, of those in handlers; NULL: none was free */
@@ -141,6 +141,7 @@ struct group {
     int weight;               /* group.weights */
     double tag_us, mean_us;   /* what it was charged, and mean handler time (fair.c) */
     size_t most;              /* number of its messages that may be in use in this turn (fair.c) */
+    struct permits permits;   /* set by limit.c */
     struct {                  /* of each shard: */
         struct lane_list lanes; /* its lanes that wait to ask gate (gate.c) */
         size_t listed, ready; /* their number, and that of lanes in ready:<group> as far as known */
@@ -159,7 +160,7 @@ static inline size_t group_used(const struct group *g) { return g->in_handler + 
 struct group *group_of(struct lw_worker *w, const struct lw_record *r);
 /* Returns how many lanes of a group wait, as far as this worker knows, on shards that admit
  * messages. */
-size_t group_waits(struct lw_worker *w, const struct group *g);
+size_t group_waits(const struct lw_worker *w, const struct group *g);
 /* Frees the groups of which nothing is left. */
 void groups_sweep(struct lw_worker *w);
 void groups_free(struct lw_worker *w);
@@ -193,9 +194,9 @@ struct fair {
 void fair_begin(struct lw_worker *w);
 /* Returns how many more messages of the group may be granted in this turn. */
 size_t fair_left(const struct group *g);
-/* Returns true if the group has had more than the others, so its tag must be kept. */
+/* Returns true if the group has had so much more than the others that its tag must be kept. */
 bool fair_owes(const struct lw_worker *w, const struct group *g);
-/* Forgets what groups have had, if none has any work. */
+/* Forgets what groups have had, if none waits that has permits. */
 void fair_forget(struct lw_worker *w);
 /* Charges the group of a message that enters a handler, or leaves it. */
 void fair_enters(struct lw_worker *w, struct run *r);

@@ -976,8 +976,8 @@ M = {
     'a group is paid for the time without work': [
         (
             'consumer/worker/fair.c',
-            'return g->tag_us > f->virtual_us ? g->tag_us : f->virtual_us;',
-            'return (void)f, g->tag_us;',
+            'return us > w->fair.virtual_us ? us : w->fair.virtual_us;',
+            'return us;',
         )
     ],
     'a group without work is forgotten': [
@@ -1017,10 +1017,22 @@ M = {
             'if (!here) continue;',
         )
     ],
+    'groups are kept while any message runs': [
+        (
+            'consumer/worker/fair.c',
+            'if (waits(w, g)) return;',
+            'if (group_used(g) || waits(w, g)) return;',
+        ),
+        (
+            'consumer/worker/fair.c',
+            '(one_us < FORGIVEN_US ? one_us : FORGIVEN_US)',
+            '0 * one_us * FORGIVEN_US',
+        ),
+    ],
     'lanes that gate refuses have turns': [
         (
             'consumer/worker/group.c',
-            'admitted && gate_rests(sh, now_ms(w)) ? g->shard[s].ready : here',
+            'admitted && gate_rests(sh, w->limits.begun_ms) ? g->shard[s].ready : here',
             'here',
         )
     ],
@@ -1183,6 +1195,7 @@ TEST = {
     'a lone flood fills the memory': 'tests/sim/sim_scenes a_lone_flood_leaves_room_in_memory',
     'lanes of shards that admit nothing have turns': 'tests/sim/sim_scenes lanes_of_a_lost_shard_have_no_turns',
     'named messages known by their place alone': 'tests/sim/sim_scenes a_named_record_is_taken_away',
+    'groups are kept while any message runs': 'tests/sim/sim_scenes groups_of_one_message_are_forgotten',
     'lanes that gate refuses have turns': 'tests/sim/sim_scenes at_maxmemory_lanes_in_redis_have_the_turns',
     'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',
     'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',

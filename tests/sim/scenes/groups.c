@@ -232,3 +232,27 @@ bool at_maxmemory_lanes_in_redis_have_the_turns(void) {
     end();
     return built && left <= waited / 4 && took_ms['b'] > 0;
 }
+
+/* Many groups send one message each, while a message of another one is always in its handler. They
+ * must be forgotten. */
+bool groups_of_one_message_are_forgotten(void) {
+    enum { GROUPS = 500 };
+    static struct { char key[12], payload[12]; } record[GROUPS + 1];
+    begin();
+    arrive_group(0, 1, 'A');
+    rounds(20);
+    for (int i = 1; i <= GROUPS; i++) {
+        snprintf(record[i].key, sizeof record[i].key, "b%d", i);
+        snprintf(record[i].payload, sizeof record[i].payload, "\"b%d\"", i);
+        arrive_as(1, i, record[i].key, record[i].payload);
+        rounds(2);
+        for (int k = 0; k < scene.n_job; k++)
+            if (scene.job[k]->key.p[0] == 'b') end_job(k--, 200);
+    }
+    rounds(1000);
+    unsigned known = HASH_COUNT(scene.lw->groups.table);
+    bool good = in_handlers('A') == 1 && known == 1;
+    if (!good) printf("%u groups are known, %d messages run\n", known, scene.n_job);
+    end();
+    return good;
+}

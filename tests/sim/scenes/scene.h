@@ -126,6 +126,7 @@ bool k_is_locked(void);
     X(an_older_record_is_read_again)                \
     X(a_named_record_is_taken_away)                 \
     X(suspects_run_beside_others)                   \
+                                                    \
     X(what_comes_back_later_holds_no_other_key)     \
     X(an_outage_counts_no_attempt)                  \
     X(a_newcomer_has_the_next_handler)              \
@@ -135,7 +136,8 @@ bool k_is_locked(void);
     X(a_weight_multiplies_the_share)                \
     X(coming_back_does_not_pay)                     \
     X(lanes_of_a_lost_shard_have_no_turns)          \
-    X(at_maxmemory_lanes_in_redis_have_the_turns)
+    X(at_maxmemory_lanes_in_redis_have_the_turns)   \
+    X(groups_of_one_message_are_forgotten)
 #define SCENE(name) bool name(void);
 SCENES(SCENE)
 #undef SCENE
