@@ -2,8 +2,8 @@
 /* fair: which group has the next handler, if more messages wait than handlers are free. Each worker
  * shares out its handlers by handler time, as in start-time fair queueing (Goyal, Vin and Cheng,
  * 1996): a group has a tag, the handler time that it was charged, divided by its weight. A message
- * is charged at its start with the mean of its group, and at its end with what it took. The group
- * with the smallest tag is next.
+ * is charged at its start with the mean of its group, with more once it has taken longer, and at its
+ * end with what it took. The group with the smallest tag is next.
  *
  * The virtual time is the smallest tag of the groups that wait. A group that was away begins there:
  * it gets nothing for the time in which it had no work. One that lacks permits of its own limits is
@@ -25,8 +25,19 @@ static double cost_us(const struct fair *f, const struct group *g) {
     return (us > LEAST_US ? us : LEAST_US) / g->weight;
 }
 
+/* Returns by how much the messages of the group that are in handlers have exceeded their charges. So
+ * one whose messages take longer than was known does not get all handlers until they end. A message
+ * may wait for its handler as long as others take, which is left out. */
+static double over_us(const struct lw_worker *w, const struct group *g) {
+    if (!g->in_handler) return 0;
+    int64_t ms = w->limits.begun_ms * (int64_t)g->in_handler - g->begun_ms;
+    double us = 1000.0 * (double)ms - w->fair.mean_us * (double)g->in_handler;
+    us = us / g->weight - g->charged_us;
+    return us > 0 ? us : 0;
+}
+
 static double tag_us(const struct lw_worker *w, const struct group *g) {
-    double us = g->tag_us;
+    double us = g->tag_us + over_us(w, g);
     return us > w->fair.virtual_us ? us : w->fair.virtual_us;
 }
 
@@ -121,7 +132,10 @@ void fair_enters(struct lw_worker *w, struct run *r) {
     struct group *g = r->msg->group;
     if (!g) return;
     r->charged_us = cost_us(&w->fair, g);
-    g->tag_us = tag_us(w, g) + r->charged_us;
+    r->begun_ms = now_ms(w);
+    g->tag_us = tag_us(w, g) - over_us(w, g) + r->charged_us;
+    g->begun_ms += r->begun_ms;
+    g->charged_us += r->charged_us;
 }
 
 static void follow(double *mean, double us) {
@@ -132,6 +146,9 @@ void fair_leaves(struct lw_worker *w, struct run *r) {
     struct group *g = r->msg->group;
     if (!g) return;
     double us = (double)r->job.took_us;
+    assert(g->in_handler);
+    g->begun_ms -= r->begun_ms;
+    g->charged_us = g->in_handler > 1 ? g->charged_us - r->charged_us : 0;
     g->tag_us += us / g->weight - r->charged_us;
     follow(&g->mean_us, us);
     follow(&w->fair.mean_us, us);

@@ -346,7 +346,9 @@ struct run {
     int64_t resend_ms;
     /* `next` is the next run of the same hold, in order, or the next run on the free list */
     struct run *next;
-    double charged_us; /* handler time that its group was charged at the start (fair.c) */
+    /* handler time that its group was charged at the start, and time of the start (fair.c) */
+    double charged_us;
+    int64_t begun_ms;
 };
 
 struct runs {

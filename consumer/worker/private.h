@@ -140,8 +140,11 @@ struct group {
     size_t taken;             /* number of its lanes that were taken out of ready:<group> */
     int weight;               /* group.weights */
     double tag_us, mean_us;   /* what it was charged, and mean handler time (fair.c) */
-    size_t most;              /* number of its messages that may be in use in this turn (fair.c) */
-    struct permits permits;   /* set by limit.c */
+    /* sums over its messages in handlers: when they began, and what was charged (fair.c) */
+    int64_t begun_ms;
+    double charged_us;
+    size_t most;            /* number of its messages that may be in use in this turn (fair.c) */
+    struct permits permits; /* set by limit.c */
     struct {                  /* of each shard: */
         struct lane_list lanes; /* its lanes that wait to ask gate (gate.c) */
         size_t listed, ready; /* their number, and that of lanes in ready:<group> as far as known */
@@ -198,7 +201,8 @@ size_t fair_left(const struct group *g);
 bool fair_owes(const struct lw_worker *w, const struct group *g);
 /* Forgets what groups have had, if none waits that has permits. */
 void fair_forget(struct lw_worker *w);
-/* Charges the group of a message that enters a handler, or leaves it. */
+/* Charges the group of a message that enters a handler, or leaves it, before the group counts it as
+ * in a handler or not any more. */
 void fair_enters(struct lw_worker *w, struct run *r);
 void fair_leaves(struct lw_worker *w, struct run *r);
 void fair_close(struct lw_worker *w);

@@ -109,8 +109,8 @@ static void enters_handler(struct lw_worker *w, struct run *r) {
     assert(!r->submitted);
     r->submitted = true;
     w->runs.in_handler++;
-    if (w->limits.on) group_running(w, r->msg->group, 1);
     if (w->c->group.on) fair_enters(w, r);
+    if (w->limits.on) group_running(w, r->msg->group, 1);
     lw_hist_add(&w->counts->waited, &lw_bounds_end_to_end,
                 1000 * (w->io->wall_ms(w->ctx) - r->msg->first_ms));
 }

@@ -1017,6 +1017,13 @@ M = {
             'if (!here) continue;',
         )
     ],
+    'what runs costs nothing until it ends': [
+        (
+            'consumer/worker/fair.c',
+            'return us > 0 ? us : 0;',
+            'return us > INFINITY ? us : 0;',
+        )
+    ],
     'groups are kept while any message runs': [
         (
             'consumer/worker/fair.c',
@@ -1195,6 +1202,7 @@ TEST = {
     'a lone flood fills the memory': 'tests/sim/sim_scenes a_lone_flood_leaves_room_in_memory',
     'lanes of shards that admit nothing have turns': 'tests/sim/sim_scenes lanes_of_a_lost_shard_have_no_turns',
     'named messages known by their place alone': 'tests/sim/sim_scenes a_named_record_is_taken_away',
+    'what runs costs nothing until it ends': 'tests/sim/sim_scenes what_takes_longer_than_known_leaves_handlers',
     'groups are kept while any message runs': 'tests/sim/sim_scenes groups_of_one_message_are_forgotten',
     'lanes that gate refuses have turns': 'tests/sim/sim_scenes at_maxmemory_lanes_in_redis_have_the_turns',
     'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',

@@ -233,6 +233,35 @@ bool at_maxmemory_lanes_in_redis_have_the_turns(void) {
     return built && left <= waited / 4 && took_ms['b'] > 0;
 }
 
+/* The messages of one group take much longer than anybody knows yet. They must not fill all
+ * handlers while quick ones of another group wait. */
+bool what_takes_longer_than_known_leaves_handlers(void) {
+    enum { OF_A = 20, UNTIL_MS = 600 };
+    int64_t took_ms[128] = {0};
+    begin();
+    arrive_group(0, 20, 'b');
+    arrive_group(20, 20 + OF_A, 'A');
+    arrive_group(20 + OF_A, 20 + OF_A + UNTIL_MS, 'b');
+    int slow = 0;
+    for (int64_t until_ms = scene.now_ms + UNTIL_MS; scene.now_ms < until_ms;) {
+        rounds(1);
+        slow = in_handlers('A');
+        for (int i = 0; i < scene.n_job; i++) {
+            int64_t *at = &since[scene.job[i]->offset];
+            if (!*at) *at = scene.now_ms;
+            if (scene.job[i]->key.p[0] == 'A' || scene.now_ms - *at < QUICK_MS) continue;
+            took_ms['b'] += scene.now_ms - *at;
+            end_job(i--, scene.now_ms - *at);
+        }
+    }
+    bool fair = slow > 0 && slow < IN_USE && took_ms['b'] > UNTIL_MS;
+    if (!fair)
+        printf("%d slow messages run; the quick ones took %lld ms\n", slow,
+               (long long)took_ms['b']);
+    end();
+    return fair;
+}
+
 /* Many groups send one message each, while a message of another one is always in its handler. They
  * must be forgotten. */
 bool groups_of_one_message_are_forgotten(void) {

@@ -137,6 +137,7 @@ bool k_is_locked(void);
     X(coming_back_does_not_pay)                     \
     X(lanes_of_a_lost_shard_have_no_turns)          \
     X(at_maxmemory_lanes_in_redis_have_the_turns)   \
+    X(what_takes_longer_than_known_leaves_handlers) \
     X(groups_of_one_message_are_forgotten)
 #define SCENE(name) bool name(void);
 SCENES(SCENE)
