@@ -199,11 +199,12 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     /* If memory has no room for more heads, no lane is claimed until some of the heads in memory
      * have finished. */
     if (!heads_fit(w)) return 0;
+    size_t unknown = fair_unknown(w, most);
     while (sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct group *group = NULL;
         struct lw_bytes id;
         if (!ready_next(w, sh, &id, &group)) {
-            if (!sh->hints.n) break;
+            if (!sh->hints.n || !unknown) break;
             id = hints_pop(sh);
         }
         struct lane *l = lane_get(w, id);
@@ -211,6 +212,7 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
         /* The hint is dropped if this worker already works on the lane, because the lane's next
          * settle or gate sees the waiting messages as well. */
         if (l->hold || l->lost || l->in_call) continue;
+        if (!group) unknown--;
         lane_call(l, group);
         sh->claim.lane[sh->claim.n++] = l;
     }

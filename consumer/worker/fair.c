@@ -92,6 +92,7 @@ void fair_begin(struct lw_worker *w) {
     struct fair *f = &w->fair;
     size_t left = w->limits.left;
     size_t all = list(w);
+    f->waits = all > 0;
     f->contended = all > left && f->n > 1;
     if (!f->contended) return;
     for (size_t i = f->n; i-- > 0;) sink(f, i);
@@ -108,6 +109,10 @@ void fair_begin(struct lw_worker *w) {
 size_t fair_left(const struct group *g) {
     size_t used = group_used(g);
     return g->most > used ? g->most - used : 0;
+}
+
+size_t fair_unknown(struct lw_worker *w, size_t n) {
+    return w->fair.waits ? (n + w->io->random(w->ctx) % 2) / 2 : n;
 }
 
 bool fair_owes(const struct lw_worker *w, const struct group *g) {

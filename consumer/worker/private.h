@@ -189,6 +189,7 @@ struct fair {
     double virtual_us, mean_us; /* virtual time, and mean handler time of all messages */
     /* `contended` is true if messages of several groups wait, more than may start in this turn */
     bool contended;
+    bool waits;        /* true: messages of a group wait */
     struct turn *turn; /* a heap */
     size_t n, cap;
 };
@@ -197,6 +198,9 @@ struct fair {
 void fair_begin(struct lw_worker *w);
 /* Returns how many more messages of the group may be granted in this turn. */
 size_t fair_left(const struct group *g);
+/* Returns how many of n messages may be of groups that nobody knows before their lane is taken: all
+ * of them, or half of them while messages of known groups wait. */
+size_t fair_unknown(struct lw_worker *w, size_t n);
 /* Returns true if the group has had so much more than the others that its tag must be kept. */
 bool fair_owes(const struct lw_worker *w, const struct group *g);
 /* Forgets what groups have had, if none waits that has permits. */

@@ -1036,6 +1036,13 @@ M = {
             '0 * one_us * FORGIVEN_US',
         ),
     ],
+    'lanes of unknown groups come first': [
+        (
+            'consumer/worker/fair.c',
+            'w->fair.waits ? (n + w->io->random(w->ctx) % 2) / 2 : n',
+            'w->fair.waits && w->stopping ? 0 : n',
+        )
+    ],
     'lanes that gate refuses have turns': [
         (
             'consumer/worker/group.c',
@@ -1204,6 +1211,7 @@ TEST = {
     'named messages known by their place alone': 'tests/sim/sim_scenes a_named_record_is_taken_away',
     'what runs costs nothing until it ends': 'tests/sim/sim_scenes what_takes_longer_than_known_leaves_handlers',
     'groups are kept while any message runs': 'tests/sim/sim_scenes groups_of_one_message_are_forgotten',
+    'lanes of unknown groups come first': 'tests/sim/sim_scenes lanes_of_unknown_groups_leave_handlers',
     'lanes that gate refuses have turns': 'tests/sim/sim_scenes at_maxmemory_lanes_in_redis_have_the_turns',
     'a late statement counts': 'tests/lua/test_limit:a_late_statement_changes_nothing',
     'statements of a lost epoch count': 'tests/lua/test_limit:statements_of_another_epoch_are_void',

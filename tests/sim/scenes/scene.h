@@ -138,7 +138,8 @@ bool k_is_locked(void);
     X(lanes_of_a_lost_shard_have_no_turns)          \
     X(at_maxmemory_lanes_in_redis_have_the_turns)   \
     X(what_takes_longer_than_known_leaves_handlers) \
-    X(groups_of_one_message_are_forgotten)
+    X(groups_of_one_message_are_forgotten)          \
+    X(lanes_of_unknown_groups_leave_handlers)
 #define SCENE(name) bool name(void);
 SCENES(SCENE)
 #undef SCENE
