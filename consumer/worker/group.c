@@ -62,7 +62,7 @@ struct group *group_of(struct lw_worker *w, const struct lw_record *r) {
 /* The time of the turn is exact enough, and this is asked for each group. */
 static bool admits(const struct lw_worker *w, const struct shard *sh) {
     int64_t now = w->limits.begun_ms;
-    return sh->phase == READY && !shard_quarantined(sh, now) && !refusal_holds(sh, now);
+    return !shard_silent(sh, now) && !shard_quarantined(sh, now) && !refusal_holds(sh, now);
 }
 
 /* Returns how many lanes of the group wait. If `admitted` is true, counts only those on shards that

@@ -109,12 +109,14 @@ void limit_left_handler(struct group *g) {
 }
 
 /* Returns how many messages calls that are not answered yet may grant. Only gate and claim grant
- * any, one of each lane. */
+ * any, one of each lane. If nothing is limited, those of a shard that does not answer do not count:
+ * the handlers are for others meanwhile. */
 static size_t asked_for(const struct lw_worker *w) {
     size_t n = 0;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         assert(sh->gate.n >= sh->gate.n_parks);
+        if (!w->limits.any && shard_silent(sh, w->limits.begun_ms)) continue;
         if (sh->pipe.open || sh->pipe.n_kept > 0)
             n += (size_t)(sh->gate.n - sh->gate.n_parks + sh->claim.n);
     }

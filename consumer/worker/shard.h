@@ -634,6 +634,13 @@ void shard_to(struct shard *sh, enum phase to);
 /* Returns true while the worker is in an epoch of the shard. */
 static inline bool epoch_joined(const struct shard *sh) { return sh->epoch.id[0] != 0; }
 
+/* Returns true while the shard answers nothing, or not soon: it is away, or the answer of a pipeline
+ * has taken long. */
+static inline bool shard_silent(const struct shard *sh, int64_t now) {
+    enum { SILENT_MS = 100 };
+    return sh->phase != READY || (sh->pipe.open && now - sh->pipe.sent_ms > SILENT_MS);
+}
+
 /* Asserts the shard's invariants at the beginning and the end of its turn. A shard that is
  * REPAIRING or READY has an epoch, and one that is ENTERING has none. A pipeline is in flight only
  * while there is a connection. */

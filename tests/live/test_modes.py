@@ -8,6 +8,7 @@ import hashlib
 import json
 import random
 import re
+import signal
 import time
 from collections import defaultdict
 
@@ -157,6 +158,31 @@ def shards_on_two_servers(t):
 def shards_all_wiped(t):
     """Three shards are on one Redis that loses its data, so all epochs are lost at once."""
     sharded(t, servers=1, wipe=0)
+
+
+@scenario
+def a_shard_hangs_beside_groups(t):
+    """Each of forty groups has one key, so each waits on one of two shards. The server of one shard
+    hangs. The groups of the other one must go on, though those that hang have had the least."""
+    t.start_redis(servers=2, shards=2)
+    t.make_topics(1)
+    keys = [b"k-%d" % i for i in range(40)]
+    records = [(k % 4, key, b'"%s"' % key) for _ in range(100 * SOAK) for k, key in enumerate(keys)]
+    t.kafka.produce(t.topics[0], records)
+    run = t.start(workers=1, work_ms="5-5", group={"from": "message-key"}, lock=NO_LEASE_ENDS)
+    wait_until(lambda: t.ends_so_far() > 400, 60, "the first messages")
+    t.servers[1].signal(signal.SIGSTOP)
+    begin_us = boot_us()
+    time.sleep(3)
+    end_us = boot_us()
+    t.servers[1].signal(signal.SIGCONT)
+    t.wait_finished()
+    run.stop()
+    runs, again = t.judge()
+    t.same(again, [], "re-runs")
+    started = sum(begin_us + 500000 < r.start_us < end_us for r in runs)
+    t.figure(started=started)
+    t.check(started > 200, "only %d messages started beside the shard that hung" % started)
 
 
 # --- business ids ---------------------------------------------------------------------------------
