@@ -2,8 +2,8 @@
 /* fair: which group has the next handler, if more messages wait than handlers are free. Each worker
  * shares out its handlers by handler time, as in start-time fair queueing (Goyal, Vin and Cheng,
  * 1996): a group has a tag, the handler time that it was charged, divided by its weight. A message
- * is charged at its start with the mean of its group, with more once it has taken longer, and at its
- * end with what it took. The group with the smallest tag is next.
+ * is charged at its start with the mean of its group, with more once it has taken longer, and at
+ * its end with what it took. The group with the smallest tag is next.
  *
  * The virtual time is the smallest tag of the groups that wait. A group that was away begins there:
  * it gets nothing for the time in which it had no work. One that lacks permits of its own limits is
@@ -25,9 +25,9 @@ static double cost_us(const struct fair *f, const struct group *g) {
     return (us > LEAST_US ? us : LEAST_US) / g->weight;
 }
 
-/* Returns by how much the messages of the group that are in handlers have exceeded their charges. So
- * one whose messages take longer than was known does not get all handlers until they end. A message
- * may wait for its handler as long as others take, which is left out. */
+/* Returns by how much the messages of the group that are in handlers have exceeded their charges.
+ * So one whose messages take longer than was known does not get all handlers until they end. A
+ * message may wait for its handler as long as others take, which is left out. */
 static double over_us(const struct lw_worker *w, const struct group *g) {
     if (!g->in_handler) return 0;
     int64_t ms = w->limits.begun_ms * (int64_t)g->in_handler - g->begun_ms;
@@ -43,19 +43,12 @@ static double tag_us(const struct lw_worker *w, const struct group *g) {
 
 /* --- the order ------------------------------------------------------------------------------- */
 
-/* Returns true if x is before y. Of two groups with one tag, this is the one that has less in use:
- * one that comes is before the one that has had all handlers. */
-static bool before(const struct turn *x, const struct turn *y) {
-    if (x->tag_us != y->tag_us) return x->tag_us < y->tag_us;
-    return group_used(x->group) < group_used(y->group);
-}
-
-/* Lets the group at i sink to its place in the heap, whose root is the group that is next. */
+/* Lets the group at i sink to its place in the heap, whose root has the smallest tag. */
 static void sink(struct fair *f, size_t i) {
     struct turn x = f->turn[i];
     for (size_t child; (child = 2 * i + 1) < f->n; i = child) {
-        if (child + 1 < f->n && before(&f->turn[child + 1], &f->turn[child])) child++;
-        if (!before(&f->turn[child], &x)) break;
+        if (child + 1 < f->n && f->turn[child + 1].tag_us < f->turn[child].tag_us) child++;
+        if (x.tag_us <= f->turn[child].tag_us) break;
         f->turn[i] = f->turn[child];
     }
     f->turn[i] = x;

@@ -145,7 +145,7 @@ struct group {
     double charged_us;
     size_t most;            /* number of its messages that may be in use in this turn (fair.c) */
     struct permits permits; /* set by limit.c */
-    struct {                  /* of each shard: */
+    struct {                /* of each shard: */
         struct lane_list lanes; /* its lanes that wait to ask gate (gate.c) */
         size_t listed, ready; /* their number, and that of lanes in ready:<group> as far as known */
     } shard[];

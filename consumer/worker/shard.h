@@ -634,8 +634,8 @@ void shard_to(struct shard *sh, enum phase to);
 /* Returns true while the worker is in an epoch of the shard. */
 static inline bool epoch_joined(const struct shard *sh) { return sh->epoch.id[0] != 0; }
 
-/* Returns true while the shard answers nothing, or not soon: it is away, or the answer of a pipeline
- * has taken long. */
+/* Returns true while the shard answers nothing, or not soon: it is away, or the answer of a
+ * pipeline has taken long. */
 static inline bool shard_silent(const struct shard *sh, int64_t now) {
     enum { SILENT_MS = 100 };
     return sh->phase != READY || (sh->pipe.open && now - sh->pipe.sent_ms > SILENT_MS);

@@ -993,13 +993,6 @@ M = {
     'weights do not count': [
         ('consumer/worker/group.c', 'g->weight = lw_group_weight(w->c, g->id);', 'g->weight = 1;')
     ],
-    'the newcomer comes last': [
-        (
-            'consumer/worker/fair.c',
-            'return group_used(x->group) < group_used(y->group);',
-            'return group_used(x->group) > group_used(y->group);',
-        )
-    ],
     'a flood stays in memory': [
         (
             'consumer/worker/group.c',
@@ -1018,11 +1011,7 @@ M = {
         )
     ],
     'what runs costs nothing until it ends': [
-        (
-            'consumer/worker/fair.c',
-            'return us > 0 ? us : 0;',
-            'return us > INFINITY ? us : 0;',
-        )
+        ('consumer/worker/fair.c', 'return us > 0 ? us : 0;', 'return us > INFINITY ? us : 0;')
     ],
     'groups are kept while any message runs': [
         (
@@ -1204,7 +1193,6 @@ TEST = {
     'a group is paid for the time without work': 'tests/sim/sim_scenes groups_share_handler_time',
     'a group without work is forgotten': 'tests/sim/sim_scenes coming_back_does_not_pay',
     'weights do not count': 'tests/sim/sim_scenes a_weight_multiplies_the_share',
-    'the newcomer comes last': 'tests/sim/sim_scenes a_newcomer_has_the_next_handler',
     'a flood stays in memory': 'tests/sim/sim_scenes a_flood_waits_in_redis',
     'a lone flood fills the memory': 'tests/sim/sim_scenes a_lone_flood_leaves_room_in_memory',
     'lanes of shards that admit nothing have turns': 'tests/sim/sim_scenes lanes_of_a_lost_shard_have_no_turns',
