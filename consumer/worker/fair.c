@@ -148,8 +148,10 @@ void fair_leaves(struct lw_worker *w, struct run *r) {
     g->begun_ms -= r->begun_ms;
     g->charged_us = g->in_handler > 1 ? g->charged_us - r->charged_us : 0;
     g->tag_us += us / g->weight - r->charged_us;
-    follow(&g->mean_us, us);
-    follow(&w->fair.mean_us, us);
+    if (us > 0) { /* 0: no handler had it */
+        follow(&g->mean_us, us);
+        follow(&w->fair.mean_us, us);
+    }
     /* lanes in memory for which it was not the turn of their group ask again */
     for (int s = 0; s < w->n_shards && w->fair.contended; s++) gate_urge(&w->shards[s]);
 }
