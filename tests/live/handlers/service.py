@@ -92,6 +92,14 @@ async def answer(writer, status=200, body="", headers=()):
     await writer.drain()
 
 
+def note(line):
+    """Writes the line of a request, once. A service that is killed must have written what it has
+    answered, so this comes before the answer."""
+    if "end_us" not in line:
+        line["end_us"] = boot_us()
+        os.write(LOG, (json.dumps(line) + "\n").encode())
+
+
 async def serve_one(reader, writer, headers, body, line):
     wish = orders(headers, body)
     wait_s = wish["ms"] / 1000 if wish.get("do") == "sleep" else DELAY_S
@@ -112,6 +120,7 @@ async def serve_one(reader, writer, headers, body, line):
         await writer.drain()
         return False
     line["status"] = wish.get("status", 200)
+    note(line)
     if wish.get("do") == "drip":
         for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n":
             writer.write(bytes([byte]))
@@ -146,8 +155,7 @@ async def serve(reader, writer):
             try:
                 goes_on = await serve_one(reader, writer, headers, body, line)
             finally:
-                line["end_us"] = boot_us()
-                os.write(LOG, (json.dumps(line) + "\n").encode())
+                note(line)
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
         pass
     finally:
