@@ -168,7 +168,8 @@ static void take_lanes(struct lw_worker *w, struct shard *sh, struct group *g, b
             break;
         struct lane *l = pop(w, sh, from);
         if (!lane_may_gate(w, l, k->now)) {
-            if (l->head && l->not_before_ms > k->now)
+            /* one that claim has named since is listed again when the answer comes */
+            if (l->head && !l->in_call && l->not_before_ms > k->now)
                 l->gate_next = again, again = l;
             else
                 lane_maybe_free(w, l);

@@ -968,6 +968,13 @@ M = {
             '!may_start(w, &g->permits, g->in_handler)',
         )
     ],
+    'a lane that rests is listed while a call names it': [
+        (
+            'consumer/worker/gate.c',
+            'l->head && !l->in_call && l->not_before',
+            'l->head && l->not_before',
+        )
+    ],
     # The next mutants change how groups share the handlers.
     'groups share starts, not handler time': [
         ('consumer/worker/fair.c', 'g->tag_us += us / g->weight - r->charged_us;', ''),
@@ -1117,6 +1124,7 @@ MODE = {
     'nobody looks for groups that wait': 'groups',
     'messages of groups without limits ask for nothing': 'groupstune',
     'a group without permits has its turns': 'groupstune',
+    'a lane that rests is listed while a call names it': 'torn',
     'a message of another group takes the place of a lane in a call': 'groupswipe',
     'limits that operators set are not read': 'groupstune',
     'a paused group starts messages': 'groupstune',
