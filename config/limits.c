@@ -29,12 +29,13 @@ static bool take_name(struct lw_loader *l, const char *path, const char *name) {
     return false;
 }
 
-/* --- group.weights ---------------------------------------------------------------------------- */
-
-static int by_weighed(const void *a, const void *b) {
-    const struct lw_group_weight *x = a, *y = b;
-    return lw_bytes_order(x->name, y->name);
+/* Compares two groups, with limits or with weights: the name is the first member of both. */
+static int by_name(const void *a, const void *b) {
+    const struct lw_bytes *x = a, *y = b;
+    return lw_bytes_order(*x, *y);
 }
+
+/* --- group.weights ---------------------------------------------------------------------------- */
 
 void lw_take_weights(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
@@ -55,7 +56,7 @@ void lw_take_weights(struct lw_loader *l, const struct lw_option *o, json_t *v) 
         g->name = lw_bytes(lw_strdup(name), strlen(name));
         lw_take_count(l, path, value, LW_WEIGHT_MAX, &g->weight);
     }
-    qsort(c->group.weights, c->group.n_weights, sizeof c->group.weights[0], by_weighed);
+    qsort(c->group.weights, c->group.n_weights, sizeof c->group.weights[0], by_name);
 }
 
 json_t *lw_show_weights(const struct lw_config *c) {
@@ -70,7 +71,7 @@ json_t *lw_show_weights(const struct lw_config *c) {
 int lw_group_weight(const struct lw_config *c, struct lw_bytes name) {
     const struct lw_group_weight key = {.name = name}, *found = NULL;
     if (c->group.n_weights)
-        found = bsearch(&key, c->group.weights, c->group.n_weights, sizeof key, by_weighed);
+        found = bsearch(&key, c->group.weights, c->group.n_weights, sizeof key, by_name);
     return found ? found->weight : 1;
 }
 
@@ -99,11 +100,6 @@ static void take_group(struct lw_loader *l, const char *path, json_t *v, struct 
             lw_problem(l->problems,
                        "%s: unknown key; a group's limits are running, per_second and burst", at);
     }
-}
-
-static int by_name(const void *a, const void *b) {
-    const struct lw_group_limit *x = a, *y = b;
-    return lw_bytes_order(x->name, y->name);
 }
 
 void lw_take_groups(struct lw_loader *l, const struct lw_option *o, json_t *v) {

@@ -146,6 +146,17 @@ def tenants_record(tenant, i):
     return (i % 4, key, payload)
 
 
+def produce_behind_flood(t, flood, tenants, each):
+    """Starts Redis, and produces to each topic `flood` records of the tenant "flood", then `each`
+    records of each other tenant."""
+    t.start_redis()
+    t.make_topics()
+    records = [tenants_record("flood", i) for i in range(flood)]
+    records += [tenants_record(tenant, i) for i in range(each) for tenant in tenants]
+    for topic in t.topics:
+        t.kafka.produce(topic, records)
+
+
 def tenant_of(r):
     return bytes.fromhex(r.key).decode().split("-")[0]
 
@@ -195,12 +206,7 @@ def kill_a_worker_while_a_tenant_floods(t):
     limit."""
     limits = {"per_second": 200, "burst": 20, "running": 2}
     flood, tenants = 1500, ["t%d" % i for i in range(20)]
-    t.start_redis()
-    t.make_topics()
-    records = [tenants_record("flood", i) for i in range(flood)]
-    records += [tenants_record(tenant, i) for i in range(20) for tenant in tenants]
-    for topic in t.topics:
-        t.kafka.produce(topic, records)
+    produce_behind_flood(t, flood, tenants, 20)
 
     def others_ended():
         return sum(tenant_of(r) != "flood" and r.end_us is not None for r in t.runs())
@@ -209,7 +215,7 @@ def kill_a_worker_while_a_tenant_floods(t):
         return sum(tenant_of(r) == "flood" and r.start_us > at_us[-1] for r in t.runs())
 
     def pause_and_resume():
-        others = len(t.topics) * (len(records) - flood)
+        others = len(t.topics) * 20 * len(tenants)
         wait_until(lambda: others_ended() >= others, 60, "the other tenants")
         tool(t, "group", "pause", "flood")
         # without a place, no worker can start any of it
@@ -250,12 +256,7 @@ def limited_tenants_beside_one_without_limits(t):
     flood waits."""
     limits = {"per_second": 200, "burst": 20, "running": 2}
     flood, tenants = 2000, ["t%d" % i for i in range(20)]
-    t.start_redis()
-    t.make_topics()
-    records = [tenants_record("flood", i) for i in range(flood)]
-    records += [tenants_record(tenant, i) for i in range(10) for tenant in tenants]
-    for topic in t.topics:
-        t.kafka.produce(topic, records)
+    produce_behind_flood(t, flood, tenants, 10)
     run = t.start(group={"from": "json:/tenant"}, limits={"groups": dict.fromkeys(tenants, limits)})
     by_tenant = runs_by_tenant(kill_one(t, run, 300))
     for tenant in tenants:
@@ -268,12 +269,7 @@ def a_flood_leaves_handlers_to_others(t):
     """The messages of one tenant stand before those of twenty others, and nothing is limited. The
     others must be through while at least half of the flood waits."""
     flood, tenants = 3000 * SOAK, ["t%d" % i for i in range(20)]
-    t.start_redis()
-    t.make_topics()
-    records = [tenants_record("flood", i) for i in range(flood)]
-    records += [tenants_record(tenant, i) for i in range(10) for tenant in tenants]
-    for topic in t.topics:
-        t.kafka.produce(topic, records)
+    produce_behind_flood(t, flood, tenants, 10)
     run = t.start(group={"from": "json:/tenant"}, lock=NO_LEASE_ENDS)
     t.wait_finished(120)
     run.stop()

@@ -126,7 +126,6 @@ bool k_is_locked(void);
     X(an_older_record_is_read_again)                \
     X(a_named_record_is_taken_away)                 \
     X(suspects_run_beside_others)                   \
-                                                    \
     X(what_comes_back_later_holds_no_other_key)     \
     X(an_outage_counts_no_attempt)                  \
     X(a_newcomer_has_the_next_handler)              \
